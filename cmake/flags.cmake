@@ -1,0 +1,19 @@
+# Compiler flags of all our targets, as one interface library.
+find_package(Threads REQUIRED)
+add_library(cairn_flags INTERFACE)
+target_include_directories(cairn_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
+target_compile_options(cairn_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+  # Arithmetic gives the same bits on every machine: nothing is fused.
+  -ffp-contract=off)
+target_compile_definitions(cairn_flags INTERFACE
+  BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_SEPARATE_COMPILATION SPDLOG_COMPILED_LIB SPDLOG_FMT_EXTERNAL)
+target_link_libraries(cairn_flags INTERFACE Threads::Threads)
+if(CAIRN_SANITIZE)
+  target_compile_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE})
+endif()
+
+find_program(CAIRN_CCACHE ccache)
+if(CAIRN_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CAIRN_CCACHE})
+endif()

@@ -1,0 +1,121 @@
+#include "base/buffer.h"
+
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "base/check.h"
+
+namespace cairn {
+namespace {
+constexpr size_t kAlignment = 64;
+constexpr size_t kSmallest = 512;
+constexpr size_t kLargestPower = size_t{16} << 20;
+constexpr size_t kLargeStep = size_t{2} << 20;
+
+size_t ClassSize(size_t size) {
+  if (size <= kSmallest) return kSmallest;
+  if (size <= kLargestPower) return std::bit_ceil(size);
+  return (size + kLargeStep - 1) / kLargeStep * kLargeStep;
+}
+}  // namespace
+
+class BufferPoolState {
+ public:
+  explicit BufferPoolState(size_t keep_bytes) : keep_bytes_(keep_bytes) {}
+  ~BufferPoolState() {
+    for (auto& [size, list] : free_)
+      for (std::byte* p : list) std::free(p);
+  }
+
+  std::byte* Take(size_t size) {
+    {
+      std::lock_guard lock(mutex_);
+      auto it = free_.find(size);
+      if (it != free_.end() && !it->second.empty()) {
+        std::byte* p = it->second.back();
+        it->second.pop_back();
+        kept_ -= size;
+        return p;
+      }
+      allocated_ += size;
+    }
+    void* p = std::aligned_alloc(kAlignment, size);
+    if (p == nullptr) throw std::bad_alloc();
+    return static_cast<std::byte*>(p);
+  }
+
+  void GiveBack(std::byte* p, size_t size) {
+    {
+      std::lock_guard lock(mutex_);
+      if (kept_ + size <= keep_bytes_) {
+        free_[size].push_back(p);
+        kept_ += size;
+        return;
+      }
+    }
+    std::free(p);
+  }
+
+  size_t allocated() {
+    std::lock_guard lock(mutex_);
+    return allocated_;
+  }
+
+ private:
+  std::mutex mutex_;  // guards everything below
+  std::map<size_t, std::vector<std::byte*>> free_;
+  size_t kept_ = 0;
+  size_t allocated_ = 0;
+  const size_t keep_bytes_;
+};
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      capacity_(std::exchange(other.capacity_, 0)),
+      pool_(std::move(other.pool_)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this != &other) {
+    Release();
+    data_ = std::exchange(other.data_, nullptr);
+    size_ = std::exchange(other.size_, 0);
+    capacity_ = std::exchange(other.capacity_, 0);
+    pool_ = std::move(other.pool_);
+  }
+  return *this;
+}
+
+Buffer::~Buffer() { Release(); }
+
+void Buffer::Release() {
+  if (data_ != nullptr) pool_->GiveBack(data_, capacity_);
+  data_ = nullptr;
+  size_ = capacity_ = 0;
+  pool_.reset();
+}
+
+void Buffer::Resize(size_t size) {
+  CAIRN_CHECK(size <= capacity_);
+  size_ = size;
+}
+
+BufferPool::BufferPool(size_t keep_bytes) : state_(std::make_shared<BufferPoolState>(keep_bytes)) {}
+
+Buffer BufferPool::Get(size_t size) {
+  Buffer buffer;
+  buffer.capacity_ = ClassSize(size);
+  buffer.data_ = state_->Take(buffer.capacity_);
+  buffer.size_ = size;
+  buffer.pool_ = state_;
+  return buffer;
+}
+
+size_t BufferPool::allocated_bytes() const { return state_->allocated(); }
+
+}  // namespace cairn

@@ -1,0 +1,114 @@
+// The worker's side as a state machine: registration, routing by slot map, numbering, resending,
+// rounds, pulls, barriers, deadlines. No sockets, clocks or threads; one thread drives it.
+// The public Client (include/cairn/client.h) puts threads and sockets around it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/ids.h"
+#include "cairn/status.h"
+#include "cairn/types.h"
+#include "transport/network.h"
+#include "wire/cluster_state.h"
+#include "wire/control.h"
+
+namespace cairn::client {
+
+struct ClientCoreOptions {
+  wire::Endpoint scheduler;
+  std::string host = "127.0.0.1";  // ours, for the logs
+  std::string cluster_id;          // empty: whatever cluster is there
+  int32_t wanted_rank = -1;
+  uint64_t uid = 0;                // random, unique to this start
+  uint64_t seed = 0;               // for back-off jitter
+  uint64_t max_unacked_bytes = uint64_t{64} << 20;  // numbered pushes; a larger single push is let through alone
+  uint32_t max_unacked_frames = 1024;               // per connection; servers keep as many refusals
+  int64_t heartbeat_us = 1'000'000;
+  int64_t resend_after_us = 3'000'000;     // no answer for so long on a connection: reset it and resend
+  int64_t reconnect_min_us = 20'000, reconnect_max_us = 1'000'000;
+  int64_t still_waiting_log_us = 10'000'000;
+};
+
+// One frame of a request, to one shard thread. `into` says where the values of its reply go:
+// reply bytes are scattered, in order, into these spans (empty: no values expected).
+struct ShardPart {
+  uint16_t server = 0, thread = 0;
+  wire::FramePtr frame;  // entries not yet numbered, request_id not yet set
+  std::vector<std::span<std::byte>> into;
+};
+
+// A prepared request (client/partition.h makes it). What `frame` and `into` refer to must stay
+// alive until `done` is called.
+struct Request {
+  enum class Kind { kPush, kRound, kPull };
+  Kind kind = Kind::kPush;
+  TableId table;
+  uint64_t bytes = 0;         // payload, counted against max_unacked_bytes (kPush)
+  std::vector<ShardPart> parts;
+  int64_t deadline_us = 0;    // absolute
+  std::function<void(Status)> done;  // exactly once, from inside some On… or Submit call
+};
+
+class ClientObserver {
+ public:
+  virtual ~ClientObserver() = default;
+  // The core has taken a slot's part of a numbered push as acknowledged (applied).
+  virtual void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) = 0;
+  // The core has taken a round as closed on every shard thread.
+  virtual void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round, const Status& outcome) = 0;
+  // The core has accepted the answer to a pull (part): a slot's position.
+  virtual void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) = 0;
+};
+
+class ClientCore {
+ public:
+  using LogLine = std::function<void(const std::string&)>;
+  using Done = std::function<void(Status)>;
+  using TableDone = std::function<void(Result<wire::TableInfo>)>;
+
+  static std::unique_ptr<ClientCore> Make(const ClientCoreOptions& options, Network& network, BufferPool& pool,
+                                          LogLine log, int64_t now_us, ClientObserver* observer = nullptr);
+  virtual ~ClientCore() = default;
+
+  // Driver events.
+  virtual void OnConnected(ConnId conn, int64_t now_us) = 0;
+  virtual void OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) = 0;
+  virtual void OnDisconnect(ConnId conn, int64_t now_us) = 0;
+  virtual void OnTick(int64_t now_us) = 0;
+
+  // Calls. Each `done` is called exactly once, at its deadline at the latest.
+  // Registered, in a view, and connected to every shard thread.
+  virtual void Start(int64_t deadline_us, Done done, int64_t now_us) = 0;
+  virtual void CreateTable(const TableSpec& spec, int64_t deadline_us, TableDone done, int64_t now_us) = 0;
+  virtual void DropTable(const std::string& name, int64_t deadline_us, Done done, int64_t now_us) = 0;
+  // Numbered pushes are sent in the order of Submit. A kRound request is held back until this
+  // worker's last round of the table is closed everywhere. A push beyond max_unacked_bytes is held
+  // back too: has_room() says whether the next one would be.
+  virtual void Submit(Request request, int64_t now_us) = 0;
+  virtual bool has_room() const = 0;
+  virtual void Barrier(int64_t deadline_us, Done done, int64_t now_us) = 0;
+  // Done with the job: waits until everything is acknowledged, then leaves the view.
+  virtual void Leave(int64_t deadline_us, Done done, int64_t now_us) = 0;
+  // Ends every call under way with kCancelled (pushes: kOutcomeUnknown). For a closing driver.
+  virtual void Cancel(int64_t now_us) = 0;
+
+  // The newest state; replaced, never changed, so a caller's thread may keep it.
+  virtual std::shared_ptr<const wire::ClusterState> state() const = 0;
+  virtual Incarnation incarnation() const = 0;
+  virtual Rank rank() const = 0;
+  // The round that this worker's next kRound request of the table will have.
+  virtual Round next_round(TableId table) const = 0;
+  // Not ok once the job has failed or this incarnation is retired: every call ends with it.
+  virtual Status fatal() const = 0;
+  // Frames sent on data connections so far, resends included, and how often one was rewound.
+  virtual uint64_t frames_sent() const = 0;
+  virtual uint64_t rewinds() const = 0;
+};
+
+}  // namespace cairn::client

@@ -1,0 +1,64 @@
+// The scheduler's state machine: registration, ranks, incarnations, heartbeats, views, slot map,
+// tables, barriers, end of the job. docs/consistency.md has its rules. No sockets, clocks or
+// threads: a driver calls it from one thread with the time. Everything it decides goes to the
+// MetaStore first and to the nodes second.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/buffer.h"
+#include "base/ids.h"
+#include "cairn/status.h"
+#include "scheduler/metastore/metastore.h"
+#include "transport/network.h"
+#include "wire/cluster_state.h"
+#include "wire/control.h"
+#include "wire/frame.h"
+
+namespace cairn::scheduler {
+
+struct SchedulerOptions {
+  std::string cluster_id;       // empty: one is made from `cluster_seed`
+  uint64_t cluster_seed = 0;    // random number from the driver
+  uint32_t expected_servers = 1;
+  uint32_t expected_workers = 1;
+  uint32_t slot_count = 256;
+  wire::Endpoint endpoint;      // where it listens, for the log lines
+  int64_t heartbeat_us = 1'000'000;
+  int64_t dead_after_us = 5'000'000;
+  int64_t rejoin_grace_us = 30'000'000;  // a dead rank is given up after this, once all others are done
+};
+
+// What the simulator looks at. Called synchronously; must not call back.
+class SchedulerObserver {
+ public:
+  virtual ~SchedulerObserver() = default;
+  virtual void OnState(const wire::ClusterState& state) = 0;  // after each logged change
+};
+
+class Scheduler {
+ public:
+  using LogLine = std::function<void(const std::string&)>;  // lines for the user, without a prefix
+
+  // Replays the store. A term is logged before this returns. An error means that the scheduler
+  // can't run (a damaged log, a full disk); the message says what to do.
+  static Result<std::unique_ptr<Scheduler>> Start(const SchedulerOptions& options, MetaStore& store,
+                                                  Network& network, BufferPool& pool, int64_t now_us,
+                                                  LogLine log, SchedulerObserver* observer = nullptr);
+  virtual ~Scheduler() = default;
+
+  virtual void OnMessage(ConnId conn, const wire::InFrame& frame, int64_t now_us) = 0;
+  virtual void OnDisconnect(ConnId conn, int64_t now_us) = 0;
+  // At least every 100 ms.
+  virtual void OnTick(int64_t now_us) = 0;
+  // The job has ended or failed and every server has confirmed or is dead: the process may exit.
+  virtual bool finished() const = 0;
+  // Not ok once the store has failed: the driver ends the process at once.
+  virtual Status fatal() const = 0;
+  virtual const wire::ClusterState& state() const = 0;
+};
+
+}  // namespace cairn::scheduler

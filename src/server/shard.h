@@ -1,0 +1,98 @@
+// A shard: the slots of one thread of a server. Tables, rounds, sequence numbers; a state machine
+// without sockets, clocks or threads. docs/consistency.md has its rules.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/ids.h"
+#include "cairn/types.h"
+#include "transport/network.h"
+#include "wire/cluster_state.h"
+#include "wire/control.h"
+#include "wire/frame.h"
+
+namespace cairn::server {
+
+// What became of one slot's part of a push.
+enum class Outcome : uint8_t { kApplied, kDuplicate, kGap, kRefused, kRetired };
+
+struct Contributor {
+  Incarnation incarnation;
+  Rank rank;
+  double weight = 0;
+  bool live = false;       // counted through its done mark (else: died, its contribution was complete)
+  bool gradient = false;   // contributed values to this slot
+  bool refused = false;    // its part was refused: done with weight 0
+};
+struct CloseRecord {
+  TableId table;
+  SlotId slot;
+  Round round;
+  StateVersion version;                  // the state under which the shard closed it
+  std::vector<Contributor> contributors;
+  double divisor = 0;
+  Hyper hyper;
+  Code outcome = Code::kOk;              // kHyperMismatch: closed without applying
+  Position position;
+};
+
+// What the simulator's checkers look at. Called synchronously from the shard; must not call back.
+class ShardObserver {
+ public:
+  virtual ~ShardObserver() = default;
+  // One slot's part of a numbered push has been decided. keys/values only where kApplied.
+  virtual void OnPush(SlotId slot, Incarnation incarnation, Seq seq, TableId table, Outcome outcome, Code code,
+                      std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper,
+                      Position position) = 0;
+  // A contribution was staged (added or kept for its turn); once per (worker, table, slot, round).
+  virtual void OnStaged(SlotId slot, Incarnation incarnation, TableId table, Round round, double weight,
+                        bool refused, std::span<const RowKey> keys, std::span<const std::byte> values) = 0;
+  virtual void OnClosed(const CloseRecord& record) = 0;
+  virtual void OnRetired(Incarnation incarnation) = 0;
+};
+
+struct ShardOptions {
+  uint32_t thread = 0;
+  std::string name;                         // "server 0 thread 1", for messages
+  uint64_t early_contribution_budget = uint64_t{1} << 30;  // deterministic: bytes kept for their turn
+  uint32_t refusals_kept = 1024;            // per client and slot; a client has no more in flight
+  int64_t still_waiting_us = 3'000'000;
+};
+
+class Shard {
+ public:
+  static std::unique_ptr<Shard> Make(const ShardOptions& options, Network& network, BufferPool& pool,
+                                     ShardObserver* observer = nullptr);
+  virtual ~Shard() = default;
+
+  // Which server this is; known once the node is registered. Before it, Hello is answered with
+  // Refusal(kUnavailable).
+  virtual void OnRegistered(uint32_t server_index, Incarnation incarnation) = 0;
+  // A newer state (older ones are ignored). `now_us` as everywhere is monotonic.
+  virtual void OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) = 0;
+  virtual void OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) = 0;
+  virtual void OnDisconnect(ConnId conn, int64_t now_us) = 0;
+  virtual void OnTick(int64_t now_us) = 0;
+
+  virtual StateVersion version() const = 0;
+  // For the pending view of the state it holds: its highest open round per sync table when it
+  // began to hold (frozen until that view is decided). Empty where nothing is pending.
+  virtual ViewNumber hold_view() const = 0;
+  virtual std::vector<wire::TableRound> hold_rounds() const = 0;
+  virtual wire::NodeStats stats() const = 0;
+
+  // For tests and checkers: the last number applied or refused of a client in a slot, 0 if none.
+  virtual Seq LastSeq(SlotId slot, Incarnation incarnation) const = 0;
+  virtual Round OpenRound(TableId table, SlotId slot) const = 0;
+  // Every stored row of one table in one slot (dense: one call with key 0 and the packed slot).
+  virtual void ForEachRow(TableId table, SlotId slot,
+                          const std::function<void(RowKey, std::span<const std::byte>)>& row) const = 0;
+};
+
+}  // namespace cairn::server

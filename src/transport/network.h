@@ -1,0 +1,29 @@
+// What a role may do to the world: connect, send, close. Roles (scheduler, shard, client) are
+// state machines without sockets, clocks or threads: a driver calls their On… functions with the
+// time, and they act through this interface. `tcp` and `sim` both implement it.
+//
+// A connection delivers frames whole or not at all. Roles never rely on more: frames may be lost
+// with a connection, come twice or, across connections, in any order.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+#include "wire/cluster_state.h"
+#include "wire/frame.h"
+
+namespace cairn {
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  // Starts to connect. The driver later calls OnConnected(conn) or OnDisconnect(conn) of the role
+  // that asked. Frames sent before OnConnected are dropped.
+  virtual ConnId Connect(const wire::Endpoint& to) = 0;
+  // Queues a frame. Never blocks and never fails: a lost connection is told by OnDisconnect.
+  virtual void Send(ConnId conn, wire::FramePtr frame) = 0;
+  // No OnDisconnect follows. Harmless on an unknown connection.
+  virtual void Close(ConnId conn) = 0;
+};
+
+}  // namespace cairn

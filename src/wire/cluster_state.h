@@ -1,0 +1,123 @@
+// ClusterState: all that the scheduler has decided, as one versioned value. It is a function of
+// the scheduler's log; every node holds the newest it has heard of and never goes back. Small on
+// purpose: it is sent whole.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "cairn/types.h"
+
+namespace cairn::wire {
+
+struct Endpoint {
+  std::string host;
+  uint16_t port = 0;
+  bool operator==(const Endpoint&) const = default;
+};
+std::string ToString(const Endpoint& endpoint);  // "host:port"
+
+enum class Phase : uint8_t {
+  kForming = 0,  // waiting for the expected servers and workers
+  kRunning = 1,
+  kEnded = 2,    // every rank is done or given up: everybody leaves
+  kFailed = 3,   // the job can't go on; `failure` names the cause
+};
+
+struct ServerInfo {
+  uint32_t index = 0;  // rank among the servers
+  Incarnation incarnation;
+  Endpoint endpoint;
+  uint32_t threads = 1;
+  bool operator==(const ServerInfo&) const = default;
+};
+// A live worker. One that died or left is not listed; its incarnation is below the watermark.
+struct WorkerInfo {
+  Rank rank;
+  Incarnation incarnation;
+  ViewNumber join_view;  // 0: registered, but not yet in a view
+  Endpoint endpoint;     // host only, for the logs
+  bool operator==(const WorkerInfo&) const = default;
+};
+struct SlotOwner {
+  uint16_t server = 0;  // index
+  uint16_t thread = 0;
+  uint64_t epoch = 1;
+  StateVersion since;   // the version in which this epoch began: older frames are refused
+  bool operator==(const SlotOwner&) const = default;
+};
+struct TableInfo {
+  TableId id;
+  TableSpec spec;
+  ViewNumber created_view;
+  bool operator==(const TableInfo&) const = default;
+};
+struct TableRound {
+  TableId table;
+  Round round;
+  bool operator==(const TableRound&) const = default;
+};
+// The first round, per sync table, of the workers that joined with this view.
+struct View {
+  ViewNumber number;
+  std::vector<TableRound> starts;
+  bool operator==(const View&) const = default;
+};
+
+struct ClusterState {
+  std::string cluster_id;
+  Term term;
+  StateVersion version;
+  Phase phase = Phase::kForming;
+  std::string failure;
+  uint32_t expected_servers = 0;
+  uint32_t expected_workers = 0;
+  std::vector<ServerInfo> servers;   // by index
+  std::vector<SlotOwner> slots;      // empty while forming
+  std::vector<WorkerInfo> workers;   // live ones, by rank
+  Incarnation next_incarnation{1};   // watermark: below it and not listed means retired
+  ViewNumber view;                   // the newest
+  ViewNumber pending_view;           // 0: none; otherwise shards hold and report their open rounds
+  std::vector<View> views;           // those that some live worker joined with
+  std::vector<TableInfo> tables;     // by id; below next_table and not listed means dropped
+  TableId next_table{1};
+  std::vector<uint32_t> done_ranks;  // ranks that have left in good order
+
+  const TableInfo* FindTable(TableId id) const;
+  const TableInfo* FindTable(const std::string& name) const;
+  const WorkerInfo* FindWorker(Incarnation incarnation) const;
+  const View* FindView(ViewNumber number) const;
+  bool operator==(const ClusterState&) const = default;
+};
+
+// The first round of `table` that `worker` takes part in. Requires worker.join_view != 0.
+Round FirstRound(const ClusterState& state, const WorkerInfo& worker, const TableInfo& table);
+
+// Where things lie. Slot of a sparse key: the top bits of a fixed mix, by multiplication.
+SlotId SlotOfKey(RowKey key, uint32_t slot_count);
+
+// Dense tables are cut into blocks, and blocks are stepped over the slots. A slot's part is its
+// blocks in ascending order, packed.
+struct DenseLayout {
+  uint64_t size = 0;
+  uint32_t slot_count = 0;
+  uint32_t block = 0;   // elements of a block (the last one may be shorter)
+  uint32_t start = 0;
+  uint32_t stride = 1;  // odd and coprime to slot_count
+  static DenseLayout Of(TableId table, uint64_t size, uint32_t slot_count);
+  uint64_t block_count() const { return block == 0 ? 0 : (size + block - 1) / block; }
+  uint32_t SlotOfBlock(uint64_t b) const {
+    return static_cast<uint32_t>((start + static_cast<unsigned __int128>(stride) * b) % slot_count);
+  }
+};
+// A run of elements [begin, begin + count) of the table that lies in one slot.
+struct DenseRun {
+  uint64_t begin = 0;
+  uint32_t count = 0;
+};
+// For each slot its runs, in order. A pure function: client and servers compute the same.
+std::vector<std::vector<DenseRun>> RunsBySlot(const DenseLayout& layout);
+
+}  // namespace cairn::wire

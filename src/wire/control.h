@@ -1,0 +1,109 @@
+// Control messages: registration, heartbeats, state, tables, handshakes. On the wire they are
+// FlatBuffers (control.fbs), verified before use; in the code they are these plain structs.
+// Every one of them may be lost, repeated or late: senders repeat until answered, receivers are
+// idempotent.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cairn/status.h"
+#include "wire/cluster_state.h"
+#include "wire/frame.h"
+
+namespace cairn::wire {
+
+enum class Role : uint8_t { kScheduler = 0, kServer = 1, kWorker = 2, kTool = 3 };
+
+// Node → scheduler. `uid` is random and unique to the process start: a repeated registration gets
+// the same incarnation.
+struct Register {
+  uint8_t protocol_min = kProtocolVersion, protocol_max = kProtocolVersion;
+  std::string cluster_id;  // empty: whatever cluster is there
+  Role role = Role::kWorker;
+  uint64_t uid = 0;
+  Endpoint endpoint;       // servers: where they listen; workers: their host
+  uint32_t threads = 1;    // servers: shard threads
+  int32_t wanted_rank = -1;
+};
+// Scheduler → node. Sent only when the incarnation is in the log.
+struct Registered {
+  uint64_t uid = 0;
+  std::string cluster_id;
+  Term term;
+  Incarnation incarnation;
+  uint32_t rank = 0;           // worker: rank; server: index
+  uint64_t barrier_base = 0;   // worker: count its barriers from here
+};
+struct NodeStats {  // cumulative, for `cairn status`
+  uint64_t pushes = 0, pulls = 0, rounds = 0, bytes_in = 0, bytes_out = 0, rows = 0, memory_bytes = 0,
+           connections = 0;
+};
+// Node → scheduler, every heartbeat interval and whenever something in it changed.
+struct Heartbeat {
+  Incarnation incarnation;
+  uint64_t uid = 0;
+  StateVersion version;               // newest state held (servers: by every shard thread)
+  uint64_t barrier_count = 0;         // workers: barriers entered so far
+  ViewNumber hold_view;               // servers: the pending view they hold for, 0 if none
+  std::vector<TableRound> open_rounds;  // servers: highest open round per sync table when they began to hold
+  bool end_confirmed = false;         // servers: has seen the end of the job and is leaving
+  NodeStats stats;
+};
+struct HeartbeatReply {
+  Term term;
+  StateVersion version;
+  uint64_t barrier_open = 0;      // barriers up to this one are open
+  std::string awaiting;           // who is awaited for what, in words, for the user
+};
+// Scheduler → node, whenever the node's version is behind.
+struct StateMessage { ClusterState state; };
+struct CreateTable { uint64_t request = 0; Incarnation incarnation; TableSpec spec; };
+struct DropTable { uint64_t request = 0; Incarnation incarnation; std::string name; };
+// Answered when every live server holds the state that contains the change.
+struct TableReply {
+  uint64_t request = 0;
+  Code code = Code::kOk;
+  std::string text;
+  TableId table;
+  StateVersion version;
+};
+// Worker → scheduler: it is done, everything it pushed is acknowledged.
+struct Leave { Incarnation incarnation; };
+struct LeaveReply { Incarnation incarnation; };
+// Launcher → scheduler: this rank does not come back; and: end the job with this error.
+struct GiveUp { uint32_t rank = 0; };
+struct AbortJob { std::string reason; };
+struct StatusRequest { uint64_t request = 0; };
+struct StatusReply { uint64_t request = 0; std::string json; };
+// Worker → shard thread, first message of a data connection; and its answer.
+struct Hello {
+  uint8_t protocol_min = kProtocolVersion, protocol_max = kProtocolVersion;
+  std::string cluster_id;
+  Incarnation incarnation;         // of the worker
+  Incarnation server_incarnation;  // the server that the worker means to talk to
+  uint32_t thread = 0;
+};
+struct HelloReply { uint8_t protocol = kProtocolVersion; StateVersion version; };
+// The peer said something that can't be granted. kUnavailable means: try again later.
+struct Refusal { uint64_t request = 0; Code code = Code::kInternal; std::string text; };
+// Shard → worker, every few seconds while a request of its is parked.
+struct StillWaiting { uint64_t request = 0; TableId table; Round round; std::vector<uint32_t> missing_ranks; };
+
+using ControlMessage =
+    std::variant<Register, Registered, Heartbeat, HeartbeatReply, StateMessage, CreateTable, DropTable,
+                 TableReply, Leave, LeaveReply, GiveUp, AbortJob, StatusRequest, StatusReply, Hello,
+                 HelloReply, Refusal, StillWaiting>;
+
+FramePtr EncodeControl(const ControlMessage& message, BufferPool& pool);
+Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const std::byte> body);
+// The state alone, as it lies in the scheduler's log.
+std::vector<std::byte> EncodeState(const ClusterState& state);
+Result<ClusterState> DecodeState(std::span<const std::byte> bytes);
+// Name of the message for traces and logs.
+const char* Name(const ControlMessage& message);
+
+}  // namespace cairn::wire
