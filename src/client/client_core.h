@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,16 @@ struct ShardPart {
   uint16_t server = 0, thread = 0;
   wire::FramePtr frame;  // entries not yet numbered, request_id not yet set
   std::vector<std::span<std::byte>> into;
+  // Sparse tables, instead of `into`: row i of the reply goes to row rows[i] of `out`; `repeats`
+  // are the further places of keys that stood several times in a push-pull.
+  struct Repeat {
+    uint32_t from = 0;  // row of the reply
+    uint32_t to = 0;    // row of `out`
+  };
+  std::vector<uint32_t> rows;
+  std::vector<Repeat> repeats;
+  std::byte* out = nullptr;
+  uint32_t row_bytes = 0;
 };
 
 // A prepared request (client/partition.h makes it). What `frame` and `into` refer to must stay

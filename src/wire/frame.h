@@ -40,6 +40,7 @@ enum FrameFlag : uint16_t {
   kFlagPullAfter = 1 << 1,      // kContribute/kDone: the reply carries the values after the round
   kFlagValuesChecked = 1 << 2,  // the checksum covers the values too
   kFlagSyncPull = 1 << 3,       // kPull: wait until `round` rounds are closed
+  kFlagRefused = 1 << 4,        // kRoundReply: the round was refused; entries are problems, then a text
 };
 
 struct FrameHeader {

@@ -18,7 +18,7 @@ struct Options {
   uint32_t keys = 32;            // rows that a sparse update touches
   uint32_t dense_groups = 2048;  // groups of four elements in the async dense table
   uint32_t in_flight = 16;       // async updates not yet acknowledged
-  int64_t round_timeout_ms = 10'000;
+  int64_t round_timeout_ms = 30'000;
   int64_t pause_us = 0;          // between updates, for a job of a certain length
 };
 

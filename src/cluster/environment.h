@@ -1,0 +1,55 @@
+// What the environment says about this process: its role, where the scheduler is, how many nodes
+// there are. One pure function from variables to a struct; the only place that knows the names of
+// CAIRN_*, MS_* (MindSpore), PADDLE_* (Paddle) and DMLC_* (ps-lite) variables. docs/environment.md
+// has the table.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cairn/status.h"
+#include "wire/cluster_state.h"
+#include "wire/control.h"
+
+namespace cairn::cluster {
+
+using Variables = std::map<std::string, std::string>;
+
+// This process's environment. Read once, at the edge; everything else takes Variables.
+Variables ProcessVariables();
+
+// A field is empty where no variable gives it. A variable that is set to nothing counts as unset.
+struct Environment {
+  std::optional<wire::Role> role;  // kScheduler, kServer or kWorker
+  std::optional<std::string> scheduler_host;
+  std::optional<uint16_t> scheduler_port;  // 0: any free one (the scheduler's own process only)
+  std::optional<uint32_t> servers, workers;
+  std::optional<uint32_t> rank;            // wanted: a worker's rank or a server's index
+  std::optional<std::string> host;         // to listen on
+  std::optional<uint16_t> port;
+  std::optional<std::string> cluster_id;
+  std::optional<uint32_t> server_threads, slots;
+  std::optional<std::string> state_dir;
+  std::optional<int64_t> heartbeat_ms, dead_after_ms, rejoin_grace_ms, connect_timeout_ms, call_timeout_ms;
+  // Paddle has no scheduler process: the first server of its list hosts one, on its own port.
+  bool hosts_scheduler = false;
+  uint32_t verbose = 0;
+
+  wire::Endpoint scheduler() const;  // the loopback address where no host is given
+};
+
+// An error names the variable and its value; where two families give different values for the
+// same thing it names both.
+Result<Environment> ReadEnvironment(const Variables& variables);
+
+// Ok if `environment` tells a worker or server where the scheduler is; the error names the
+// variables that could.
+Status RequireScheduler(const Environment& environment);
+
+// "10.0.0.1:9000", "name:9000" or "[::1]:9000". `what` names it in the error.
+Result<wire::Endpoint> ParseEndpoint(std::string_view what, std::string_view text);
+
+}  // namespace cairn::cluster

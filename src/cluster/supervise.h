@@ -1,0 +1,114 @@
+// The decisions of `cairn run`: who is started when, who is restarted, when the job is over, whom
+// to stop and with which exit code it all ends. A state machine without processes: the launcher
+// (tools/cairn/run.cc) tells it what happened and carries out what it asks for.
+//
+//   scheduler ready → servers and workers → the workers end → servers and scheduler leave → done
+//
+//   a worker killed by a signal      started again with its rank, max_restarts times in a job; then given up
+//   a worker that exits not with 0   the job ends with its exit code
+//   a scheduler killed by a signal   started again on the same port, from the same counter
+//   a server that dies               the job ends
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "wire/control.h"
+
+namespace cairn::cluster {
+
+struct NodeName {
+  wire::Role role = wire::Role::kWorker;
+  uint32_t index = 0;  // server index or worker rank
+  auto operator<=>(const NodeName&) const = default;
+};
+std::string ToString(const NodeName& node);  // "scheduler", "server 0", "worker 1"
+
+// How a process ended: by a signal, or with a code.
+struct ProcessEnd {
+  int code = 0;
+  int signal = 0;
+  bool clean() const { return code == 0 && signal == 0; }
+  int exit_code() const { return signal != 0 ? 128 + signal : code; }  // as a shell says it
+};
+std::string ToString(const ProcessEnd& end);  // "exited with code 3", "was killed by signal 9 (Killed)"
+
+struct SuperviseOptions {
+  uint32_t servers = 1;
+  uint32_t workers = 1;
+  uint32_t max_restarts = 3;         // in the whole job
+  int64_t leave_grace_ms = 30'000;   // for servers and scheduler, once the workers have ended
+  int64_t give_up_every_ms = 1'000;  // repeated, because the scheduler may be away
+  int64_t stop_grace_ms = 5'000;     // between SIGTERM and SIGKILL
+};
+
+struct StartNode { NodeName node; };
+struct TerminateNode { NodeName node; };  // SIGTERM to its process group
+struct KillNode { NodeName node; };       // SIGKILL to its process group
+struct GiveUpRank { uint32_t rank = 0; };
+struct SayLine { std::string text; };
+struct ShowTail { NodeName node; };       // its last lines again, at the very end
+using SuperviseAction = std::variant<StartNode, TerminateNode, KillNode, GiveUpRank, SayLine, ShowTail>;
+
+class Supervisor {
+ public:
+  explicit Supervisor(const SuperviseOptions& options);
+
+  // Each returns what to do now, in order. Times are monotonic milliseconds.
+  std::vector<SuperviseAction> Begin(int64_t now_ms);
+  // The scheduler listens. Also after a restart.
+  std::vector<SuperviseAction> OnSchedulerReady(int64_t now_ms);
+  std::vector<SuperviseAction> OnEnd(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
+  // A node could not be started at all.
+  std::vector<SuperviseAction> OnStartFailed(const NodeName& node, const std::string& why, int64_t now_ms);
+  // Ctrl-C or SIGTERM: the first ends all in good order, the second kills.
+  std::vector<SuperviseAction> OnInterrupt(int signal, int64_t now_ms);
+  std::vector<SuperviseAction> OnTick(int64_t now_ms);
+
+  bool finished() const { return phase_ == Phase::kDone; }
+  int exit_code() const { return exit_code_.value_or(0); }
+
+ private:
+  enum class Phase {
+    kStarting,  // the scheduler does not listen yet
+    kRunning,
+    kLeaving,          // the workers have ended: servers and scheduler leave by themselves
+    kStoppingWorkers,  // told to stop, workers first, so that they meet no half-dead cluster
+    kStoppingRest,
+    kDone,
+  };
+
+  void Start(const NodeName& node);
+  void Say(std::string text) { actions_.push_back(SayLine{std::move(text)}); }
+  bool TakeRestart(const NodeName& node, const ProcessEnd& end);
+  void WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
+  void ServerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
+  void SchedulerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
+  // Stops everybody because of `why`. The first cause's exit code stays.
+  void Fail(int exit_code, const std::string& why, int64_t now_ms);
+  void StopStage(Phase phase, int64_t now_ms);
+  void Settle(int64_t now_ms);  // moves on to the next phase when nothing holds it back
+  bool AnyWorker() const;
+  std::vector<SuperviseAction> Take();
+
+  SuperviseOptions options_;
+  Phase phase_ = Phase::kStarting;
+  std::set<NodeName> alive_;
+  std::set<uint32_t> given_up_;  // ranks that the scheduler is told about, again and again
+  std::set<NodeName> killed_;
+  std::optional<NodeName> tail_;
+  uint32_t restarts_ = 0;
+  int interrupts_ = 0;
+  int64_t deadline_ms_ = 0;
+  int64_t next_give_up_ms_ = 0;
+  bool stubborn_ = false;  // someone did not leave by itself
+  std::optional<int> exit_code_;
+  std::vector<SuperviseAction> actions_;
+};
+
+}  // namespace cairn::cluster

@@ -1,0 +1,47 @@
+// Four floats or two 64-bit integers at a time, by the compiler's own vector types: lane by lane
+// the same IEEE operations as the scalar code, on every instruction set. Elements need only the
+// alignment of their type, and arrays may have any length: the rest is done one by one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cairn::optimizer {
+
+template <class T>
+struct LanesOf {
+  static constexpr size_t kCount = 16 / sizeof(T);
+  typedef T Type __attribute__((vector_size(16)));
+  // The same in memory: at any element's address, whatever type the bytes had before.
+  typedef T Stored __attribute__((vector_size(16), aligned(alignof(T)), may_alias));
+};
+
+template <class T>
+typename LanesOf<T>::Type Load(const T* p) {
+  return *reinterpret_cast<const typename LanesOf<T>::Stored*>(p);
+}
+template <class T>
+void Store(T* p, typename LanesOf<T>::Type lanes) {
+  *reinterpret_cast<typename LanesOf<T>::Stored*>(p) = lanes;
+}
+
+// w[i] = op(w[i], g[i]) for all i. `op` takes lanes or single elements. No overlap.
+template <class T, class Op>
+inline void ForLanes(T* __restrict w, const T* __restrict g, size_t n, Op op) {
+  constexpr size_t k = LanesOf<T>::kCount;
+  size_t i = 0;
+  for (; i + 4 * k <= n; i += 4 * k) {
+    const auto r0 = op(Load(w + i), Load(g + i));
+    const auto r1 = op(Load(w + i + k), Load(g + i + k));
+    const auto r2 = op(Load(w + i + 2 * k), Load(g + i + 2 * k));
+    const auto r3 = op(Load(w + i + 3 * k), Load(g + i + 3 * k));
+    Store(w + i, r0);
+    Store(w + i + k, r1);
+    Store(w + i + 2 * k, r2);
+    Store(w + i + 3 * k, r3);
+  }
+  for (; i + k <= n; i += k) Store(w + i, op(Load(w + i), Load(g + i)));
+  for (; i < n; ++i) w[i] = op(w[i], g[i]);
+}
+
+}  // namespace cairn::optimizer

@@ -1,0 +1,43 @@
+// The scheduler as a running node: a listener, a thread, the local log, and the state machine of
+// scheduler.h driven by real time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cairn/status.h"
+#include "scheduler/scheduler.h"
+#include "wire/cluster_state.h"
+
+namespace cairn::transport {
+class AcceptedConnection;  // transport/tcp/listener.h
+}
+
+namespace cairn::scheduler {
+
+struct SchedulerNodeOptions {
+  SchedulerOptions core;          // endpoint, cluster_seed are filled in by the node
+  std::string host = "127.0.0.1"; // to listen on; "0.0.0.0" or an interface for several machines
+  uint16_t port = 0;              // 0: any free one
+  bool listen = true;             // false: connections come through Adopt only (a server's port)
+  wire::Endpoint advertised;      // listen = false: what the log lines say
+  std::string state_dir;          // the log lies here; empty: in memory, a killed scheduler ends the job
+  std::function<void(const std::string&)> log;
+};
+
+class SchedulerNode {
+ public:
+  // Listens and runs when this returns. A taken port is kUnavailable and says who to ask for another.
+  static Result<std::unique_ptr<SchedulerNode>> Start(SchedulerNodeOptions options);
+  virtual ~SchedulerNode() = default;  // stops
+  virtual wire::Endpoint endpoint() const = 0;
+  // A connection that another listener of this process accepted, with its first frame read.
+  virtual void Adopt(transport::AcceptedConnection connection) = 0;
+  // Blocks until the job is over (ok), Stop was called, or the node can't go on.
+  virtual Status Wait() = 0;
+  virtual void Stop() = 0;  // from any thread; async-signal-unsafe
+};
+
+}  // namespace cairn::scheduler

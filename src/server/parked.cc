@@ -1,0 +1,91 @@
+#include "server/parked.h"
+
+#include "base/check.h"
+
+namespace cairn::server {
+namespace {
+bool SameRequest(const wire::FrameHeader& a, const wire::FrameHeader& b) {
+  return a.type == b.type && a.flags == b.flags && a.table == b.table && a.round == b.round &&
+         a.entry_count == b.entry_count && a.key_count == b.key_count;
+}
+}  // namespace
+
+ParkedRequest* ParkedRequests::Adopt(const wire::FrameHeader& header, ConnId conn) {
+  auto known = by_request_.find(KeyOf(header));
+  if (known == by_request_.end()) return nullptr;
+  ParkedRequest& request = by_id_.at(known->second);
+  if (!SameRequest(request.header, header)) {  // the number was used again for something else
+    Remove(request.id);
+    return nullptr;
+  }
+  request.conn = conn;
+  return &request;
+}
+
+bool ParkedRequests::HasRoom(Incarnation client) const {
+  auto it = per_client_.find(client);
+  return it == per_client_.end() || it->second < kMaxPerClient;
+}
+
+ParkedRequest& ParkedRequests::Add(ParkedRequest request) {
+  request.id = next_id_++;
+  const bool fresh = by_request_.emplace(KeyOf(request.header), request.id).second;
+  CAIRN_CHECK(fresh);
+  ++per_client_[Incarnation{request.header.incarnation}];
+  const ParkedId id = request.id;
+  return by_id_.emplace(id, std::move(request)).first->second;
+}
+
+ParkedRequest* ParkedRequests::Find(ParkedId id) {
+  auto it = by_id_.find(id);
+  return it == by_id_.end() ? nullptr : &it->second;
+}
+
+void ParkedRequests::Remove(ParkedId id) {
+  auto it = by_id_.find(id);
+  if (it == by_id_.end()) return;
+  by_request_.erase(KeyOf(it->second.header));
+  auto count = per_client_.find(Incarnation{it->second.header.incarnation});
+  if (--count->second == 0) per_client_.erase(count);
+  by_id_.erase(it);
+}
+
+void ParkedRequests::ForgetConnection(ConnId conn) {
+  for (auto& [id, request] : by_id_)
+    if (request.conn == conn) request.conn = ConnId{};
+}
+
+void ParkedRequests::ForgetClient(Incarnation client) {
+  auto it = by_request_.lower_bound(Key{client.value, 0});
+  while (it != by_request_.end() && it->first.first == client.value) {
+    const ParkedId id = it->second;
+    ++it;
+    Remove(id);
+  }
+}
+
+std::vector<ParkedRequest> ParkedRequests::TakeAll() {
+  std::vector<ParkedRequest> taken;
+  for (auto& [id, request] : by_id_) taken.push_back(std::move(request));
+  by_id_.clear();
+  by_request_.clear();
+  per_client_.clear();
+  return taken;
+}
+
+std::vector<ParkedRequest> ParkedRequests::TakeTable(TableId table) {
+  std::vector<ParkedId> ids;
+  for (auto& [id, request] : by_id_)
+    if (request.header.table == table.value) ids.push_back(id);
+  std::vector<ParkedRequest> taken;
+  for (ParkedId id : ids) {
+    ParkedRequest& request = by_id_.at(id);
+    ParkedRequest copy = std::move(request);
+    request.header = copy.header;  // Remove needs it
+    Remove(id);
+    taken.push_back(std::move(copy));
+  }
+  return taken;
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,43 @@
+// A server as a running node: a listener, a control thread, and one thread per shard.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cairn/status.h"
+#include "server/server_control.h"
+#include "server/shard.h"
+#include "wire/cluster_state.h"
+
+namespace cairn::transport {
+class AcceptedConnection;  // transport/tcp/listener.h
+}
+
+namespace cairn::server {
+
+struct ServerNodeOptions {
+  ServerControlOptions control;    // endpoint, threads and uid are filled in by the node
+  std::string host = "127.0.0.1";  // to listen on
+  std::string advertise_host;      // what workers are told; empty: host, or, where host is a wildcard,
+                                   // the address of the interface that routes to the scheduler
+  uint16_t advertise_port = 0;     // 0: the port it listens on (set it behind a proxy or a port mapping)
+  uint16_t port = 0;               // 0: any free one
+  uint32_t threads = 1;
+  // Connections whose first frame is not a Hello: for a scheduler that shares this port.
+  std::function<void(transport::AcceptedConnection)> on_other_connection;
+  std::function<void(const std::string&)> log;
+};
+
+class ServerNode {
+ public:
+  // Listens and runs when this returns (registration goes on in the background).
+  static Result<std::unique_ptr<ServerNode>> Start(ServerNodeOptions options);
+  virtual ~ServerNode() = default;
+  virtual wire::Endpoint endpoint() const = 0;
+  virtual Status Wait() = 0;  // until the job is over (ok), Stop, or an error
+  virtual void Stop() = 0;
+};
+
+}  // namespace cairn::server

@@ -1,0 +1,297 @@
+#include "transport/sim/fabric.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace cairn::sim {
+
+namespace {
+constexpr int64_t kRefusedConnectUs = 1'500'000;  // a connect that nothing answers
+
+uint64_t Word(const wire::FrameHeader& header) {
+  return (static_cast<uint64_t>(header.type) << 32) | header.body_bytes;
+}
+}  // namespace
+
+ConnId Port::Connect(const wire::Endpoint& to) { return fabric_.Connect(*this, to); }
+void Port::Send(ConnId conn, wire::FramePtr frame) { fabric_.Send(*this, conn, *frame); }
+void Port::Close(ConnId conn) { fabric_.Close(conn); }
+
+Fabric::Fabric(EventQueue& queue, uint64_t seed, BufferPool& pool, Trace& trace, FaultCounts& counts)
+    : queue_(queue), random_(seed), pool_(pool), trace_(trace), counts_(counts) {}
+
+int Fabric::AddProcess(int host, std::string name) {
+  processes_.push_back({.host = host, .name = std::move(name)});
+  return static_cast<int>(processes_.size()) - 1;
+}
+
+Port* Fabric::AddPort(int process, std::string name, uint64_t tag, PortHandler* handler) {
+  ports_.emplace_back(new Port(*this, process, std::move(name), tag, handler));
+  return ports_.back().get();
+}
+
+void Fabric::Listen(int process, const wire::Endpoint& endpoint, Accept accept) {
+  listeners_[{endpoint.host, endpoint.port}] = {process, std::move(accept)};
+}
+
+void Fabric::Kill(int id, bool silent) {
+  process(id).alive = false;
+  trace_.Add(queue_.now_us(), {1, static_cast<uint64_t>(id), silent},
+             [&] { return process(id).name + (silent ? " is gone, silently" : " is gone"); });
+  for (auto it = listeners_.begin(); it != listeners_.end();) {
+    it = it->second.process == id ? listeners_.erase(it) : std::next(it);
+  }
+  for (Connection& connection : connections_) {
+    for (int side : {0, 1}) {
+      End& end = connection.ends[side];
+      if (!end.open || end.process != id) continue;
+      end.open = false;
+      if (!silent) CloseEnd(&connection, side);
+    }
+  }
+}
+
+void Fabric::Pause(int id, int64_t until_us) {
+  process(id).paused_until_us = std::max(process(id).paused_until_us, until_us);
+}
+
+void Fabric::Block(int from_host, int to_host, int64_t until_us, bool keep) {
+  links_[{from_host, to_host}] = {until_us, keep};
+}
+
+void Fabric::HealAll() {
+  for (auto& [pair, link] : links_) link.blocked_until_us = 0;
+  for (Process& p : processes_) {
+    p.paused_until_us = 0;
+    p.lag_us = 0;
+  }
+}
+
+void Fabric::LimitLosses(int host_a, int host_b, int in_a_row) {
+  loss_limits_[{std::min(host_a, host_b), std::max(host_a, host_b)}] = in_a_row;
+}
+
+uint64_t Fabric::incidents(int host) const {
+  auto it = incidents_.find(host);
+  return it == incidents_.end() ? 0 : it->second;
+}
+
+void Fabric::Run(int id, int64_t at_us, std::function<void()> action) {
+  queue_.At(at_us, [this, id, action = std::move(action)]() mutable {
+    Process& p = process(id);
+    if (!p.alive) return;
+    if (p.paused_until_us > queue_.now_us()) {
+      Run(id, p.paused_until_us, std::move(action));
+    } else {
+      action();
+    }
+  });
+}
+
+ConnId Fabric::NewEnd(Connection* connection, int side) {
+  ends_.emplace_back(connection, side);
+  return ConnId(ends_.size());
+}
+
+int64_t Fabric::Delay() {
+  return profile_.delay_us + (profile_.jitter_us > 0 ? random_.Between(0, profile_.jitter_us) : 0);
+}
+
+const Fabric::Link* Fabric::Blocked(int from_process, int to_process) const {
+  auto it = links_.find({processes_[static_cast<size_t>(from_process)].host,
+                         processes_[static_cast<size_t>(to_process)].host});
+  return it != links_.end() && it->second.blocked_until_us > queue_.now_us() ? &it->second : nullptr;
+}
+
+ConnId Fabric::Connect(Port& port, const wire::Endpoint& to) {
+  connections_.emplace_back();
+  Connection* connection = &connections_.back();
+  connection->ends[0] = {&port, port.process_, NewEnd(connection, 0), true, 0};
+  if (process(port.process_).muted) return connection->ends[0].conn;
+  queue_.After(Delay(), [this, connection, to] { FinishConnect(connection, to); });
+  return connection->ends[0].conn;
+}
+
+void Fabric::FinishConnect(Connection* connection, const wire::Endpoint& to) {
+  if (!connection->ends[0].open) return;
+  auto it = listeners_.find({to.host, to.port});
+  if (it == listeners_.end() || Blocked(connection->ends[0].process, it->second.process) != nullptr ||
+      Blocked(it->second.process, connection->ends[0].process) != nullptr) {
+    Disconnect(connection, 0, queue_.now_us() + (it == listeners_.end() ? Delay() : kRefusedConnectUs));
+    return;
+  }
+  const int listener = it->second.process;
+  connection->ends[1] = {nullptr, listener, NewEnd(connection, 1), true, 0};
+  connection->accept = &it->second.accept;
+  const auto hosts = std::minmax(process(connection->ends[0].process).host, process(listener).host);
+  connection->limited = loss_limits_.contains({hosts.first, hosts.second});
+  Run(connection->ends[0].process, queue_.now_us() + Delay(), [connection] {
+    End& end = connection->ends[0];
+    if (end.open) end.port->handler_->OnConnected(end.conn);
+  });
+}
+
+void Fabric::Send(Port& port, ConnId conn, const wire::Frame& frame) {
+  if (process(port.process_).muted || conn.value == 0 || conn.value > ends_.size()) return;
+  auto [connection, side] = ends_[conn.value - 1];
+  if (!connection->ends[side].open || connection->ends[1].process < 0) return;
+  auto bytes = std::make_shared<const Buffer>(wire::Flatten(frame, pool_));
+  const auto& header = *reinterpret_cast<const wire::FrameHeader*>(bytes->data());
+  const End& other = connection->ends[1 - side];
+  trace_.Add(queue_.now_us(), {2, conn.value, Word(header), header.request_id, header.checksum}, [&] {
+    return port.name_ + " -> " + (other.port ? other.port->name_ : process(other.process).name) + " conn " +
+           std::to_string(conn.value) + " type " + std::to_string(static_cast<int>(header.type)) + " request " +
+           std::to_string(header.request_id) + " round " + std::to_string(header.round) + " table " +
+           std::to_string(header.table) + " body " + std::to_string(header.body_bytes);
+  });
+  if (tap_ != nullptr) tap_->OnSend(port, other.port, header, bytes->bytes().subspan(sizeof(header)));
+  Carry(connection, 1 - side, bytes);
+}
+
+void Fabric::Count(Fault fault, const Connection& connection) {
+  counts_.Add(fault);
+  for (const End& end : connection.ends) ++incidents_[process(end.process).host];
+}
+
+// Decides the fate of one frame.
+void Fabric::Carry(Connection* connection, int to_side, const Bytes& bytes) {
+  End& to = connection->ends[to_side];
+  const int64_t now = queue_.now_us();
+  int64_t delay = Delay() + process(to.process).lag_us;
+  if (const Link* link = Blocked(connection->ends[1 - to_side].process, to.process)) {
+    ++incidents_[process(to.process).host];
+    ++incidents_[process(connection->ends[1 - to_side].process).host];
+    if (!link->keep) return;
+    delay += link->blocked_until_us - now;
+  }
+  if (random_.Chance(profile_.reset)) {
+    Count(Fault::kReset, *connection);
+    Disconnect(connection, 0, now + Delay());
+    Disconnect(connection, 1, now + Delay());
+    return;
+  }
+  if (random_.Chance(profile_.loss) && !(connection->limited && connection->losses_in_a_row >= 2)) {
+    Count(Fault::kLoss, *connection);
+    ++connection->losses_in_a_row;
+    return;
+  }
+  connection->losses_in_a_row = 0;
+  if (random_.Chance(profile_.late_duplicate)) {
+    Count(Fault::kLateDuplicate, *connection);
+    queue_.At(now + random_.Between(profile_.late_us / 16, profile_.late_us),
+              [=, this] { Deliver(connection, to_side, bytes, true); });
+  }
+  if (random_.Chance(profile_.duplicate)) {
+    Count(Fault::kDuplicate, *connection);
+    queue_.At(now + delay + random_.Between(0, 4 * profile_.jitter_us + 1000),
+              [=, this] { Deliver(connection, to_side, bytes, false); });
+  }
+  if (random_.Chance(profile_.reorder)) {
+    Count(Fault::kReorder, *connection);
+    queue_.At(now + delay + random_.Between(0, profile_.reorder_us),
+              [=, this] { Deliver(connection, to_side, bytes, false); });
+    return;
+  }
+  // Connections whose silence would have a server declared dead are not stalled for long.
+  if (random_.Chance(profile_.long_delay)) {
+    Count(Fault::kLongDelay, *connection);
+    delay += random_.Between(0, connection->limited ? profile_.long_delay_us / 8 : profile_.long_delay_us);
+  }
+  to.in_order_us = std::max(to.in_order_us + 1, now + delay);
+  queue_.At(to.in_order_us, [=, this] { Deliver(connection, to_side, bytes, false); });
+}
+
+void Fabric::Deliver(Connection* connection, int side, const Bytes& bytes, bool late) {
+  if (!connection->ends[side].open && late) {
+    int other_side = side;
+    if (Connection* other = AnotherConnection(*connection, side, &other_side)) {
+      connection = other;
+      side = other_side;
+    }
+  }
+  End& end = connection->ends[side];
+  if (!end.open) {
+    // What reaches a closed end is answered by a reset, unless nothing gets back.
+    if (!late && connection->ends[1 - side].open && process(end.process).alive) {
+      Disconnect(connection, 1 - side, queue_.now_us() + Delay());
+    }
+    return;
+  }
+  Run(end.process, queue_.now_us(), [=, this] { Hand(connection, side, bytes); });
+}
+
+void Fabric::Hand(Connection* connection, int side, const Bytes& bytes) {
+  End& end = connection->ends[side];
+  if (!end.open) return;
+  auto parsed = wire::Parse(bytes->bytes(), wire::kMaxBodyBytes, pool_);
+  CAIRN_CHECK(parsed.ok());  // what was sent was whole
+  wire::InFrame frame = std::move(parsed).value();
+  trace_.Add(queue_.now_us(), {3, end.conn.value, Word(frame.header), frame.header.request_id}, [&] {
+    return process(end.process).name + " gets conn " + std::to_string(end.conn.value) + " type " +
+           std::to_string(static_cast<int>(frame.header.type)) + " request " +
+           std::to_string(frame.header.request_id);
+  });
+  if (end.port == nullptr) {
+    end.port = (*connection->accept)(frame);
+    if (end.port == nullptr) {
+      Close(end.conn);
+      return;
+    }
+  }
+  end.port->handler_->OnMessage(end.conn, frame);
+}
+
+void Fabric::Close(ConnId conn) {
+  if (conn.value == 0 || conn.value > ends_.size()) return;
+  auto [connection, side] = ends_[conn.value - 1];
+  if (!connection->ends[side].open) return;
+  trace_.Add(queue_.now_us(), {4, conn.value}, [&] {
+    return process(connection->ends[side].process).name + " closes conn " + std::to_string(conn.value);
+  });
+  connection->ends[side].open = false;
+  if (!process(connection->ends[side].process).muted) CloseEnd(connection, side);
+}
+
+// Tells the other end, behind everything that is on its way there.
+void Fabric::CloseEnd(Connection* connection, int side) {
+  End& other = connection->ends[1 - side];
+  if (!other.open) return;
+  if (const Link* link = Blocked(connection->ends[side].process, other.process); link && !link->keep) return;
+  other.in_order_us = std::max(other.in_order_us + 1, queue_.now_us() + Delay());
+  Disconnect(connection, 1 - side, other.in_order_us);
+}
+
+void Fabric::Disconnect(Connection* connection, int side, int64_t at_us) {
+  if (connection->ends[side].process < 0) return;
+  Run(connection->ends[side].process, at_us, [this, connection, side] {
+    End& end = connection->ends[side];
+    if (!end.open) return;
+    end.open = false;
+    trace_.Add(queue_.now_us(), {5, end.conn.value}, [&] {
+      return process(end.process).name + " loses conn " + std::to_string(end.conn.value);
+    });
+    if (end.port != nullptr) end.port->handler_->OnDisconnect(end.conn);
+  });
+}
+
+// An open connection between the same two ports, or, towards the accepting side, from the same
+// host: how a copy that is older than its connection still finds its way.
+Fabric::Connection* Fabric::AnotherConnection(const Connection& of, int side, int* side_out) {
+  const Port* to = of.ends[side].port;
+  const Port* from = of.ends[1 - side].port;
+  if (to == nullptr || from == nullptr) return nullptr;
+  for (auto it = connections_.rbegin(); it != connections_.rend(); ++it) {
+    if (!it->ends[side].open || it->ends[side].port != to || it->ends[1 - side].port == nullptr) continue;
+    const bool same = it->ends[1 - side].port == from;
+    const bool same_host = process(it->ends[1 - side].process).host == process(from->process_).host;
+    if (same || (side == 1 && same_host)) {
+      *side_out = side;
+      return &*it;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace cairn::sim

@@ -1,0 +1,175 @@
+// The simulated network: processes with ports, connections between them, and faults on every frame.
+// A Port is what a role gets as its Network. Frames are flattened to bytes when they are sent and
+// parsed again when they arrive, so that the codecs are part of every run. One thread per fabric.
+//
+// A connection keeps its order unless the reorder fault strikes; closing it is a message behind the
+// frames on their way, so a late frame may still reach an end that has not heard of the close.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/ids.h"
+#include "base/random.h"
+#include "transport/network.h"
+#include "transport/sim/event_queue.h"
+#include "transport/sim/faults.h"
+#include "transport/sim/trace.h"
+#include "wire/frame.h"
+
+namespace cairn::sim {
+
+class Fabric;
+
+// The driver of a role: gets what the network has for it.
+class PortHandler {
+ public:
+  virtual ~PortHandler() = default;
+  virtual void OnConnected(ConnId conn) = 0;
+  virtual void OnMessage(ConnId conn, wire::InFrame& frame) = 0;
+  virtual void OnDisconnect(ConnId conn) = 0;
+};
+
+// A role's place in the network. Ports of one process die together.
+class Port final : public Network {
+ public:
+  ConnId Connect(const wire::Endpoint& to) override;
+  void Send(ConnId conn, wire::FramePtr frame) override;
+  void Close(ConnId conn) override;
+
+  int process() const { return process_; }
+  const std::string& name() const { return name_; }
+  uint64_t tag() const { return tag_; }  // the world's own name for it
+
+ private:
+  friend class Fabric;
+  Port(Fabric& fabric, int process, std::string name, uint64_t tag, PortHandler* handler)
+      : fabric_(fabric), process_(process), name_(std::move(name)), tag_(tag), handler_(handler) {}
+  Fabric& fabric_;
+  int process_;
+  std::string name_;
+  uint64_t tag_;
+  PortHandler* handler_;
+};
+
+// Sees every frame at the moment it is sent, whatever becomes of it. `to` is null until the other
+// end has seen its first frame.
+class Tap {
+ public:
+  virtual ~Tap() = default;
+  virtual void OnSend(const Port& from, const Port* to, const wire::FrameHeader& header,
+                      std::span<const std::byte> body) = 0;
+};
+
+class Fabric {
+ public:
+  Fabric(EventQueue& queue, uint64_t seed, BufferPool& pool, Trace& trace, FaultCounts& counts);
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
+  void set_tap(Tap* tap) { tap_ = tap; }
+  void set_profile(const FaultProfile& profile) { profile_ = profile; }
+
+  // A process on a host (hosts outlive processes and are what partitions separate).
+  int AddProcess(int host, std::string name);
+  // `handler` must outlive the process.
+  Port* AddPort(int process, std::string name, uint64_t tag, PortHandler* handler);
+  // Connections to `endpoint` go to this process; `accept` says which port gets one, from its first
+  // frame (null: the connection is closed).
+  using Accept = std::function<Port*(const wire::InFrame& first)>;
+  void Listen(int process, const wire::Endpoint& endpoint, Accept accept);
+  // The process is gone at once. Peers hear of it unless `silent`.
+  void Kill(int process, bool silent);
+  bool alive(int process) const { return processes_[static_cast<size_t>(process)].alive; }
+  // Nothing that the process sends from now on leaves it (it is dying inside a call).
+  void Mute(int process) { processes_[static_cast<size_t>(process)].muted = true; }
+  // Handles nothing before this time.
+  void Pause(int process, int64_t until_us);
+  void SetLag(int process, int64_t lag_us) { processes_[static_cast<size_t>(process)].lag_us = lag_us; }
+  // Nothing passes from host to host until then; frames are lost, or late if `keep`.
+  void Block(int from_host, int to_host, int64_t until_us, bool keep);
+  void HealAll();
+
+  // Runs `action` on behalf of a process: not if it is dead, later if it is paused.
+  void Run(int process, int64_t at_us, std::function<void()> action);
+  // At most so many frames in a row are lost between these hosts: the world uses it to keep servers
+  // from being declared dead where that is not wanted.
+  void LimitLosses(int host_a, int host_b, int in_a_row);
+  EventQueue& queue() { return queue_; }
+  // Frames lost, overtaken, doubled or reset on connections of this process's host.
+  uint64_t incidents(int host) const;
+
+ private:
+  friend class Port;
+  struct Process {
+    int host;
+    std::string name;
+    bool alive = true;
+    bool muted = false;
+    int64_t paused_until_us = 0;
+    int64_t lag_us = 0;
+  };
+  struct End {
+    Port* port = nullptr;     // null: not yet accepted by one
+    int process = -1;
+    ConnId conn;
+    bool open = false;
+    int64_t in_order_us = 0;  // the last frame towards this end arrives then
+  };
+  struct Connection {
+    End ends[2];              // 0 has connected, 1 has accepted
+    Accept* accept = nullptr;
+    bool limited = false;
+    int losses_in_a_row = 0;
+  };
+  struct Listener {
+    int process = -1;
+    Accept accept;
+  };
+  struct Link {
+    int64_t blocked_until_us = 0;
+    bool keep = false;
+  };
+  using Bytes = std::shared_ptr<const Buffer>;
+
+  Process& process(int id) { return processes_[static_cast<size_t>(id)]; }
+  ConnId NewEnd(Connection* connection, int side);
+  ConnId Connect(Port& port, const wire::Endpoint& to);
+  void FinishConnect(Connection* connection, const wire::Endpoint& to);
+  void Send(Port& port, ConnId conn, const wire::Frame& frame);
+  void Carry(Connection* connection, int to_side, const Bytes& bytes);
+  void Close(ConnId conn);
+  void CloseEnd(Connection* connection, int side);
+  void Deliver(Connection* connection, int side, const Bytes& bytes, bool late);
+  void Hand(Connection* connection, int side, const Bytes& bytes);
+  void Disconnect(Connection* connection, int side, int64_t at_us);
+  Connection* AnotherConnection(const Connection& of, int side, int* side_out);
+  int64_t Delay();
+  const Link* Blocked(int from_process, int to_process) const;
+  void Count(Fault fault, const Connection& connection);
+
+  EventQueue& queue_;
+  Random random_;
+  BufferPool& pool_;
+  Trace& trace_;
+  FaultCounts& counts_;
+  FaultProfile profile_;
+  Tap* tap_ = nullptr;
+  std::deque<Process> processes_;
+  std::deque<std::unique_ptr<Port>> ports_;
+  std::deque<Connection> connections_;
+  std::vector<std::pair<Connection*, int>> ends_;  // by ConnId - 1
+  std::map<std::pair<std::string, uint16_t>, Listener> listeners_;
+  std::map<std::pair<int, int>, Link> links_;
+  std::map<std::pair<int, int>, int> loss_limits_;
+  std::map<int, uint64_t> incidents_;
+};
+
+}  // namespace cairn::sim

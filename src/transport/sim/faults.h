@@ -1,0 +1,58 @@
+// The kinds of fault that a simulated network and its world can inflict, how likely each is under a
+// seed, and how often each has happened.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace cairn::sim {
+
+enum class Fault : uint8_t {
+  kLongDelay,       // a frame, and all behind it on its connection, is late
+  kLoss,            // a frame vanishes although its connection lives on
+  kReorder,         // a frame overtakes others of its connection
+  kDuplicate,       // a frame comes twice
+  kLateDuplicate,   // a copy comes many seconds later, if need be on another connection
+  kReset,           // a connection breaks with what is on it
+  kPartition,       // nothing passes between nodes, for a while
+  kOneWay,          // the same in one direction only
+  kSchedulerCrash,
+  kStoreCrash,      // the scheduler dies inside an append, before or after it is durable
+  kTornTail,        // the same, with half a record on the disk
+  kWorkerCrash,
+  kTwin,            // a second process is started for the rank of a living one
+  kServerCrash,     // only under seeds where the job is expected to fail
+  kSlowNode,        // handles everything with a lag
+  kPause,           // handles nothing for a while, longer than it takes to be declared dead or shorter
+  kCount
+};
+inline constexpr size_t kFaultKinds = static_cast<size_t>(Fault::kCount);
+const char* Name(Fault fault);
+
+struct FaultCounts {
+  std::array<uint64_t, kFaultKinds> of{};
+  void Add(Fault fault) { ++of[static_cast<size_t>(fault)]; }
+  uint64_t operator[](Fault fault) const { return of[static_cast<size_t>(fault)]; }
+  FaultCounts& operator+=(const FaultCounts& other) {
+    for (size_t i = 0; i < kFaultKinds; ++i) of[i] += other.of[i];
+    return *this;
+  }
+};
+
+// Per frame. All zero but the delays: a calm network.
+struct FaultProfile {
+  int64_t delay_us = 100;
+  int64_t jitter_us = 100;
+  double long_delay = 0;
+  int64_t long_delay_us = 0;  // at most
+  double loss = 0;
+  double reorder = 0;
+  int64_t reorder_us = 0;     // how far a frame may fall behind
+  double duplicate = 0;
+  double late_duplicate = 0;
+  int64_t late_us = 0;        // at most
+  double reset = 0;
+};
+
+}  // namespace cairn::sim

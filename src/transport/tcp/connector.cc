@@ -1,0 +1,84 @@
+#include "transport/tcp/connector.h"
+
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "transport/tcp/sockets.h"
+
+namespace cairn::transport {
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+Connector::Connector(Loop& loop, wire::Endpoint to, Done done)
+    : to_(std::move(to)),
+      done_(std::move(done)),
+      resolver_(loop.context()),
+      socket_(loop.context()),
+      timer_(loop.context()) {}
+
+std::shared_ptr<Connector> Connector::Start(Loop& loop, const wire::Endpoint& to, int64_t timeout_us, Done done) {
+  auto connector = std::make_shared<Connector>(loop, to, std::move(done));
+  connector->Resolve(timeout_us);
+  return connector;
+}
+
+void Connector::Resolve(int64_t timeout_us) {
+  auto self = shared_from_this();
+  timer_.expires_after(std::chrono::microseconds(timeout_us));
+  timer_.async_wait([self](const error_code& cancelled) {
+    if (!cancelled) self->Finish(Status(Code::kUnavailable, wire::ToString(self->to_) + " does not answer"));
+  });
+  error_code not_numeric;
+  const auto address = asio::ip::make_address(to_.host, not_numeric);
+  if (!not_numeric) {
+    const Results one = Results::create(tcp::endpoint(address, to_.port), to_.host, std::to_string(to_.port));
+    return Try(one, one.begin());
+  }
+  resolver_.async_resolve(to_.host, std::to_string(to_.port), [self](const error_code& error, Results found) {
+    if (error) return self->Finish(Status(Code::kUnavailable, "host " + self->to_.host + ": " + error.message()));
+    self->Try(found, found.begin());
+  });
+}
+
+void Connector::Try(Results found, Results::iterator next) {
+  auto self = shared_from_this();
+  error_code error;
+  socket_.close(error);
+  socket_.open(next->endpoint().protocol(), error);
+  if (error) {
+    return asio::post(socket_.get_executor(),
+                      [self, error] { self->Finish(Status(Code::kUnavailable, error.message())); });
+  }
+  TuneSocket(socket_.native_handle());
+  socket_.async_connect(next->endpoint(), [self, found, next](error_code failed) mutable {
+    if (!self->done_) return;
+    error_code ignored;
+    // A port from the range of outgoing ports where nobody listens can connect to itself.
+    if (!failed && self->socket_.local_endpoint(ignored) == self->socket_.remote_endpoint(ignored)) {
+      failed = asio::error::connection_refused;
+    }
+    if (!failed) return self->Finish(std::move(self->socket_));
+    if (++next != found.end()) return self->Try(found, next);
+    self->Finish(Status(Code::kUnavailable, wire::ToString(self->to_) + ": " + failed.message()));
+  });
+}
+
+void Connector::Finish(Result<tcp::socket> result) {
+  if (!done_) return;
+  const Done done = std::exchange(done_, nullptr);
+  Cancel();
+  done(std::move(result));
+}
+
+void Connector::Cancel() {
+  done_ = nullptr;
+  timer_.cancel();
+  resolver_.cancel();
+  error_code ignored;
+  if (socket_.is_open()) socket_.close(ignored);
+}
+
+}  // namespace cairn::transport

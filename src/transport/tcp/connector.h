@@ -1,0 +1,38 @@
+// Resolves a host and connects to it, within a time limit. Internal to transport/tcp. On the
+// loop's thread.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "cairn/status.h"
+#include "transport/tcp/loop.h"
+#include "wire/cluster_state.h"
+
+namespace cairn::transport {
+
+class Connector : public std::enable_shared_from_this<Connector> {
+ public:
+  using Done = std::function<void(Result<boost::asio::ip::tcp::socket>)>;
+  // `done` is called once, later (never from inside Start), unless Cancel comes first.
+  static std::shared_ptr<Connector> Start(Loop& loop, const wire::Endpoint& to, int64_t timeout_us, Done done);
+  void Cancel();
+  explicit Connector(Loop& loop, wire::Endpoint to, Done done);
+
+ private:
+  using Results = boost::asio::ip::tcp::resolver::results_type;
+  void Resolve(int64_t timeout_us);
+  void Try(Results found, Results::iterator next);
+  void Finish(Result<boost::asio::ip::tcp::socket> result);
+
+  const wire::Endpoint to_;
+  Done done_;  // empty: over
+  boost::asio::ip::tcp::resolver resolver_;
+  boost::asio::ip::tcp::socket socket_;
+  boost::asio::steady_timer timer_;
+};
+
+}  // namespace cairn::transport

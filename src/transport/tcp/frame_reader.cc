@@ -1,0 +1,115 @@
+#include "transport/tcp/frame_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace cairn::transport {
+namespace {
+constexpr size_t kHeaderBytes = sizeof(wire::FrameHeader);
+constexpr size_t kMagicBytes = sizeof(wire::FrameHeader::magic);
+
+wire::FrameHeader NoHeader() {
+  wire::FrameHeader header;
+  std::memset(static_cast<void*>(&header), 0, sizeof(header));
+  return header;
+}
+}  // namespace
+
+FrameReader::FrameReader(BufferPool& pool, uint32_t max_body_bytes)
+    : pool_(pool), max_body_bytes_(max_body_bytes), inbound_(pool.Get(kInboundBytes)), header_(NoHeader()) {}
+
+std::array<std::span<std::byte>, 2> FrameReader::Space() {
+  if (in_body()) {
+    // Everything that was in the inbound buffer belonged to this body, so it is free again.
+    CAIRN_CHECK(begin_ == end_);
+    begin_ = end_ = 0;
+    const size_t missing = body_need_ - body_have_;
+    std::span<std::byte> first{body_.data() + body_have_, std::min(missing, kPieceBytes)};
+    // The end of the body and what follows it in one read.
+    if (first.size() == missing) return {first, inbound_.bytes()};
+    return {first, {}};
+  }
+  if (begin_ > 0) {  // at most the beginning of a header is left
+    std::memmove(inbound_.data(), inbound_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  CAIRN_CHECK(end_ < inbound_.size());
+  return {inbound_.bytes().subspan(end_), {}};
+}
+
+void FrameReader::Filled(size_t n) {
+  if (in_body()) {
+    const size_t to_body = std::min({n, body_need_ - body_have_, kPieceBytes});
+    body_have_ += to_body;
+    n -= to_body;
+  }
+  end_ += n;
+  CAIRN_CHECK(end_ <= inbound_.size());
+}
+
+Result<bool> FrameReader::Next(wire::InFrame* frame) {
+  if (!begun_) {
+    Result<bool> begun = BeginFrame();
+    if (!begun.ok() || !*begun) return begun;
+  }
+  if (in_body()) return false;
+  return FinishFrame(frame);
+}
+
+Result<bool> FrameReader::BeginFrame() {
+  const std::span<const std::byte> unread = rest();
+  // A peer that speaks something else may never send a whole header: look at the first bytes.
+  uint32_t magic = 0;
+  std::memcpy(&magic, unread.data(), std::min(unread.size(), kMagicBytes));
+  if (unread.size() >= kMagicBytes && magic != wire::kMagic) {
+    header_ = NoHeader();
+    return Status(Code::kProtocol, "these are not Cairn's bytes: this port speaks only Cairn's own protocol");
+  }
+  if (unread.size() < kHeaderBytes) return false;
+  std::memcpy(static_cast<void*>(&header_), unread.data(), kHeaderBytes);
+  if (header_.version != wire::kProtocolVersion) {
+    return Status(Code::kProtocol, "the peer speaks protocol version " + std::to_string(header_.version) +
+                                       ", this node version " + std::to_string(wire::kProtocolVersion) +
+                                       ": run the same Cairn everywhere");
+  }
+  if (Status checked = wire::CheckHeader(header_, max_body_bytes_); !checked.ok()) return checked;
+  begin_ += kHeaderBytes;
+  begun_ = true;
+  body_need_ = header_.body_bytes;
+  body_have_ = std::min(body_need_, end_ - begin_);
+  if (body_need_ > 0) {
+    body_ = pool_.Get(body_need_);
+    std::memcpy(body_.data(), inbound_.data() + begin_, body_have_);
+    begin_ += body_have_;
+  }
+  return true;
+}
+
+Result<bool> FrameReader::FinishFrame(wire::InFrame* frame) {
+  begun_ = false;
+  body_need_ = body_have_ = 0;
+  if (Status checked = wire::CheckBody(header_, body_.bytes()); !checked.ok()) return checked;
+  frame->header = header_;
+  frame->storage = std::move(body_);
+  body_ = Buffer();
+  return true;
+}
+
+void FrameReader::Preload(std::span<const std::byte> bytes) {
+  CAIRN_CHECK(bytes.size() <= inbound_.size() && end_ == 0 && !begun_);
+  std::memcpy(inbound_.data(), bytes.data(), bytes.size());
+  end_ = bytes.size();
+}
+
+void FrameReader::Reset() {
+  begun_ = false;
+  begin_ = end_ = body_need_ = body_have_ = 0;
+  body_ = Buffer();
+}
+
+}  // namespace cairn::transport

@@ -1,0 +1,202 @@
+#include "transport/tcp/listener.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <chrono>
+#include <list>
+#include <utility>
+
+#include "transport/tcp/connection.h"
+#include "transport/tcp/sockets.h"
+
+namespace cairn::transport {
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+AcceptedConnection::AcceptedConnection(int fd, wire::InFrame first, Buffer rest, std::string peer)
+    : fd_(fd), first_(std::move(first)), rest_(std::move(rest)), peer_(std::move(peer)) {}
+
+AcceptedConnection::AcceptedConnection(AcceptedConnection&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      first_(std::move(other.first_)),
+      rest_(std::move(other.rest_)),
+      peer_(std::move(other.peer_)) {}
+
+AcceptedConnection::~AcceptedConnection() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+namespace {
+constexpr int kBacklog = 4096;
+// After an accept that failed (no descriptor left, no memory): the next try.
+constexpr int64_t kAcceptRetryMs = 100;
+// How often the handshake deadlines are looked at, while somebody waits.
+constexpr int64_t kSweepMs = 250;
+// Lines about bad peers: at most one in so long, so that nobody can fill the log.
+constexpr int64_t kLogEveryUs = 1'000'000;
+
+class TcpListener final : public Listener, public Connection::Owner {
+ public:
+  TcpListener(Loop& loop, BufferPool& pool, ListenerOptions options, tcp::acceptor acceptor, wire::Endpoint endpoint)
+      : pool_(pool),
+        options_(std::move(options)),
+        acceptor_(std::move(acceptor)),
+        retry_(loop.context()),
+        sweep_(loop.context()),
+        endpoint_(std::move(endpoint)) {}
+  ~TcpListener() override { Close(); }
+
+  void Start(Router router) override {
+    router_ = std::move(router);
+    Accept();
+  }
+
+  void Close() override {
+    *alive_ = false;
+    error_code ignored;
+    acceptor_.close(ignored);
+    retry_.cancel();
+    sweep_.cancel();
+    for (Waiting& w : waiting_) w.connection->CloseNow();
+    waiting_.clear();
+  }
+
+  wire::Endpoint endpoint() const override { return endpoint_; }
+  size_t waiting() const override { return waiting_.size(); }
+
+  void OnFrame(Connection& connection, wire::InFrame& frame) override {
+    Buffer rest;
+    const int fd = connection.Release(&rest);
+    AcceptedConnection accepted(fd, std::move(frame), std::move(rest), connection.peer());
+    Forget(connection);
+    router_(std::move(accepted));
+  }
+
+  void OnClosed(Connection& connection, const Status& why) override {
+    if (why.code() == Code::kProtocol) Say("closed a connection: " + why.message());
+    Forget(connection);
+  }
+
+ private:
+  struct Waiting {
+    std::shared_ptr<Connection> connection;
+    int64_t until_us = 0;
+  };
+
+  void Accept() {
+    acceptor_.async_accept([this, alive = alive_](const error_code& error, tcp::socket socket) {
+      if (!*alive) return;
+      if (error == asio::error::connection_aborted) return Accept();
+      if (error) return Retry(error);
+      Add(std::move(socket));
+      Accept();
+    });
+  }
+
+  void Retry(const error_code& error) {
+    Say("can't accept connections on " + wire::ToString(endpoint_) + ": " + error.message() + ": trying again");
+    retry_.expires_after(std::chrono::milliseconds(kAcceptRetryMs));
+    retry_.async_wait([this, alive = alive_](const error_code& cancelled) {
+      if (*alive && !cancelled) Accept();
+    });
+  }
+
+  void Add(tcp::socket socket) {
+    if (waiting_.size() >= options_.max_waiting) {
+      waiting_.front().connection->CloseNow();
+      waiting_.pop_front();
+    }
+    ConnectionOptions limits;
+    limits.max_body_bytes = wire::kMaxUnauthenticatedBodyBytes;
+    auto connection = std::make_shared<Connection>(std::move(socket), pool_, limits);
+    if (waiting_.empty()) Sweep();
+    waiting_.push_back({connection, Loop::NowUs() + options_.handshake_ms * 1000});
+    connection->Start(this);
+  }
+
+  void Forget(const Connection& connection) {
+    waiting_.remove_if([&](const Waiting& w) { return w.connection.get() == &connection; });
+  }
+
+  // Closes those that are past their deadline; they stand in its order.
+  void Sweep() {
+    sweep_.expires_after(std::chrono::milliseconds(kSweepMs));
+    sweep_.async_wait([this, alive = alive_](const error_code& cancelled) {
+      if (!*alive || cancelled) return;
+      while (!waiting_.empty() && waiting_.front().until_us <= Loop::NowUs()) {
+        waiting_.front().connection->CloseNow();
+        waiting_.pop_front();
+      }
+      if (!waiting_.empty()) Sweep();
+    });
+  }
+
+  void Say(const std::string& line) {
+    const int64_t now_us = Loop::NowUs();
+    if (now_us < quiet_until_us_) return;
+    quiet_until_us_ = now_us + kLogEveryUs;
+    options_.log(line);
+  }
+
+  BufferPool& pool_;
+  const ListenerOptions options_;
+  tcp::acceptor acceptor_;
+  asio::steady_timer retry_, sweep_;
+  const wire::Endpoint endpoint_;
+  Router router_;
+  std::list<Waiting> waiting_;  // oldest first
+  int64_t quiet_until_us_ = 0;
+  // Handlers may run after this object has gone; they look here first.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+Status BindError(const ListenerOptions& options, const error_code& error) {
+  const std::string where = "port " + std::to_string(options.port) + " on " + options.host;
+  if (error == asio::error::address_in_use) {
+    return {Code::kUnavailable, where + " is taken: choose another with --port, or 0 for any free one"};
+  }
+  if (error == asio::error::access_denied) {
+    return {Code::kUnavailable, where + " needs privileges: choose one above 1023 with --port"};
+  }
+  if (error.value() == EADDRNOTAVAIL) {
+    return {Code::kUnavailable, options.host + " is no address of this machine: choose one with --host"};
+  }
+  return {Code::kUnavailable, "can't listen on " + where + ": " + error.message()};
+}
+
+Result<tcp::endpoint> Resolve(const ListenerOptions& options, asio::io_context& io) {
+  error_code error;
+  const auto address = asio::ip::make_address(options.host.empty() ? "0.0.0.0" : options.host, error);
+  if (!error) return tcp::endpoint(address, options.port);
+  tcp::resolver resolver(io);
+  const auto found = resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, error);
+  if (error || found.empty()) {
+    return Status(Code::kUnavailable, "can't listen on host " + options.host + ": " + error.message());
+  }
+  return found.begin()->endpoint();
+}
+}  // namespace
+
+Result<std::unique_ptr<Listener>> Listener::Open(Loop& loop, BufferPool& pool, ListenerOptions options) {
+  Result<tcp::endpoint> at = Resolve(options, loop.context());
+  if (!at.ok()) return at.status();
+  tcp::acceptor acceptor(loop.context());
+  error_code error;
+  acceptor.open(at->protocol(), error);
+  if (error) return BindError(options, error);
+  acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  TuneSocket(acceptor.native_handle());  // inherited; window scaling is fixed before the handshake
+  acceptor.bind(*at, error);
+  if (!error) acceptor.listen(kBacklog, error);
+  if (error) return BindError(options, error);
+  wire::Endpoint endpoint{options.host, acceptor.local_endpoint(error).port()};
+  return std::unique_ptr<Listener>(
+      new TcpListener(loop, pool, std::move(options), std::move(acceptor), std::move(endpoint)));
+}
+
+}  // namespace cairn::transport

@@ -1,0 +1,74 @@
+#include "transport/tcp/sockets.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace cairn::transport {
+namespace {
+// A peer whose machine has vanished is noticed after about kKeepIdle + 3 × kKeepInterval seconds.
+constexpr int kKeepIdleSeconds = 60;
+constexpr int kKeepIntervalSeconds = 10;
+constexpr int kKeepCount = 3;
+
+void Set(int fd, int level, int option, int value) {
+  (void)setsockopt(fd, level, option, &value, sizeof(value));
+}
+}  // namespace
+
+void TuneSocket(int fd) {
+  Set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  Set(fd, SOL_SOCKET, SO_SNDBUF, kSocketBufferBytes);
+  Set(fd, SOL_SOCKET, SO_RCVBUF, kSocketBufferBytes);
+  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleSeconds);
+  Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalSeconds);
+  Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepCount);
+  // Where the host's default is bbr, loopback is paced and several times slower.
+  constexpr char kCubic[] = "cubic";
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kCubic, sizeof(kCubic) - 1);
+}
+
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::string LocalAddressTowards(const wire::Endpoint& to) {
+  std::string found = "127.0.0.1";
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* list = nullptr;
+  if (getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &list) != 0) return found;
+  for (const addrinfo* a = list; a != nullptr; a = a->ai_next) {
+    // Connecting a datagram socket sends nothing; it only looks up the route.
+    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+    if (fd < 0) continue;
+    sockaddr_storage local{};
+    socklen_t length = sizeof(local);
+    char text[INET6_ADDRSTRLEN];
+    const bool ok = connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
+                    getsockname(fd, reinterpret_cast<sockaddr*>(&local), &length) == 0 &&
+                    getnameinfo(reinterpret_cast<sockaddr*>(&local), length, text, sizeof(text), nullptr, 0,
+                                NI_NUMERICHOST) == 0;
+    close(fd);
+    if (ok) {
+      found = text;
+      break;
+    }
+  }
+  freeaddrinfo(list);
+  return found;
+}
+
+bool IsWildcard(const std::string& host) { return host.empty() || host == "0.0.0.0" || host == "::"; }
+
+}  // namespace cairn::transport

@@ -1,0 +1,22 @@
+// Settings of sockets and of the process that the transport needs. Plain system calls.
+#pragma once
+
+#include <string>
+
+#include "wire/cluster_state.h"
+
+namespace cairn::transport {
+
+inline constexpr int kSocketBufferBytes = 512 * 1024;
+
+// No delay, buffers of kSocketBufferBytes, cubic, keep-alive. What the kernel does not grant is
+// left as it is: none of it is needed to be correct.
+void TuneSocket(int fd);
+// Raises the soft limit of open files to the hard one: a server has a descriptor per worker and
+// thread.
+void RaiseFileLimit();
+// The local address from which packets to `to` leave, or "127.0.0.1" where that can't be told.
+std::string LocalAddressTowards(const wire::Endpoint& to);
+bool IsWildcard(const std::string& host);
+
+}  // namespace cairn::transport

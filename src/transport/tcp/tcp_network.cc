@@ -1,0 +1,226 @@
+#include "transport/tcp/tcp_network.h"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/system/error_code.hpp>
+#include <sys/socket.h>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "transport/tcp/connection.h"
+#include "transport/tcp/connector.h"
+
+namespace cairn::transport {
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+constexpr int64_t kLogEveryUs = 1'000'000;  // lines about bad peers
+}
+
+class TcpNetwork::Impl final : public Connection::Owner {
+ public:
+  Impl(Loop& loop, BufferPool& pool, Events events, TcpNetworkOptions options)
+      : loop_(loop), pool_(pool), events_(std::move(events)), options_(std::move(options)) {}
+
+  ~Impl() override {
+    for (auto& [id, link] : links_) {
+      if (link.connector) link.connector->Cancel();
+      if (link.connection) link.connection->CloseNow();
+    }
+    for (auto& weak : closing_) {
+      if (auto connection = weak.lock()) connection->CloseNow();
+    }
+  }
+
+  ConnId Connect(const wire::Endpoint& to) {
+    const ConnId id = NextId();
+    if (closed_) return id;
+    // The result never comes from inside Start, so the record is there before it.
+    auto connector = Connector::Start(loop_, to, kConnectTimeoutMs * 1000,
+                                      [this, id](Result<tcp::socket> socket) { OnConnect(id, std::move(socket)); });
+    links_[id.value].connector = std::move(connector);
+    return id;
+  }
+
+  void Send(ConnId id, wire::FramePtr frame) {
+    const auto it = links_.find(id.value);
+    if (it != links_.end() && it->second.connection) it->second.connection->Send(std::move(frame));
+  }
+
+  void Close(ConnId id) {
+    const auto it = links_.find(id.value);
+    if (it == links_.end()) return;
+    Link link = std::move(it->second);
+    links_.erase(it);
+    if (link.connector) link.connector->Cancel();
+    if (link.connection) CloseConnection(link.connection, options_.close_drops_queued);
+  }
+
+  void Adopt(AcceptedConnection accepted) {
+    if (closed_) return;
+    const auto connection = Assign(accepted);
+    if (!connection) return;
+    const ConnId id = NextId();
+    connection->tag = id.value;
+    links_[id.value].connection = connection;
+    connection->StartWith(this, std::move(accepted.first_), accepted.rest_.bytes());
+  }
+
+  void Refuse(AcceptedConnection accepted, wire::FramePtr answer) {
+    const auto connection = Assign(accepted);
+    if (!connection) return;
+    connection->Send(std::move(answer));
+    CloseConnection(connection, /*drop=*/false);
+  }
+
+  void Disown(const wire::Frame* frame) {
+    for (auto& [id, link] : links_) {
+      if (link.connection && link.connection->queued_bytes() > 0) link.connection->Disown(frame);
+    }
+    for (auto& weak : closing_) {
+      if (auto connection = weak.lock()) connection->Disown(frame);
+    }
+  }
+
+  void CloseAll() {
+    closed_ = true;
+    std::vector<ConnId> ids;
+    for (const auto& [id, link] : links_) ids.emplace_back(ConnId(id));
+    for (ConnId id : ids) Close(id);
+  }
+
+  size_t alive() {
+    Prune();
+    return links_.size() + closing_.size();
+  }
+
+  size_t connections() const {
+    size_t count = 0;
+    for (const auto& [id, link] : links_) count += link.connection != nullptr;
+    return count;
+  }
+
+  uint64_t bytes_in() const {
+    uint64_t sum = gone_in_;
+    for (const auto& [id, link] : links_) sum += link.connection ? link.connection->bytes_in() : 0;
+    return sum;
+  }
+
+  uint64_t bytes_out() const {
+    uint64_t sum = gone_out_;
+    for (const auto& [id, link] : links_) sum += link.connection ? link.connection->bytes_out() : 0;
+    return sum;
+  }
+
+  void OnFrame(Connection& connection, wire::InFrame& frame) override {
+    const ConnId id(connection.tag);
+    const bool first = connection.bytes_in() == 0;  // read by the listener
+    events_.on_message(id, frame);
+    if (first && links_.contains(id.value)) connection.set_max_body_bytes(options_.max_accepted_body_bytes);
+  }
+
+  void OnClosed(Connection& connection, const Status& why) override {
+    const ConnId id(connection.tag);
+    if (why.code() == Code::kProtocol) Say("closed a connection: " + why.message());
+    Count(connection);
+    const auto it = links_.find(id.value);
+    CAIRN_CHECK(it != links_.end());
+    links_.erase(it);
+    events_.on_disconnect(id);
+  }
+
+ private:
+  struct Link {
+    std::shared_ptr<Connector> connector;    // while connecting
+    std::shared_ptr<Connection> connection;  // after it
+  };
+
+  ConnId NextId() { return ConnId(++last_id_); }
+
+  void OnConnect(ConnId id, Result<tcp::socket> socket) {
+    const auto it = links_.find(id.value);
+    if (it == links_.end()) return;
+    it->second.connector.reset();
+    if (!socket.ok()) {
+      links_.erase(it);
+      return events_.on_disconnect(id);
+    }
+    auto connection = std::make_shared<Connection>(std::move(*socket), pool_, ConnectionOptions{});
+    connection->tag = id.value;
+    it->second.connection = connection;
+    events_.on_connected(id);
+    if (links_.contains(id.value)) connection->Start(this);
+  }
+
+  std::shared_ptr<Connection> Assign(AcceptedConnection& accepted) {
+    tcp::socket socket(loop_.context());
+    error_code error;
+    sockaddr_storage address{};
+    socklen_t length = sizeof(address);
+    if (getsockname(accepted.fd_, reinterpret_cast<sockaddr*>(&address), &length) != 0) return nullptr;
+    socket.assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), accepted.fd_, error);
+    if (error) return nullptr;  // `accepted` still owns the descriptor
+    accepted.fd_ = -1;
+    ConnectionOptions limits;
+    limits.max_body_bytes = wire::kMaxUnauthenticatedBodyBytes;
+    limits.stop_reading_at_bytes = kStopReadingAtBytes;
+    return std::make_shared<Connection>(std::move(socket), pool_, limits);
+  }
+
+  void CloseConnection(const std::shared_ptr<Connection>& connection, bool drop) {
+    Count(*connection);
+    if (drop) return connection->CloseNow();
+    connection->CloseAfterFlush();
+    Prune();
+    closing_.push_back(connection);
+  }
+
+  void Count(const Connection& connection) {
+    gone_in_ += connection.bytes_in();
+    gone_out_ += connection.bytes_out();
+  }
+
+  void Prune() {
+    std::erase_if(closing_, [](const std::weak_ptr<Connection>& weak) { return weak.expired(); });
+  }
+
+  void Say(const std::string& line) {
+    const int64_t now_us = Loop::NowUs();
+    if (now_us < quiet_until_us_) return;
+    quiet_until_us_ = now_us + kLogEveryUs;
+    options_.log(line);
+  }
+
+  Loop& loop_;
+  BufferPool& pool_;
+  const Events events_;
+  const TcpNetworkOptions options_;
+  uint64_t last_id_ = 0;
+  bool closed_ = false;
+  std::unordered_map<uint64_t, Link> links_;
+  std::vector<std::weak_ptr<Connection>> closing_;  // flushing; each lives kLingerMs at most
+  uint64_t gone_in_ = 0, gone_out_ = 0;             // of connections that are no more
+  int64_t quiet_until_us_ = 0;
+};
+
+TcpNetwork::TcpNetwork(Loop& loop, BufferPool& pool, Events events, TcpNetworkOptions options)
+    : impl_(std::make_unique<Impl>(loop, pool, std::move(events), std::move(options))) {}
+TcpNetwork::~TcpNetwork() = default;
+ConnId TcpNetwork::Connect(const wire::Endpoint& to) { return impl_->Connect(to); }
+void TcpNetwork::Send(ConnId conn, wire::FramePtr frame) { impl_->Send(conn, std::move(frame)); }
+void TcpNetwork::Close(ConnId conn) { impl_->Close(conn); }
+void TcpNetwork::Adopt(AcceptedConnection accepted) { impl_->Adopt(std::move(accepted)); }
+void TcpNetwork::Refuse(AcceptedConnection accepted, wire::FramePtr answer) {
+  impl_->Refuse(std::move(accepted), std::move(answer));
+}
+void TcpNetwork::Disown(const wire::Frame* frame) { impl_->Disown(frame); }
+void TcpNetwork::CloseAll() { impl_->CloseAll(); }
+size_t TcpNetwork::alive() const { return impl_->alive(); }
+size_t TcpNetwork::connections() const { return impl_->connections(); }
+uint64_t TcpNetwork::bytes_in() const { return impl_->bytes_in(); }
+uint64_t TcpNetwork::bytes_out() const { return impl_->bytes_out(); }
+
+}  // namespace cairn::transport

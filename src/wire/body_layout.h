@@ -1,0 +1,69 @@
+// Where the sections of a data frame's body lie: the arithmetic that encoder, decoder and checksum
+// share. Internal to the wire layer. Nothing here can overflow: counts are 32-bit, sums 64-bit.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "wire/data.h"
+#include "wire/frame.h"
+
+namespace cairn::wire {
+
+static_assert(std::endian::native == std::endian::little, "sections are used where they lie");
+
+// Slots are numbered below this; bounds the done bitmap.
+inline constexpr uint32_t kMaxSlots = 65536;
+inline constexpr uint32_t kMaxBitmapBytes = kMaxSlots / 8;
+// Texts of errors and refusals; the encoder cuts longer ones.
+inline constexpr size_t kMaxTextBytes = 4096;
+// Control messages are small; this bounds what a decoder may be made to build.
+inline constexpr uint32_t kMaxControlBytes = uint32_t{16} << 20;
+
+inline Status BadFrame(std::string text) { return {Code::kProtocol, "bad frame: " + std::move(text)}; }
+
+constexpr uint64_t AlignUp(uint64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+
+constexpr bool HasParams(FrameType type) {
+  return type == FrameType::kPush || type == FrameType::kContribute || type == FrameType::kDone;
+}
+// True for bodies made of aligned sections that may end in values; in all others every byte is
+// covered by the checksum.
+constexpr bool HasSections(FrameType type, uint16_t flags) {
+  switch (type) {
+    case FrameType::kPush:
+    case FrameType::kContribute:
+    case FrameType::kDone:
+    case FrameType::kPull:
+    case FrameType::kPullReply: return true;
+    case FrameType::kRoundReply: return (flags & kFlagRefused) == 0;
+    default: return false;
+  }
+}
+
+// Offsets within the body. A section ends where its length says; the next begins at the next
+// multiple of 64; an empty section takes no room.
+struct BodyLayout {
+  uint64_t entries = 0;
+  uint64_t bitmap = 0;
+  uint64_t keys = 0;
+  uint64_t values = 0;
+};
+constexpr BodyLayout LayOut(FrameType type, uint32_t entry_count, uint32_t bitmap_bytes, uint32_t key_count) {
+  BodyLayout at;
+  at.entries = HasParams(type) ? sizeof(PushParams) : 0;
+  at.bitmap = AlignUp(at.entries + uint64_t{entry_count} * sizeof(SlotEntry));
+  at.keys = AlignUp(at.bitmap + bitmap_bytes);
+  at.values = AlignUp(at.keys + uint64_t{key_count} * sizeof(uint64_t));
+  return at;
+}
+// The layout that header and body claim; nothing where it does not fit into the body. Reads only
+// the push parameters. Requires HasSections.
+std::optional<BodyLayout> LayoutOf(const FrameHeader& header, std::span<const std::byte> body);
+
+}  // namespace cairn::wire

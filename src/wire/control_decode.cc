@@ -1,0 +1,174 @@
+// Frames → FlatBuffers → control messages. The buffer is verified before anything is read from it,
+// and what is copied out of it is bounded by its size. One Unpack for each message, the mirror
+// images of control_encode.cc. A text or list that the budget cut short is caught at the end.
+#include "base/check.h"
+#include "wire/body_layout.h"
+#include "wire/control.h"
+#include "wire/state_codec.h"
+
+namespace cairn::wire {
+namespace {
+
+Status UnpackCode(uint8_t in, Code* out) {
+  if (in > static_cast<uint8_t>(Code::kInternal)) return BadControl("code " + std::to_string(in));
+  *out = static_cast<Code>(in);
+  return Status::Ok();
+}
+
+Status Unpack(const fb::Register& in, Budget& budget, Register* out) {
+  out->protocol_min = in.protocol_min();
+  out->protocol_max = in.protocol_max();
+  out->cluster_id = UnpackString(in.cluster_id(), budget);
+  if (in.role() > static_cast<uint8_t>(Role::kTool)) return BadControl("role " + std::to_string(in.role()));
+  out->role = static_cast<Role>(in.role());
+  out->uid = in.uid();
+  out->endpoint = {UnpackString(in.host(), budget), in.port()};
+  out->threads = in.threads();
+  out->wanted_rank = in.wanted_rank();
+  return Status::Ok();
+}
+Status Unpack(const fb::Registered& in, Budget& budget, Registered* out) {
+  out->uid = in.uid();
+  out->cluster_id = UnpackString(in.cluster_id(), budget);
+  out->term = Term{in.term()};
+  out->incarnation = Incarnation{in.incarnation()};
+  out->rank = in.rank();
+  out->barrier_base = in.barrier_base();
+  return Status::Ok();
+}
+Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
+  out->incarnation = Incarnation{in.incarnation()};
+  out->uid = in.uid();
+  out->version = StateVersion{in.version()};
+  out->barrier_count = in.barrier_count();
+  out->hold_view = ViewNumber{in.hold_view()};
+  out->open_rounds = UnpackRounds(in.open_rounds(), budget);
+  out->end_confirmed = in.end_confirmed();
+  if (const fb::NodeStats* s = in.stats()) {
+    out->stats = {s->pushes(), s->pulls(), s->rounds(), s->bytes_in(), s->bytes_out(), s->rows(),
+                  s->memory_bytes(), s->connections()};
+  }
+  return Status::Ok();
+}
+Status Unpack(const fb::HeartbeatReply& in, Budget& budget, HeartbeatReply* out) {
+  out->term = Term{in.term()};
+  out->version = StateVersion{in.version()};
+  out->barrier_open = in.barrier_open();
+  out->awaiting = UnpackString(in.awaiting(), budget);
+  return Status::Ok();
+}
+Status Unpack(const fb::StateMessage& in, Budget& budget, StateMessage* out) {
+  return UnpackState(*in.state(), budget, &out->state);
+}
+Status Unpack(const fb::CreateTable& in, Budget& budget, CreateTable* out) {
+  out->request = in.request();
+  out->incarnation = Incarnation{in.incarnation()};
+  return UnpackSpec(*in.spec(), budget, &out->spec);
+}
+Status Unpack(const fb::DropTable& in, Budget& budget, DropTable* out) {
+  *out = {in.request(), Incarnation{in.incarnation()}, UnpackString(in.name(), budget)};
+  return Status::Ok();
+}
+Status Unpack(const fb::TableReply& in, Budget& budget, TableReply* out) {
+  out->request = in.request();
+  out->text = UnpackString(in.text(), budget);
+  out->table = TableId{in.table()};
+  out->version = StateVersion{in.version()};
+  return UnpackCode(in.code(), &out->code);
+}
+Status Unpack(const fb::Leave& in, Budget&, Leave* out) {
+  out->incarnation = Incarnation{in.incarnation()};
+  return Status::Ok();
+}
+Status Unpack(const fb::LeaveReply& in, Budget&, LeaveReply* out) {
+  out->incarnation = Incarnation{in.incarnation()};
+  return Status::Ok();
+}
+Status Unpack(const fb::GiveUp& in, Budget&, GiveUp* out) {
+  out->rank = in.rank();
+  return Status::Ok();
+}
+Status Unpack(const fb::AbortJob& in, Budget& budget, AbortJob* out) {
+  out->reason = UnpackString(in.reason(), budget);
+  return Status::Ok();
+}
+Status Unpack(const fb::StatusRequest& in, Budget&, StatusRequest* out) {
+  out->request = in.request();
+  return Status::Ok();
+}
+Status Unpack(const fb::StatusReply& in, Budget& budget, StatusReply* out) {
+  *out = {in.request(), UnpackString(in.json(), budget)};
+  return Status::Ok();
+}
+Status Unpack(const fb::Hello& in, Budget& budget, Hello* out) {
+  out->protocol_min = in.protocol_min();
+  out->protocol_max = in.protocol_max();
+  out->cluster_id = UnpackString(in.cluster_id(), budget);
+  out->incarnation = Incarnation{in.incarnation()};
+  out->server_incarnation = Incarnation{in.server_incarnation()};
+  out->thread = in.thread();
+  return Status::Ok();
+}
+Status Unpack(const fb::HelloReply& in, Budget&, HelloReply* out) {
+  *out = {in.protocol(), StateVersion{in.version()}};
+  return Status::Ok();
+}
+Status Unpack(const fb::Refusal& in, Budget& budget, Refusal* out) {
+  out->request = in.request();
+  out->text = UnpackString(in.text(), budget);
+  return UnpackCode(in.code(), &out->code);
+}
+Status Unpack(const fb::StillWaiting& in, Budget& budget, StillWaiting* out) {
+  out->request = in.request();
+  out->table = TableId{in.table()};
+  out->round = Round{in.round()};
+  out->missing_ranks = UnpackNumbers(in.missing_ranks(), budget);
+  return Status::Ok();
+}
+
+template <class Fb, class Message>
+Result<ControlMessage> Take(const Fb* in, size_t buffer_bytes, Message out) {
+  // The verifier lets a union have a tag and no table.
+  if (in == nullptr) return BadControl("it is empty");
+  Budget budget(buffer_bytes);
+  if (Status bad = Unpack(*in, budget, &out); !bad.ok()) return bad;
+  if (budget.spent()) return BadControl("its parts overlap");
+  return ControlMessage(std::move(out));
+}
+
+}  // namespace
+
+Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const std::byte> body) {
+  if (header.type != FrameType::kControl) return BadControl("not a control frame");
+  if (body.size() != header.body_bytes || body.size() > kMaxControlBytes) return BadControl("wrong length");
+  CAIRN_CHECK(reinterpret_cast<uintptr_t>(body.data()) % alignof(uint64_t) == 0);
+  if (!Verified<fb::Control>(body, kControlIdentifier)) return BadControl("not well formed");
+  const fb::Control& control = *flatbuffers::GetRoot<fb::Control>(body.data());
+  switch (control.message_type()) {
+#define CAIRN_TAKE(Type) \
+  case fb::Message::Type: return Take(control.message_as_##Type(), body.size(), Type())
+    CAIRN_TAKE(Register);
+    CAIRN_TAKE(Registered);
+    CAIRN_TAKE(Heartbeat);
+    CAIRN_TAKE(HeartbeatReply);
+    CAIRN_TAKE(StateMessage);
+    CAIRN_TAKE(CreateTable);
+    CAIRN_TAKE(DropTable);
+    CAIRN_TAKE(TableReply);
+    CAIRN_TAKE(Leave);
+    CAIRN_TAKE(LeaveReply);
+    CAIRN_TAKE(GiveUp);
+    CAIRN_TAKE(AbortJob);
+    CAIRN_TAKE(StatusRequest);
+    CAIRN_TAKE(StatusReply);
+    CAIRN_TAKE(Hello);
+    CAIRN_TAKE(HelloReply);
+    CAIRN_TAKE(Refusal);
+    CAIRN_TAKE(StillWaiting);
+#undef CAIRN_TAKE
+    case fb::Message::NONE: break;
+  }
+  return BadControl("unknown message " + std::to_string(static_cast<int>(control.message_type())));
+}
+
+}  // namespace cairn::wire

@@ -1,0 +1,109 @@
+// Control messages → FlatBuffers → frames. One Pack for each message, in the order of the variant;
+// their mirror images are in control_decode.cc.
+#include <cstring>
+#include <new>
+
+#include "base/check.h"
+#include "wire/body_layout.h"
+#include "wire/control.h"
+#include "wire/state_codec.h"
+
+namespace cairn::wire {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+
+Offset<void> Pack(FlatBufferBuilder& b, const Register& m) {
+  const auto cluster_id = PackString(b, m.cluster_id);
+  const auto host = PackString(b, m.endpoint.host);
+  return fb::CreateRegister(b, m.protocol_min, m.protocol_max, cluster_id, static_cast<uint8_t>(m.role), m.uid,
+                            host, m.endpoint.port, m.threads, m.wanted_rank)
+      .Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const Registered& m) {
+  const auto cluster_id = PackString(b, m.cluster_id);
+  return fb::CreateRegistered(b, m.uid, cluster_id, m.term.value, m.incarnation.value, m.rank, m.barrier_base)
+      .Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
+  const auto open_rounds = PackRounds(b, m.open_rounds);
+  const NodeStats& s = m.stats;
+  const auto stats = fb::CreateNodeStats(b, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
+                                         s.memory_bytes, s.connections);
+  return fb::CreateHeartbeat(b, m.incarnation.value, m.uid, m.version.value, m.barrier_count, m.hold_view.value,
+                             open_rounds, m.end_confirmed, stats)
+      .Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const HeartbeatReply& m) {
+  const auto awaiting = PackString(b, m.awaiting);
+  return fb::CreateHeartbeatReply(b, m.term.value, m.version.value, m.barrier_open, awaiting).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const StateMessage& m) {
+  return fb::CreateStateMessage(b, PackState(b, m.state)).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const CreateTable& m) {
+  return fb::CreateCreateTable(b, m.request, m.incarnation.value, PackSpec(b, m.spec)).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const DropTable& m) {
+  return fb::CreateDropTable(b, m.request, m.incarnation.value, PackString(b, m.name)).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const TableReply& m) {
+  const auto text = PackString(b, m.text);
+  return fb::CreateTableReply(b, m.request, static_cast<uint8_t>(m.code), text, m.table.value, m.version.value)
+      .Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const Leave& m) { return fb::CreateLeave(b, m.incarnation.value).Union(); }
+Offset<void> Pack(FlatBufferBuilder& b, const LeaveReply& m) {
+  return fb::CreateLeaveReply(b, m.incarnation.value).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const GiveUp& m) { return fb::CreateGiveUp(b, m.rank).Union(); }
+Offset<void> Pack(FlatBufferBuilder& b, const AbortJob& m) {
+  return fb::CreateAbortJob(b, PackString(b, m.reason)).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const StatusRequest& m) {
+  return fb::CreateStatusRequest(b, m.request).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const StatusReply& m) {
+  return fb::CreateStatusReply(b, m.request, PackString(b, m.json)).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const Hello& m) {
+  const auto cluster_id = PackString(b, m.cluster_id);
+  return fb::CreateHello(b, m.protocol_min, m.protocol_max, cluster_id, m.incarnation.value,
+                         m.server_incarnation.value, m.thread)
+      .Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const HelloReply& m) {
+  return fb::CreateHelloReply(b, m.protocol, m.version.value).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const Refusal& m) {
+  return fb::CreateRefusal(b, m.request, static_cast<uint8_t>(m.code), PackString(b, m.text)).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const StillWaiting& m) {
+  const auto ranks = PackNumbers(b, m.missing_ranks);
+  return fb::CreateStillWaiting(b, m.request, m.table.value, m.round.value, ranks).Union();
+}
+
+// The union's tag of a message is its place in the variant, from 1.
+static_assert(std::variant_size_v<ControlMessage> == static_cast<size_t>(fb::Message::MAX));
+
+}  // namespace
+
+FramePtr EncodeControl(const ControlMessage& message, BufferPool& pool) {
+  FlatBufferBuilder b(512);
+  const Offset<void> packed = std::visit([&b](const auto& m) { return Pack(b, m); }, message);
+  b.Finish(fb::CreateControl(b, static_cast<fb::Message>(message.index() + 1), packed), kControlIdentifier);
+  CAIRN_CHECK(b.GetSize() <= kMaxControlBytes);
+  auto frame = std::make_shared<Frame>();
+  frame->head = pool.Get(sizeof(FrameHeader) + b.GetSize());
+  new (frame->head.data()) FrameHeader();
+  std::memcpy(frame->head.data() + sizeof(FrameHeader), b.GetBufferPointer(), b.GetSize());
+  Seal(*frame);
+  return frame;
+}
+
+const char* Name(const ControlMessage& message) {
+  return fb::EnumNameMessage(static_cast<fb::Message>(message.index() + 1));
+}
+
+}  // namespace cairn::wire

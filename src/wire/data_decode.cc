@@ -1,0 +1,183 @@
+// Decoders of data frames. They run on bytes from a peer: every length is checked before use, a
+// violation is a Status of kProtocol, and nothing is allocated where all is well. The caller has
+// called CheckHeader and CheckBody (or Parse) before; decoders do not rely on more than that the
+// body is as long as the header says.
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "wire/body_layout.h"
+#include "wire/data.h"
+
+namespace cairn::wire {
+namespace {
+
+constexpr uint32_t kLastCode = static_cast<uint32_t>(Code::kInternal);
+
+// Received bodies are 64-byte aligned (InFrame), so sections are used where they lie.
+void RequireAligned(std::span<const std::byte> body) {
+  CAIRN_CHECK(reinterpret_cast<uintptr_t>(body.data()) % alignof(uint64_t) == 0);
+}
+
+template <class T>
+std::span<const T> Section(std::span<const std::byte> body, uint64_t at, uint32_t count) {
+  return {reinterpret_cast<const T*>(body.data() + at), count};
+}
+
+bool AllZero(std::span<const std::byte> bytes) {
+  for (std::byte b : bytes) {
+    if (b != std::byte{0}) return false;
+  }
+  return true;
+}
+
+Status CheckSlots(std::span<const SlotEntry> entries) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].slot >= kMaxSlots) return BadFrame("slot " + std::to_string(entries[i].slot));
+    if (i > 0 && entries[i - 1].slot >= entries[i].slot) return BadFrame("slots do not ascend");
+  }
+  return Status::Ok();
+}
+
+uint64_t CountSum(std::span<const SlotEntry> entries) {
+  uint64_t sum = 0;  // at most 65536 * 2^32
+  for (const SlotEntry& entry : entries) sum += entry.count;
+  return sum;
+}
+
+// Entries, bitmap, keys and values of a frame with sections, cut out and checked.
+struct Sections {
+  std::span<const SlotEntry> entries;
+  std::span<const std::byte> bitmap;
+  std::span<const uint64_t> keys;
+  std::span<const std::byte> values;
+};
+
+Status Cut(const FrameHeader& header, std::span<const std::byte> body, Sections* out) {
+  if (body.size() != header.body_bytes) return BadFrame("its length is not what the header says");
+  RequireAligned(body);
+  const std::optional<BodyLayout> at = LayoutOf(header, body);
+  if (!at) return BadFrame("its sections do not fit into the body");
+  uint32_t bitmap_bytes = 0;
+  if (HasParams(header.type)) {
+    std::memcpy(&bitmap_bytes, body.data() + offsetof(PushParams, bitmap_bytes), sizeof(bitmap_bytes));
+  }
+  out->entries = Section<SlotEntry>(body, at->entries, header.entry_count);
+  out->bitmap = Section<std::byte>(body, at->bitmap, bitmap_bytes);
+  out->keys = Section<uint64_t>(body, at->keys, header.key_count);
+  out->values = body.subspan(at->values);
+  const auto gap = [&](uint64_t from, uint64_t to) { return AllZero(body.subspan(from, to - from)); };
+  if (!gap(at->entries + out->entries.size_bytes(), at->bitmap) || !gap(at->bitmap + bitmap_bytes, at->keys) ||
+      !gap(at->keys + out->keys.size_bytes(), at->values)) {
+    return BadFrame("padding is not zero");
+  }
+  return CheckSlots(out->entries);
+}
+
+// Each unit of `count` (an element, or a row of elements) has the same, whole number of values.
+Status CheckValues(const Sections& s) {
+  const uint64_t sum = CountSum(s.entries);
+  if (!s.keys.empty() && sum != s.keys.size()) return BadFrame("counts do not add up to the number of keys");
+  if (s.values.empty()) return Status::Ok();
+  if (sum == 0 || s.values.size() % sum != 0 || s.values.size() / sum % 4 != 0) {
+    return BadFrame(std::to_string(s.values.size()) + " bytes of values for a count of " + std::to_string(sum));
+  }
+  return Status::Ok();
+}
+
+Status CheckParams(const FrameHeader& header, const PushParams& params) {
+  if (!std::isfinite(params.weight) || params.weight < 0) return BadFrame("weight is not finite and >= 0");
+  uint64_t rest = params.reserved0;
+  for (uint64_t word : params.reserved) rest |= word;
+  if (rest != 0) return BadFrame("reserved fields are not zero");
+  const bool marks = header.type == FrameType::kDone || (header.flags & kFlagDone) != 0;
+  if (params.bitmap_bytes > (marks ? kMaxBitmapBytes : 0)) return BadFrame("done bitmap too long or out of place");
+  if (header.type == FrameType::kPush && header.round != 0) return BadFrame("a numbered push has no round");
+  return Status::Ok();
+}
+
+// Problem entries and a text: the body of a PushReply or a refused RoundReply.
+Status CutProblems(const FrameHeader& header, std::span<const std::byte> body, PushReplyView* out) {
+  if (body.size() != header.body_bytes) return BadFrame("its length is not what the header says");
+  const uint64_t entry_bytes = uint64_t{header.entry_count} * sizeof(SlotEntry);
+  if (entry_bytes > body.size()) return BadFrame("entries do not fit into the body");
+  if (header.key_count != 0) return BadFrame("keys in a reply");
+  RequireAligned(body);
+  out->entries = Section<SlotEntry>(body, 0, header.entry_count);
+  const std::span<const std::byte> rest = body.subspan(entry_bytes);
+  if (rest.size() > (out->entries.empty() ? 0 : kMaxTextBytes)) return BadFrame("text too long or out of place");
+  out->text = {reinterpret_cast<const char*>(rest.data()), rest.size()};
+  for (const SlotEntry& entry : out->entries) {
+    if (entry.count == 0 || entry.count > kLastCode) return BadFrame("code " + std::to_string(entry.count));
+  }
+  return CheckSlots(out->entries);
+}
+
+}  // namespace
+
+Result<PushView> DecodePush(const FrameHeader& header, std::span<const std::byte> body) {
+  if (!HasParams(header.type)) return BadFrame("not a push");
+  Sections s;
+  if (Status bad = Cut(header, body, &s); !bad.ok()) return bad;
+  PushView view;
+  std::memcpy(&view.params, body.data(), sizeof(PushParams));
+  if (Status bad = CheckParams(header, view.params); !bad.ok()) return bad;
+  if (Status bad = CheckValues(s); !bad.ok()) return bad;
+  if (header.type == FrameType::kDone && !s.values.empty()) return BadFrame("a bare done mark has no values");
+  view.entries = s.entries;
+  view.done_bitmap = s.bitmap;
+  view.keys = s.keys;
+  view.values = s.values;
+  return view;
+}
+
+Result<PullView> DecodePull(const FrameHeader& header, std::span<const std::byte> body) {
+  if (header.type != FrameType::kPull) return BadFrame("not a pull");
+  Sections s;
+  if (Status bad = Cut(header, body, &s); !bad.ok()) return bad;
+  if (!s.values.empty()) return BadFrame("a pull has no values");
+  if (Status bad = CheckValues(s); !bad.ok()) return bad;
+  for (const SlotEntry& entry : s.entries) {
+    if (entry.number != 0) return BadFrame("a pull's entries have no number");
+  }
+  return PullView{s.entries, s.keys};
+}
+
+Result<ValuesView> DecodeValues(const FrameHeader& header, std::span<const std::byte> body) {
+  const bool reply = header.type == FrameType::kPullReply || header.type == FrameType::kRoundReply;
+  if (!reply || !HasSections(header.type, header.flags)) return BadFrame("not a reply with values");
+  if (header.key_count != 0) return BadFrame("keys in a reply");
+  Sections s;
+  if (Status bad = Cut(header, body, &s); !bad.ok()) return bad;
+  if (Status bad = CheckValues(s); !bad.ok()) return bad;
+  return ValuesView{s.entries, s.values};
+}
+
+Result<PushReplyView> DecodePushReply(const FrameHeader& header, std::span<const std::byte> body) {
+  if (header.type != FrameType::kPushReply) return BadFrame("not the reply to a push");
+  PushReplyView view;
+  if (Status bad = CutProblems(header, body, &view); !bad.ok()) return bad;
+  return view;
+}
+
+bool DecodeRoundRefusal(const FrameHeader& header, std::span<const std::byte> body, PushReplyView* reply) {
+  if (header.type != FrameType::kRoundReply || (header.flags & kFlagRefused) == 0) return false;
+  PushReplyView view;
+  if (!CutProblems(header, body, &view).ok() || view.entries.empty()) return false;
+  *reply = view;
+  return true;
+}
+
+Result<ErrorView> DecodeError(const FrameHeader& header, std::span<const std::byte> body) {
+  if (header.type != FrameType::kError) return BadFrame("not an error");
+  if (body.size() != header.body_bytes) return BadFrame("its length is not what the header says");
+  uint32_t head[2];
+  if (body.size() < sizeof(head)) return BadFrame("an error without a code");
+  std::memcpy(head, body.data(), sizeof(head));
+  const std::span<const std::byte> rest = body.subspan(sizeof(head));
+  if (head[0] == 0 || head[0] > kLastCode) return BadFrame("code " + std::to_string(head[0]));
+  if (head[1] != rest.size() || rest.size() > kMaxTextBytes) return BadFrame("text of a wrong length");
+  return ErrorView{static_cast<Code>(head[0]), {reinterpret_cast<const char*>(rest.data()), rest.size()}};
+}
+
+}  // namespace cairn::wire
