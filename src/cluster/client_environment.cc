@@ -12,7 +12,8 @@ Result<ClientOptions> ClientOptions::FromEnvironment() {
                                  std::string("the environment says that this process is a ") +
                                      (*environment->role == wire::Role::kServer ? "server" : "scheduler") +
                                      ", and only a worker connects as a client: start it with `cairn " +
-                                     (*environment->role == wire::Role::kServer ? "server" : "scheduler") + "`");
+                                     (*environment->role == wire::Role::kServer ? "server" : "scheduler") +
+                                     "`");
   }
   if (const Status status = cluster::RequireScheduler(*environment); !status.ok()) return status;
   ClientOptions options;

@@ -39,8 +39,9 @@ Result<T> ParseNumber(std::string_view variable, std::string_view text, T low, T
 
 bool IsHost(std::string_view text) {
   constexpr size_t kMaxHostBytes = 253;
-  return !text.empty() && text.size() <= kMaxHostBytes &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f && std::string_view("/,[]").find(c) == std::string_view::npos; });
+  return !text.empty() && text.size() <= kMaxHostBytes && std::all_of(text.begin(), text.end(), [](char c) {
+    return c > ' ' && c < 0x7f && std::string_view("/,[]").find(c) == std::string_view::npos;
+  });
 }
 
 // Gathers the fields, remembering which variable gave each, and keeps the first error.
@@ -63,8 +64,9 @@ class Reader {
     if (first) {
       field = std::move(value);
     } else if (*field != value) {
-      status_ = Status(Code::kInvalidArgument, Quoted(origin->second.variable, origin->second.text) + " and " +
-                                                   Quoted(variable, text) + " contradict each other: unset one of them");
+      status_ = Status(Code::kInvalidArgument, Quoted(origin->second.variable, origin->second.text) +
+                                                   " and " + Quoted(variable, text) +
+                                                   " contradict each other: unset one of them");
     }
   }
 
@@ -165,7 +167,8 @@ Result<std::vector<wire::Endpoint>> ParseList(const char* variable, std::string_
     const size_t comma = text.find(',');
     Result<wire::Endpoint> endpoint = ParseEndpoint(variable, text.substr(0, comma));
     if (!endpoint.ok()) return endpoint.status();
-    if (endpoint->port == 0) return Malformed(variable, text, "a list of host:port with ports from 1 to 65535");
+    if (endpoint->port == 0)
+      return Malformed(variable, text, "a list of host:port with ports from 1 to 65535");
     if (std::find(list.begin(), list.end(), *endpoint) != list.end()) {
       return Result<std::vector<wire::Endpoint>>(
           Code::kInvalidArgument, std::string(variable) + " names " + wire::ToString(*endpoint) + " twice");
@@ -186,13 +189,15 @@ void ReadPaddleServer(Reader& reader, const std::string& list_text, const std::v
   if (!reader.status().ok()) return;
   std::vector<size_t> places;
   for (size_t i = 0; i < list.size(); ++i) {
-    if ((!out.host || list[i].host == *out.host) && (!out.port || list[i].port == *out.port)) places.push_back(i);
+    if ((!out.host || list[i].host == *out.host) && (!out.port || list[i].port == *out.port))
+      places.push_back(i);
   }
   if (places.size() != 1) {
     const std::string self = (out.host ? "POD_IP=" + *out.host : "no POD_IP") + " and " +
                              (out.port ? "PADDLE_PORT=" + std::to_string(*out.port) : "no PADDLE_PORT");
     return reader.Fail({Code::kInvalidArgument,
-                        self + " match " + (places.empty() ? "no entry" : std::to_string(places.size()) + " entries") +
+                        self + " match " +
+                            (places.empty() ? "no entry" : std::to_string(places.size()) + " entries") +
                             " of " + Quoted(kList, list_text) + ": this server can't tell which one it is"});
   }
   const size_t place = places[0];
@@ -207,7 +212,8 @@ void ReadPaddle(Reader& reader, Environment& out) {
   constexpr const char* kList = "PADDLE_PSERVERS_IP_PORT_LIST";
   reader.Role(out.role, "TRAINING_ROLE", {"", "PSERVER", "TRAINER"});
   reader.Number<uint32_t>(out.workers, "PADDLE_TRAINERS_NUM", 1, kMaxNodes);
-  if (out.role == wire::Role::kWorker) reader.Number<uint32_t>(out.rank, "PADDLE_TRAINER_ID", 0, kMaxNodes - 1);
+  if (out.role == wire::Role::kWorker)
+    reader.Number<uint32_t>(out.rank, "PADDLE_TRAINER_ID", 0, kMaxNodes - 1);
   const std::string* text = reader.Text(kList);
   if (text == nullptr || !reader.status().ok()) return;
   const Result<std::vector<wire::Endpoint>> list = ParseList(kList, *text);
@@ -247,18 +253,52 @@ Result<Environment> ReadEnvironment(const Variables& variables) {
   reader.Number<uint32_t>(verbose, "PS_VERBOSE", 0, 9);
   out.verbose = verbose.value_or(0);
   if (out.heartbeat_ms && out.dead_after_ms && *out.dead_after_ms < 2 * *out.heartbeat_ms) {
-    reader.Fail({Code::kInvalidArgument, "CAIRN_DEAD_AFTER_MS=" + std::to_string(*out.dead_after_ms) +
-                                             " is less than twice CAIRN_HEARTBEAT_MS=" +
-                                             std::to_string(*out.heartbeat_ms) + ": a healthy node would be taken for dead"});
+    reader.Fail({Code::kInvalidArgument,
+                 "CAIRN_DEAD_AFTER_MS=" + std::to_string(*out.dead_after_ms) +
+                     " is less than twice CAIRN_HEARTBEAT_MS=" + std::to_string(*out.heartbeat_ms) +
+                     ": a healthy node would be taken for dead"});
   }
   if (!reader.status().ok()) return reader.status();
   return out;
 }
 
+void RemoveRoleVariables(Variables& variables) {
+  for (const char* name : {"CAIRN_ROLE",
+                           "CAIRN_SCHED_HOST",
+                           "CAIRN_SCHED_PORT",
+                           "CAIRN_NUM_SERVERS",
+                           "CAIRN_NUM_WORKERS",
+                           "CAIRN_RANK",
+                           "CAIRN_HOST",
+                           "CAIRN_PORT",
+                           "CAIRN_CLUSTER_ID",
+                           "CAIRN_STATE_DIR",
+                           "MS_ROLE",
+                           "MS_SCHED_HOST",
+                           "MS_SCHED_PORT",
+                           "MS_SERVER_NUM",
+                           "MS_WORKER_NUM",
+                           "TRAINING_ROLE",
+                           "PADDLE_PSERVERS_IP_PORT_LIST",
+                           "PADDLE_PORT",
+                           "PADDLE_TRAINERS_NUM",
+                           "PADDLE_TRAINER_ID",
+                           "DMLC_ROLE",
+                           "DMLC_PS_ROOT_URI",
+                           "DMLC_PS_ROOT_PORT",
+                           "DMLC_NUM_SERVER",
+                           "DMLC_NUM_WORKER",
+                           "DMLC_RANK",
+                           "DMLC_NODE_HOST"}) {
+    variables.erase(name);
+  }
+}
+
 Status RequireScheduler(const Environment& environment) {
   if (environment.scheduler_port.value_or(0) != 0) return Status::Ok();
   return {Code::kInvalidArgument,
-          "where is the scheduler? Set CAIRN_SCHED_HOST and CAIRN_SCHED_PORT (or MS_SCHED_HOST and MS_SCHED_PORT, "
+          "where is the scheduler? Set CAIRN_SCHED_HOST and CAIRN_SCHED_PORT (or MS_SCHED_HOST and "
+          "MS_SCHED_PORT, "
           "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT, PADDLE_PSERVERS_IP_PORT_LIST), or start with `cairn run`"};
 }
 
@@ -270,7 +310,8 @@ Result<wire::Endpoint> ParseEndpoint(std::string_view what, std::string_view tex
   if (!IsHost(host) || (!bracketed && host.find(':') != std::string_view::npos)) {
     return Malformed(what, text, "host:port");
   }
-  Result<uint16_t> port = ParseNumber<uint16_t>(what, text.substr(colon + 1), 0, std::numeric_limits<uint16_t>::max());
+  Result<uint16_t> port =
+      ParseNumber<uint16_t>(what, text.substr(colon + 1), 0, std::numeric_limits<uint16_t>::max());
   if (!port.ok()) return Malformed(what, text, "host:port with a port from 0 to 65535");
   return wire::Endpoint{std::string(host), *port};
 }

@@ -27,8 +27,8 @@ struct Environment {
   std::optional<std::string> scheduler_host;
   std::optional<uint16_t> scheduler_port;  // 0: any free one (the scheduler's own process only)
   std::optional<uint32_t> servers, workers;
-  std::optional<uint32_t> rank;            // wanted: a worker's rank or a server's index
-  std::optional<std::string> host;         // to listen on
+  std::optional<uint32_t> rank;     // wanted: a worker's rank or a server's index
+  std::optional<std::string> host;  // to listen on
   std::optional<uint16_t> port;
   std::optional<std::string> cluster_id;
   std::optional<uint32_t> server_threads, slots;
@@ -44,6 +44,10 @@ struct Environment {
 // An error names the variable and its value; where two families give different values for the
 // same thing it names both.
 Result<Environment> ReadEnvironment(const Variables& variables);
+
+// Takes out everything that says who a process is and where its cluster is, of every family, and
+// leaves settings (timeouts, slots, threads). For a launcher, which says it anew.
+void RemoveRoleVariables(Variables& variables);
 
 // Ok if `environment` tells a worker or server where the scheduler is; the error names the
 // variables that could.

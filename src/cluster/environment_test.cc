@@ -33,15 +33,24 @@ TEST(Environment, NothingSetGivesNothing) {
 }
 
 TEST(Environment, CairnVariables) {
-  const Environment out = Read({{"CAIRN_ROLE", "server"},        {"CAIRN_SCHED_HOST", "sched.local"},
-                                {"CAIRN_SCHED_PORT", "9000"},    {"CAIRN_NUM_SERVERS", "3"},
-                                {"CAIRN_NUM_WORKERS", "5"},      {"CAIRN_RANK", "2"},
-                                {"CAIRN_HOST", "0.0.0.0"},       {"CAIRN_PORT", "9001"},
-                                {"CAIRN_CLUSTER_ID", "blue"},    {"CAIRN_SERVER_THREADS", "4"},
-                                {"CAIRN_SLOTS", "1024"},         {"CAIRN_STATE_DIR", "/var/lib/cairn"},
-                                {"CAIRN_HEARTBEAT_MS", "200"},   {"CAIRN_DEAD_AFTER_MS", "1500"},
-                                {"CAIRN_REJOIN_GRACE_MS", "77"}, {"CAIRN_CONNECT_TIMEOUT_MS", "88"},
-                                {"CAIRN_CALL_TIMEOUT_MS", "99"}, {"CAIRN_VERBOSE", "2"}});
+  const Environment out = Read({{"CAIRN_ROLE", "server"},
+                                {"CAIRN_SCHED_HOST", "sched.local"},
+                                {"CAIRN_SCHED_PORT", "9000"},
+                                {"CAIRN_NUM_SERVERS", "3"},
+                                {"CAIRN_NUM_WORKERS", "5"},
+                                {"CAIRN_RANK", "2"},
+                                {"CAIRN_HOST", "0.0.0.0"},
+                                {"CAIRN_PORT", "9001"},
+                                {"CAIRN_CLUSTER_ID", "blue"},
+                                {"CAIRN_SERVER_THREADS", "4"},
+                                {"CAIRN_SLOTS", "1024"},
+                                {"CAIRN_STATE_DIR", "/var/lib/cairn"},
+                                {"CAIRN_HEARTBEAT_MS", "200"},
+                                {"CAIRN_DEAD_AFTER_MS", "1500"},
+                                {"CAIRN_REJOIN_GRACE_MS", "77"},
+                                {"CAIRN_CONNECT_TIMEOUT_MS", "88"},
+                                {"CAIRN_CALL_TIMEOUT_MS", "99"},
+                                {"CAIRN_VERBOSE", "2"}});
   EXPECT_EQ(out.role, wire::Role::kServer);
   EXPECT_EQ(out.scheduler(), (wire::Endpoint{"sched.local", 9000}));
   EXPECT_EQ(out.servers, 3u);
@@ -62,10 +71,14 @@ TEST(Environment, CairnVariables) {
 }
 
 TEST(Environment, MindSporeVariables) {
-  const Variables job = {{"MS_SERVER_NUM", "1"}, {"MS_WORKER_NUM", "2"}, {"MS_SCHED_HOST", "10.0.0.7"},
-                         {"MS_SCHED_PORT", "8118"}, {"PS_VERBOSE", "1"}};
-  const std::map<std::string, wire::Role> roles = {
-      {"MS_SCHED", wire::Role::kScheduler}, {"MS_PSERVER", wire::Role::kServer}, {"MS_WORKER", wire::Role::kWorker}};
+  const Variables job = {{"MS_SERVER_NUM", "1"},
+                         {"MS_WORKER_NUM", "2"},
+                         {"MS_SCHED_HOST", "10.0.0.7"},
+                         {"MS_SCHED_PORT", "8118"},
+                         {"PS_VERBOSE", "1"}};
+  const std::map<std::string, wire::Role> roles = {{"MS_SCHED", wire::Role::kScheduler},
+                                                   {"MS_PSERVER", wire::Role::kServer},
+                                                   {"MS_WORKER", wire::Role::kWorker}};
   for (const auto& [name, role] : roles) {
     Variables variables = job;
     variables["MS_ROLE"] = name;
@@ -81,8 +94,12 @@ TEST(Environment, MindSporeVariables) {
 }
 
 TEST(Environment, DmlcVariables) {
-  const Environment out = Read({{"DMLC_ROLE", "worker"}, {"DMLC_PS_ROOT_URI", "10.0.0.7"}, {"DMLC_PS_ROOT_PORT", "8000"},
-                                {"DMLC_NUM_SERVER", "2"}, {"DMLC_NUM_WORKER", "4"}, {"DMLC_NODE_HOST", "10.0.0.9"},
+  const Environment out = Read({{"DMLC_ROLE", "worker"},
+                                {"DMLC_PS_ROOT_URI", "10.0.0.7"},
+                                {"DMLC_PS_ROOT_PORT", "8000"},
+                                {"DMLC_NUM_SERVER", "2"},
+                                {"DMLC_NUM_WORKER", "4"},
+                                {"DMLC_NODE_HOST", "10.0.0.9"},
                                 {"DMLC_RANK", "3"}});
   EXPECT_EQ(out.role, wire::Role::kWorker);
   EXPECT_EQ(out.scheduler(), (wire::Endpoint{"10.0.0.7", 8000}));
@@ -93,8 +110,11 @@ TEST(Environment, DmlcVariables) {
 }
 
 Variables PaddleServer(const std::string& ip, const std::string& port) {
-  return {{"PADDLE_PSERVERS_IP_PORT_LIST", "10.0.0.1:36000,10.0.0.2:36001"}, {"TRAINING_ROLE", "PSERVER"},
-          {"PADDLE_TRAINERS_NUM", "2"}, {"POD_IP", ip}, {"PADDLE_PORT", port}};
+  return {{"PADDLE_PSERVERS_IP_PORT_LIST", "10.0.0.1:36000,10.0.0.2:36001"},
+          {"TRAINING_ROLE", "PSERVER"},
+          {"PADDLE_TRAINERS_NUM", "2"},
+          {"POD_IP", ip},
+          {"PADDLE_PORT", port}};
 }
 
 TEST(Environment, PaddlesFirstServerHostsTheScheduler) {
@@ -127,7 +147,9 @@ TEST(Environment, PaddlesServerIsFoundByItsAddressAlone) {
 
 TEST(Environment, PaddlesTrainer) {
   const Environment out = Read({{"PADDLE_PSERVERS_IP_PORT_LIST", "10.0.0.1:36000,10.0.0.2:36001"},
-                                {"TRAINING_ROLE", "TRAINER"}, {"PADDLE_TRAINERS_NUM", "2"}, {"PADDLE_TRAINER_ID", "1"},
+                                {"TRAINING_ROLE", "TRAINER"},
+                                {"PADDLE_TRAINERS_NUM", "2"},
+                                {"PADDLE_TRAINER_ID", "1"},
                                 {"POD_IP", "10.0.0.2"}});
   EXPECT_EQ(out.role, wire::Role::kWorker);
   EXPECT_EQ(out.rank, 1u);
@@ -142,8 +164,12 @@ TEST(Environment, PodIpAloneMeansNothing) {
 }
 
 TEST(Environment, FamiliesMayAgree) {
-  const Environment out = Read({{"CAIRN_ROLE", "worker"}, {"MS_ROLE", "MS_WORKER"}, {"DMLC_ROLE", "worker"},
-                                {"CAIRN_SCHED_PORT", "9000"}, {"MS_SCHED_PORT", "9000"}, {"DMLC_PS_ROOT_PORT", "9000"}});
+  const Environment out = Read({{"CAIRN_ROLE", "worker"},
+                                {"MS_ROLE", "MS_WORKER"},
+                                {"DMLC_ROLE", "worker"},
+                                {"CAIRN_SCHED_PORT", "9000"},
+                                {"MS_SCHED_PORT", "9000"},
+                                {"DMLC_PS_ROOT_PORT", "9000"}});
   EXPECT_EQ(out.role, wire::Role::kWorker);
   EXPECT_EQ(out.scheduler_port, 9000);
 }
@@ -169,18 +195,21 @@ TEST(Environment, ConflictsNameBothVariablesAndBothValues) {
 }
 
 TEST(Environment, MalformedValuesNameTheVariable) {
-  const Variables bad = {{"CAIRN_ROLE", "boss"},         {"CAIRN_SCHED_PORT", "65536"}, {"CAIRN_SCHED_HOST", "two words"},
-                         {"CAIRN_NUM_SERVERS", "0"},     {"CAIRN_NUM_WORKERS", "-1"},   {"CAIRN_RANK", "1x"},
-                         {"CAIRN_SERVER_THREADS", "0"},  {"CAIRN_SLOTS", "65537"},      {"CAIRN_HEARTBEAT_MS", "0"},
-                         {"CAIRN_CALL_TIMEOUT_MS", " 1"}, {"MS_ROLE", "scheduler"},     {"MS_SERVER_NUM", "two"},
-                         {"DMLC_ROLE", "MS_WORKER"},     {"DMLC_NUM_WORKER", "1e3"},    {"TRAINING_ROLE", "SCHEDULER"},
-                         {"PADDLE_TRAINERS_NUM", "0x2"}, {"PS_VERBOSE", "yes"}};
+  const Variables bad = {
+      {"CAIRN_ROLE", "boss"},          {"CAIRN_SCHED_PORT", "65536"}, {"CAIRN_SCHED_HOST", "two words"},
+      {"CAIRN_NUM_SERVERS", "0"},      {"CAIRN_NUM_WORKERS", "-1"},   {"CAIRN_RANK", "1x"},
+      {"CAIRN_SERVER_THREADS", "0"},   {"CAIRN_SLOTS", "65537"},      {"CAIRN_HEARTBEAT_MS", "0"},
+      {"CAIRN_CALL_TIMEOUT_MS", " 1"}, {"MS_ROLE", "scheduler"},      {"MS_SERVER_NUM", "two"},
+      {"DMLC_ROLE", "MS_WORKER"},      {"DMLC_NUM_WORKER", "1e3"},    {"TRAINING_ROLE", "SCHEDULER"},
+      {"PADDLE_TRAINERS_NUM", "0x2"},  {"PS_VERBOSE", "yes"}};
   for (const auto& [variable, value] : bad) {
     const std::string error = ErrorOf({{variable, value}});
     EXPECT_TRUE(Has(error, variable + "=" + value)) << variable;
   }
-  for (const char* list : {"10.0.0.1", "10.0.0.1:", ":1", "a:1,", "a:1,,b:2", "a:0", "a:70000", "a:1,a:1", "::1:80"}) {
-    EXPECT_TRUE(Has(ErrorOf({{"PADDLE_PSERVERS_IP_PORT_LIST", list}}), "PADDLE_PSERVERS_IP_PORT_LIST")) << list;
+  for (const char* list :
+       {"10.0.0.1", "10.0.0.1:", ":1", "a:1,", "a:1,,b:2", "a:0", "a:70000", "a:1,a:1", "::1:80"}) {
+    EXPECT_TRUE(Has(ErrorOf({{"PADDLE_PSERVERS_IP_PORT_LIST", list}}), "PADDLE_PSERVERS_IP_PORT_LIST"))
+        << list;
   }
 }
 
@@ -192,16 +221,29 @@ TEST(Environment, ADeadlineThatHealthyNodesWouldMissIsRefused) {
 
 TEST(Environment, AMissingSchedulerNamesWhatToSet) {
   const Status status = RequireScheduler(Read({{"CAIRN_SCHED_HOST", "10.0.0.1"}}));
-  for (const char* name : {"CAIRN_SCHED_PORT", "MS_SCHED_PORT", "DMLC_PS_ROOT_PORT", "PADDLE_PSERVERS_IP_PORT_LIST"}) {
+  for (const char* name :
+       {"CAIRN_SCHED_PORT", "MS_SCHED_PORT", "DMLC_PS_ROOT_PORT", "PADDLE_PSERVERS_IP_PORT_LIST"}) {
     EXPECT_TRUE(Has(status.message(), name));
   }
   EXPECT_TRUE(RequireScheduler(Read({{"CAIRN_SCHED_PORT", "1"}})).ok());
 }
 
+TEST(Environment, ALauncherStartsFromACleanSlateAndKeepsSettings) {
+  Variables variables = PaddleServer("10.0.0.1", "36000");
+  variables.insert(
+      {{"CAIRN_ROLE", "worker"}, {"MS_ROLE", "MS_SCHED"}, {"DMLC_RANK", "7"}, {"CAIRN_SLOTS", "64"}});
+  RemoveRoleVariables(variables);
+  const Environment out = Read(variables);
+  EXPECT_FALSE(out.role || out.rank || out.scheduler_host || out.servers || out.workers || out.host ||
+               out.port);
+  EXPECT_EQ(out.slots, 64u);
+}
+
 TEST(Environment, Endpoints) {
   EXPECT_EQ(*ParseEndpoint("x", "host:1"), (wire::Endpoint{"host", 1}));
   EXPECT_EQ(*ParseEndpoint("x", "[::1]:65535"), (wire::Endpoint{"::1", 65535}));
-  for (const char* text : {"", ":", "host", "host:", "host:x", ":1", "[]:1", "::1:1", "ho st:1", "host:65536"}) {
+  for (const char* text :
+       {"", ":", "host", "host:", "host:x", ":1", "[]:1", "::1:1", "ho st:1", "host:65536"}) {
     EXPECT_FALSE(ParseEndpoint("--scheduler", text).ok()) << text;
   }
 }

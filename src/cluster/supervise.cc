@@ -16,7 +16,8 @@ std::string ToString(const NodeName& node) {
 std::string ToString(const ProcessEnd& end) {
   if (end.signal == 0) return "exited with code " + std::to_string(end.code);
   const char* name = sigdescr_np(end.signal);
-  return "was killed by signal " + std::to_string(end.signal) + (name != nullptr ? " (" + std::string(name) + ")" : "");
+  return "was killed by signal " + std::to_string(end.signal) +
+         (name != nullptr ? " (" + std::string(name) + ")" : "");
 }
 
 Supervisor::Supervisor(const SuperviseOptions& options) : options_(options) {}
@@ -51,8 +52,8 @@ std::vector<SuperviseAction> Supervisor::OnSchedulerReady(int64_t now_ms) {
 }
 
 std::vector<SuperviseAction> Supervisor::OnEnd(const NodeName& node, const ProcessEnd& end, int64_t now_ms) {
-  CAIRN_CHECK(alive_.erase(node) == 1);
-  if (phase_ == Phase::kStarting || phase_ == Phase::kRunning || phase_ == Phase::kLeaving) {
+  CAIRN_CHECK(alive_.erase(node) == 1 && phase_ != Phase::kDone);
+  if (!stopping()) {
     switch (node.role) {
       case wire::Role::kWorker: WorkerEnded(node, end, now_ms); break;
       case wire::Role::kServer: ServerEnded(node, end, now_ms); break;
@@ -63,7 +64,8 @@ std::vector<SuperviseAction> Supervisor::OnEnd(const NodeName& node, const Proce
   return Take();
 }
 
-std::vector<SuperviseAction> Supervisor::OnStartFailed(const NodeName& node, const std::string& why, int64_t now_ms) {
+std::vector<SuperviseAction> Supervisor::OnStartFailed(const NodeName& node, const std::string& why,
+                                                       int64_t now_ms) {
   alive_.erase(node);
   constexpr int kCannotExecute = 127;  // as a shell says it
   Fail(kCannotExecute, ToString(node) + " can't be started: " + why, now_ms);
@@ -99,8 +101,8 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
   if (end.clean()) return;
   // A job whose workers never joined, or were all given up, is a failed one to its servers.
   if (phase_ == Phase::kLeaving && end.signal == 0) return;
-  Fail(end.exit_code(), ToString(node) + " " + ToString(end) + ": its part of the tables is lost and the job ends",
-       now_ms);
+  Fail(end.exit_code(),
+       ToString(node) + " " + ToString(end) + ": its part of the tables is lost and the job ends", now_ms);
 }
 
 void Supervisor::SchedulerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms) {
@@ -111,11 +113,10 @@ void Supervisor::SchedulerEnded(const NodeName& node, const ProcessEnd& end, int
 }
 
 void Supervisor::Fail(int exit_code, const std::string& why, int64_t now_ms) {
+  if (stopping()) return;  // what goes wrong now is only a consequence
   Say(why);
   if (!exit_code_) exit_code_ = exit_code;
-  if (phase_ == Phase::kStarting || phase_ == Phase::kRunning || phase_ == Phase::kLeaving) {
-    StopStage(Phase::kStoppingWorkers, now_ms);
-  }
+  StopStage(Phase::kStoppingWorkers, now_ms);
 }
 
 void Supervisor::StopStage(Phase phase, int64_t now_ms) {
@@ -146,12 +147,11 @@ void Supervisor::Settle(int64_t now_ms) {
 std::vector<SuperviseAction> Supervisor::OnInterrupt(int signal, int64_t now_ms) {
   if (phase_ == Phase::kDone) return Take();
   ++interrupts_;
-  const bool stopping = phase_ == Phase::kStoppingWorkers || phase_ == Phase::kStoppingRest;
-  if (interrupts_ == 1 && !stopping) {
+  if (!stopping()) {
     tail_.reset();
     Fail(128 + signal, "interrupted: stopping everything (again: kill it)", now_ms);
   } else {
-    if (interrupts_ == 2 || stopping) Say("killing what is left");
+    if (interrupts_ <= 2) Say("killing what is left");
     phase_ = Phase::kStoppingRest;
     deadline_ms_ = now_ms + options_.stop_grace_ms;
     for (const NodeName& node : alive_) actions_.push_back(KillNode{node});
@@ -167,8 +167,7 @@ std::vector<SuperviseAction> Supervisor::OnTick(int64_t now_ms) {
       if (phase_ == Phase::kLeaving || given_up_.contains(rank)) actions_.push_back(GiveUpRank{rank});
     }
   }
-  const bool waiting = phase_ == Phase::kLeaving || phase_ == Phase::kStoppingWorkers || phase_ == Phase::kStoppingRest;
-  if (waiting && now_ms >= deadline_ms_) {
+  if ((phase_ == Phase::kLeaving || stopping()) && now_ms >= deadline_ms_) {
     deadline_ms_ = now_ms + options_.stop_grace_ms;
     std::string names;
     for (const NodeName& node : alive_) {
@@ -177,7 +176,8 @@ std::vector<SuperviseAction> Supervisor::OnTick(int64_t now_ms) {
       actions_.push_back(KillNode{node});
     }
     Say((phase_ == Phase::kLeaving ? "did not leave after the workers had ended, and is killed: "
-                                   : "did not stop when told to, and is killed: ") + names);
+                                   : "did not stop when told to, and is killed: ") +
+        names);
     stubborn_ = true;
     if (phase_ == Phase::kLeaving) phase_ = Phase::kStoppingRest;
   }

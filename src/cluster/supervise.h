@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -47,12 +46,24 @@ struct SuperviseOptions {
   int64_t stop_grace_ms = 5'000;     // between SIGTERM and SIGKILL
 };
 
-struct StartNode { NodeName node; };
-struct TerminateNode { NodeName node; };  // SIGTERM to its process group
-struct KillNode { NodeName node; };       // SIGKILL to its process group
-struct GiveUpRank { uint32_t rank = 0; };
-struct SayLine { std::string text; };
-struct ShowTail { NodeName node; };       // its last lines again, at the very end
+struct StartNode {
+  NodeName node;
+};
+struct TerminateNode {
+  NodeName node;
+};  // SIGTERM to its process group
+struct KillNode {
+  NodeName node;
+};  // SIGKILL to its process group
+struct GiveUpRank {
+  uint32_t rank = 0;
+};
+struct SayLine {
+  std::string text;
+};
+struct ShowTail {
+  NodeName node;
+};  // its last lines again, at the very end
 using SuperviseAction = std::variant<StartNode, TerminateNode, KillNode, GiveUpRank, SayLine, ShowTail>;
 
 class Supervisor {
@@ -94,13 +105,13 @@ class Supervisor {
   void StopStage(Phase phase, int64_t now_ms);
   void Settle(int64_t now_ms);  // moves on to the next phase when nothing holds it back
   bool AnyWorker() const;
+  bool stopping() const { return phase_ == Phase::kStoppingWorkers || phase_ == Phase::kStoppingRest; }
   std::vector<SuperviseAction> Take();
 
   SuperviseOptions options_;
   Phase phase_ = Phase::kStarting;
   std::set<NodeName> alive_;
   std::set<uint32_t> given_up_;  // ranks that the scheduler is told about, again and again
-  std::set<NodeName> killed_;
   std::optional<NodeName> tail_;
   uint32_t restarts_ = 0;
   int interrupts_ = 0;

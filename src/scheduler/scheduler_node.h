@@ -24,18 +24,20 @@ struct SchedulerNodeOptions {
   bool listen = true;             // false: connections come through Adopt only (a server's port)
   wire::Endpoint advertised;      // listen = false: what the log lines say
   std::string state_dir;          // the log lies here; empty: in memory, a killed scheduler ends the job
-  std::function<void(const std::string&)> log;
+  std::function<void(const std::string&)> log;  // default: standard error
 };
 
 class SchedulerNode {
  public:
-  // Listens and runs when this returns. A taken port is kUnavailable and says who to ask for another.
+  // Listens and runs when this returns. A taken port is kUnavailable and says what to do.
   static Result<std::unique_ptr<SchedulerNode>> Start(SchedulerNodeOptions options);
   virtual ~SchedulerNode() = default;  // stops
   virtual wire::Endpoint endpoint() const = 0;
-  // A connection that another listener of this process accepted, with its first frame read.
+  // A connection that another listener of this process accepted, with its first frame read. From
+  // any thread.
   virtual void Adopt(transport::AcceptedConnection connection) = 0;
-  // Blocks until the job is over (ok), Stop was called, or the node can't go on.
+  // Blocks until the job is over (ok, or kJobFailed with the cause), Stop was called (ok), or the
+  // node can't go on.
   virtual Status Wait() = 0;
   virtual void Stop() = 0;  // from any thread; async-signal-unsafe
 };

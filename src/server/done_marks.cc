@@ -39,10 +39,4 @@ void DoneMarks::Record(Incarnation incarnation, Round round, double weight, cons
   }
 }
 
-bool DoneMarks::AllMarked(Round round) const {
-  return std::all_of(members_.begin(), members_.end(), [&](const Member& member) {
-    return !member.AwaitedIn(round) || member.MarkedFor(round);
-  });
-}
-
 }  // namespace cairn::server

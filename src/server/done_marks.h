@@ -45,8 +45,6 @@ class DoneMarks {
   // Keeps the mark if it is newer than what the member has given. Unknown members are ignored.
   void Record(Incarnation incarnation, Round round, double weight, const Hyper& hyper,
               std::span<const std::byte> bitmap);
-  // Has every awaited member given a mark for this round (vacuously true without any)?
-  bool AllMarked(Round round) const;
 
  private:
   std::vector<Member> members_;

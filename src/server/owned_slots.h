@@ -29,7 +29,8 @@ class OwnedSlots {
   static constexpr uint32_t kNotHere = ~uint32_t{0};
 
   // Takes over which slots (server, thread) owns. Slots that were here keep their local number.
-  void Update(const wire::ClusterState& state, uint32_t server, uint32_t thread, uint32_t refusals_kept);
+  // True if a slot has moved away.
+  bool Update(const wire::ClusterState& state, uint32_t server, uint32_t thread, uint32_t refusals_kept);
   // kNotHere where this shard does not own the slot.
   uint32_t LocalOf(uint32_t slot) const { return slot < local_of_.size() ? local_of_[slot] : kNotHere; }
   OwnedSlot& operator[](uint32_t local) { return slots_[local]; }

@@ -9,28 +9,29 @@
 #include "base/planted.h"
 
 namespace cairn::server {
+namespace {
+auto Place(const Contribution& c) { return std::tie(c.rank, c.incarnation); }
+}  // namespace
 
-const Contribution* SlotRound::Find(Incarnation incarnation) const {
-  for (const Contribution& c : contributions_)
-    if (c.incarnation == incarnation) return &c;
-  return nullptr;
+const Contribution* SlotRound::Find(Rank rank, Incarnation incarnation) const {
+  const auto wanted = std::tie(rank, incarnation);
+  auto it = std::lower_bound(contributions_.begin(), contributions_.end(), wanted,
+                             [](const Contribution& c, const auto& w) { return Place(c) < w; });
+  return it != contributions_.end() && Place(*it) == wanted ? &*it : nullptr;
 }
 
 Contribution& SlotRound::Add(Contribution contribution) {
   if (!contribution.folded) ++unfolded_;
-  auto after = [](const Contribution& a, const Contribution& b) {
-    return std::tie(a.rank, a.incarnation) < std::tie(b.rank, b.incarnation);
-  };
-  auto at = std::upper_bound(contributions_.begin(), contributions_.end(), contribution, after);
+  auto at = std::upper_bound(contributions_.begin(), contributions_.end(), contribution,
+                             [](const Contribution& a, const Contribution& b) { return Place(a) < Place(b); });
   return *contributions_.insert(at, std::move(contribution));
 }
 
-void SlotRound::Remove(Incarnation incarnation) {
-  auto it = std::find_if(contributions_.begin(), contributions_.end(),
-                         [&](const Contribution& c) { return c.incarnation == incarnation; });
-  CAIRN_CHECK(it != contributions_.end() && !it->folded);
+void SlotRound::Remove(Rank rank, Incarnation incarnation) {
+  const Contribution* it = Find(rank, incarnation);
+  CAIRN_CHECK(it != nullptr && !it->folded);
   --unfolded_;
-  contributions_.erase(it);
+  contributions_.erase(contributions_.begin() + (it - contributions_.data()));
 }
 
 void SlotRound::Fold(Contribution& contribution, table::SlotTable& rows) {
@@ -51,7 +52,7 @@ void SlotRound::FoldInOrder(SlotId slot, const DoneMarks& marks, table::SlotTabl
     if (c.folded) continue;
     for (; m < members.size() && members[m].rank < c.rank; ++m) {
       const Member& lower = members[m];
-      if (!lower.AwaitedIn(open_) || Find(lower.incarnation) != nullptr) continue;  // that one came before c
+      if (!lower.AwaitedIn(open_) || Find(lower.rank, lower.incarnation) != nullptr) continue;  // that one came before c
       if (!lower.MarkedFor(open_) || lower.mark.NamesSlot(slot)) return;
     }
     Fold(c, rows);
@@ -60,7 +61,7 @@ void SlotRound::FoldInOrder(SlotId slot, const DoneMarks& marks, table::SlotTabl
 
 bool SlotRound::MarkCounts(SlotId slot, const Member& member) const {
   if (!member.MarkedFor(open_)) return false;
-  return !member.mark.NamesSlot(slot) || CAIRN_BUG(kDonePerThread) || Find(member.incarnation) != nullptr;
+  return !member.mark.NamesSlot(slot) || CAIRN_BUG(kDonePerThread) || Find(member.rank, member.incarnation) != nullptr;
 }
 
 std::vector<uint32_t> SlotRound::MissingRanks(SlotId slot, const DoneMarks& marks) const {
@@ -83,7 +84,7 @@ bool SlotRound::MayClose(SlotId slot, const DoneMarks& marks, Round latest_start
 void SlotRound::SumWeights(const DoneMarks& marks, bool want_contributors, Closed* closed) const {
   for (const Member& member : marks.members()) {
     if (!member.AwaitedIn(open_)) continue;
-    const Contribution* mine = Find(member.incarnation);
+    const Contribution* mine = Find(member.rank, member.incarnation);
     const bool refused = mine != nullptr && !mine->refused.ok();
     double weight = refused ? 0 : member.mark.weight;
     if (CAIRN_BUG(kDivisorByGradient) && mine == nullptr) weight = 0;

@@ -58,10 +58,12 @@ class SlotRound {
  public:
   Round open() const { return open_; }
   const std::vector<Contribution>& contributions() const { return contributions_; }  // by rank
-  const Contribution* Find(Incarnation incarnation) const;
+  // A worker's rank never changes; it makes the search short.
+  const Contribution* Find(Rank rank, Incarnation incarnation) const;
   // Requires that the worker has not contributed yet.
   Contribution& Add(Contribution contribution);
-  void Remove(Incarnation incarnation);
+  // Requires that it is there and not folded.
+  void Remove(Rank rank, Incarnation incarnation);
   bool HasUnfolded() const { return unfolded_ > 0; }
 
   // Adds `contribution` to the sum at once (tables that are not deterministic).

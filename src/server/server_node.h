@@ -27,17 +27,18 @@ struct ServerNodeOptions {
   uint32_t threads = 1;
   // Connections whose first frame is not a Hello: for a scheduler that shares this port.
   std::function<void(transport::AcceptedConnection)> on_other_connection;
-  std::function<void(const std::string&)> log;
+  std::function<void(const std::string&)> log;  // default: standard error
 };
 
 class ServerNode {
  public:
   // Listens and runs when this returns (registration goes on in the background).
   static Result<std::unique_ptr<ServerNode>> Start(ServerNodeOptions options);
-  virtual ~ServerNode() = default;
+  virtual ~ServerNode() = default;  // stops
   virtual wire::Endpoint endpoint() const = 0;
-  virtual Status Wait() = 0;  // until the job is over (ok), Stop, or an error
-  virtual void Stop() = 0;
+  // Until the job is over, Stop was called (ok), or an error.
+  virtual Status Wait() = 0;
+  virtual void Stop() = 0;  // from any thread; async-signal-unsafe
 };
 
 }  // namespace cairn::server

@@ -8,8 +8,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "wire/cluster_state.h"
 #include "wire/data.h"
 #include "wire/frame.h"
 
@@ -17,11 +19,10 @@ namespace cairn::wire {
 
 static_assert(std::endian::native == std::endian::little, "sections are used where they lie");
 
-// Slots are numbered below this; bounds the done bitmap.
-inline constexpr uint32_t kMaxSlots = 65536;
 inline constexpr uint32_t kMaxBitmapBytes = kMaxSlots / 8;
-// Texts of errors and refusals; the encoder cuts longer ones.
+// Texts of errors and refusals, and an AbortJob's reason; encoders cut longer ones.
 inline constexpr size_t kMaxTextBytes = 4096;
+std::string_view CutText(std::string_view text);
 // Control messages are small; this bounds what a decoder may be made to build.
 inline constexpr uint32_t kMaxControlBytes = uint32_t{16} << 20;
 

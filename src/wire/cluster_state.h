@@ -3,6 +3,7 @@
 // purpose: it is sent whole.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,6 +12,11 @@
 #include "cairn/types.h"
 
 namespace cairn::wire {
+
+// Bounds of what a state may hold; decoders refuse more.
+inline constexpr uint32_t kMaxSlots = 65536;
+inline constexpr size_t kMaxHostBytes = 255;  // hosts and cluster ids
+inline constexpr size_t kMaxTableNameBytes = 1024;
 
 struct Endpoint {
   std::string host;

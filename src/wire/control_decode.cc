@@ -1,6 +1,6 @@
 // Frames → FlatBuffers → control messages. The buffer is verified before anything is read from it,
 // and what is copied out of it is bounded by its size. One Unpack for each message, the mirror
-// images of control_encode.cc. A text or list that the budget cut short is caught at the end.
+// images of control_encode.cc. What the budget cut short is caught at the end.
 #include "base/check.h"
 #include "wire/body_layout.h"
 #include "wire/control.h"
@@ -25,7 +25,8 @@ Status Unpack(const fb::Register& in, Budget& budget, Register* out) {
   out->endpoint = {UnpackString(in.host(), budget), in.port()};
   out->threads = in.threads();
   out->wanted_rank = in.wanted_rank();
-  return Status::Ok();
+  if (Status bad = CheckLength("a cluster id", out->cluster_id.size(), kMaxHostBytes); !bad.ok()) return bad;
+  return CheckLength("a host", out->endpoint.host.size(), kMaxHostBytes);
 }
 Status Unpack(const fb::Registered& in, Budget& budget, Registered* out) {
   out->uid = in.uid();
@@ -90,7 +91,7 @@ Status Unpack(const fb::GiveUp& in, Budget&, GiveUp* out) {
 }
 Status Unpack(const fb::AbortJob& in, Budget& budget, AbortJob* out) {
   out->reason = UnpackString(in.reason(), budget);
-  return Status::Ok();
+  return CheckLength("a reason", out->reason.size(), kMaxTextBytes);
 }
 Status Unpack(const fb::StatusRequest& in, Budget&, StatusRequest* out) {
   out->request = in.request();
@@ -132,7 +133,7 @@ Result<ControlMessage> Take(const Fb* in, size_t buffer_bytes, Message out) {
   if (in == nullptr) return BadControl("it is empty");
   Budget budget(buffer_bytes);
   if (Status bad = Unpack(*in, budget, &out); !bad.ok()) return bad;
-  if (budget.spent()) return BadControl("its parts overlap");
+  if (budget.spent()) return BadControl("its parts overlap or are out of line");
   return ControlMessage(std::move(out));
 }
 

@@ -59,7 +59,7 @@ Offset<void> Pack(FlatBufferBuilder& b, const LeaveReply& m) {
 }
 Offset<void> Pack(FlatBufferBuilder& b, const GiveUp& m) { return fb::CreateGiveUp(b, m.rank).Union(); }
 Offset<void> Pack(FlatBufferBuilder& b, const AbortJob& m) {
-  return fb::CreateAbortJob(b, PackString(b, m.reason)).Union();
+  return fb::CreateAbortJob(b, PackString(b, CutText(m.reason))).Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const StatusRequest& m) {
   return fb::CreateStatusRequest(b, m.request).Union();

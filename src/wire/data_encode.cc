@@ -40,14 +40,6 @@ FramePtr StartReply(FrameType type, const FrameHeader& request, size_t body_byte
   return frame;
 }
 
-// At most kMaxTextBytes, cut before a character of UTF-8 rather than in it.
-std::string_view Cut(std::string_view text) {
-  if (text.size() <= kMaxTextBytes) return text;
-  size_t end = kMaxTextBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end);
-}
-
 FramePtr EncodeProblems(FrameType type, uint16_t flags, const FrameHeader& request,
                         std::span<const SlotEntry> problems, std::string_view text, BufferPool& pool) {
   CheckEntries(problems, 0);
@@ -55,7 +47,7 @@ FramePtr EncodeProblems(FrameType type, uint16_t flags, const FrameHeader& reque
     CAIRN_CHECK(problem.count > 0 && problem.count <= static_cast<uint32_t>(Code::kInternal));
   }
   if (problems.empty()) text = {};
-  text = Cut(text);
+  text = CutText(text);
   FramePtr frame = StartReply(type, request, problems.size_bytes() + text.size(), pool);
   frame->header().flags = flags;
   frame->header().entry_count = static_cast<uint32_t>(problems.size());
@@ -67,6 +59,14 @@ FramePtr EncodeProblems(FrameType type, uint16_t flags, const FrameHeader& reque
 }
 
 }  // namespace
+
+// Cut before a character of UTF-8 rather than in it.
+std::string_view CutText(std::string_view text) {
+  if (text.size() <= kMaxTextBytes) return text;
+  size_t end = kMaxTextBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end);
+}
 
 FramePtr EncodeData(DataParts parts, BufferPool& pool) {
   CAIRN_CHECK(HasSections(parts.type, parts.flags));
@@ -137,7 +137,7 @@ FramePtr EncodeRoundRefusal(const FrameHeader& request, std::span<const SlotEntr
 
 FramePtr EncodeError(const FrameHeader& request, const Status& error, BufferPool& pool) {
   CAIRN_CHECK(!error.ok());
-  const std::string_view text = Cut(error.message());
+  const std::string_view text = CutText(error.message());
   const uint32_t head[2] = {static_cast<uint32_t>(error.code()), static_cast<uint32_t>(text.size())};
   FramePtr frame = StartReply(FrameType::kError, request, sizeof(head) + text.size(), pool);
   std::byte* body = frame->head.data() + sizeof(FrameHeader);

@@ -29,7 +29,7 @@ Offset<Vector<Offset<Fb>>> PackTables(FlatBufferBuilder& b, const Items& items, 
 template <class Fb, class Item, class Unpack>
 Status UnpackTables(const Vector<Offset<Fb>>* in, Budget& budget, std::vector<Item>* out, Unpack unpack) {
   if (in == nullptr) return Status::Ok();
-  if (!budget.Take(in->size(), kTableCost)) return BadControl("its parts overlap");
+  if (!budget.Take(in->size(), kTableCost)) return BadControl("its parts overlap or are out of line");
   out->resize(in->size());
   for (flatbuffers::uoffset_t i = 0; i < in->size(); ++i) {
     if (Status bad = unpack(*in->Get(i), &(*out)[i]); !bad.ok()) return bad;
@@ -55,7 +55,7 @@ Offset<Vector<const fb::SlotOwner*>> PackSlots(FlatBufferBuilder& b, const std::
 Status UnpackSlots(const Vector<const fb::SlotOwner*>* in, Budget& budget, std::vector<SlotOwner>* out) {
   if (in == nullptr) return Status::Ok();
   if (in->size() > kMaxSlots) return BadControl(std::to_string(in->size()) + " slots");
-  if (!budget.Take(in->size(), sizeof(fb::SlotOwner))) return BadControl("its parts overlap");
+  if (!budget.TakeStructs(*in)) return BadControl("its parts overlap or are out of line");
   out->reserve(in->size());
   for (const fb::SlotOwner* s : *in) {
     out->push_back({s->server(), s->thread(), s->epoch(), StateVersion{s->since()}});
@@ -68,7 +68,7 @@ Status UnpackServer(const fb::ServerInfo& in, Budget& budget, ServerInfo* out) {
   out->incarnation = Incarnation{in.incarnation()};
   out->endpoint = {UnpackString(in.host(), budget), in.port()};
   out->threads = in.threads();
-  return Status::Ok();
+  return CheckLength("a host", out->endpoint.host.size(), kMaxHostBytes);
 }
 
 Status UnpackWorker(const fb::WorkerInfo& in, Budget& budget, WorkerInfo* out) {
@@ -76,7 +76,7 @@ Status UnpackWorker(const fb::WorkerInfo& in, Budget& budget, WorkerInfo* out) {
   out->incarnation = Incarnation{in.incarnation()};
   out->join_view = ViewNumber{in.join_view()};
   out->endpoint = {UnpackString(in.host(), budget), in.port()};
-  return Status::Ok();
+  return CheckLength("a host", out->endpoint.host.size(), kMaxHostBytes);
 }
 
 Status UnpackTable(const fb::TableInfo& in, Budget& budget, TableInfo* out) {
@@ -129,7 +129,7 @@ Offset<Vector<const fb::TableRound*>> PackRounds(FlatBufferBuilder& b, const std
 
 std::vector<TableRound> UnpackRounds(const Vector<const fb::TableRound*>* rounds, Budget& budget) {
   std::vector<TableRound> out;
-  if (rounds == nullptr || !budget.Take(rounds->size(), sizeof(fb::TableRound))) return out;
+  if (rounds == nullptr || !budget.TakeStructs(*rounds)) return out;
   out.reserve(rounds->size());
   for (const fb::TableRound* r : *rounds) out.push_back({TableId{r->table()}, Round{r->round()}});
   return out;
@@ -167,7 +167,7 @@ Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out) {
   out->init.a = in.init_a();
   out->init.b = in.init_b();
   out->init.seed = in.init_seed();
-  return Status::Ok();
+  return CheckLength("a table name", out->name.size(), kMaxTableNameBytes);
 }
 
 Offset<fb::ClusterState> PackState(FlatBufferBuilder& b, const ClusterState& state) {
@@ -219,7 +219,7 @@ Status UnpackState(const fb::ClusterState& in, Budget& budget, ClusterState* out
   if (Status bad = UnpackTables(in.views(), budget, &out->views, with(UnpackView)); !bad.ok()) return bad;
   if (Status bad = UnpackTables(in.tables(), budget, &out->tables, with(UnpackTable)); !bad.ok()) return bad;
   if (Status bad = UnpackSlots(in.slots(), budget, &out->slots); !bad.ok()) return bad;
-  if (budget.spent()) return BadControl("its parts overlap");
+  if (budget.spent()) return BadControl("its parts overlap or are out of line");
   return CheckState(*out);
 }
 

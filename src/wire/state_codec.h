@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,12 @@ class Budget {
     if (!spent_) left_ -= count * bytes_each;
     return !spent_;
   }
+  // The same for a vector of structs. FlatBuffers' verifier does not look at their alignment.
+  template <class T>
+  bool TakeStructs(const flatbuffers::Vector<const T*>& structs) {
+    if (structs.size() != 0 && reinterpret_cast<uintptr_t>(structs.Data()) % alignof(T) != 0) spent_ = true;
+    return Take(structs.size(), sizeof(T));
+  }
   bool spent() const { return spent_; }
 
  private:
@@ -37,6 +44,14 @@ class Budget {
 };
 
 inline Status BadControl(std::string text) { return {Code::kProtocol, "bad control message: " + std::move(text)}; }
+
+// What would go from a peer's message into the state is bounded one by one, or a few peers could
+// make the state too large to send.
+inline Status CheckLength(std::string_view what, size_t bytes, size_t limit) {
+  if (bytes <= limit) return Status::Ok();
+  return BadControl(std::string(what) + " of " + std::to_string(bytes) + " bytes, at most " +
+                    std::to_string(limit) + " are allowed");
+}
 
 // An absent string or vector is an empty one.
 inline flatbuffers::Offset<flatbuffers::String> PackString(flatbuffers::FlatBufferBuilder& b, std::string_view s) {

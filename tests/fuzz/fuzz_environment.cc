@@ -11,10 +11,23 @@
 #include "cluster/environment.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static constexpr const char* kNames[] = {
-      "CAIRN_ROLE", "TRAINING_ROLE", "PADDLE_PSERVERS_IP_PORT_LIST", "POD_IP", "PADDLE_PORT", "PADDLE_TRAINER_ID",
-      "CAIRN_SCHED_HOST", "CAIRN_SCHED_PORT", "CAIRN_RANK", "CAIRN_NUM_SERVERS", "MS_ROLE", "MS_SCHED_PORT",
-      "DMLC_ROLE", "DMLC_RANK", "CAIRN_HEARTBEAT_MS", "CAIRN_DEAD_AFTER_MS", "PS_VERBOSE"};
+  static constexpr const char* kNames[] = {"CAIRN_ROLE",
+                                           "TRAINING_ROLE",
+                                           "PADDLE_PSERVERS_IP_PORT_LIST",
+                                           "POD_IP",
+                                           "PADDLE_PORT",
+                                           "PADDLE_TRAINER_ID",
+                                           "CAIRN_SCHED_HOST",
+                                           "CAIRN_SCHED_PORT",
+                                           "CAIRN_RANK",
+                                           "CAIRN_NUM_SERVERS",
+                                           "MS_ROLE",
+                                           "MS_SCHED_PORT",
+                                           "DMLC_ROLE",
+                                           "DMLC_RANK",
+                                           "CAIRN_HEARTBEAT_MS",
+                                           "CAIRN_DEAD_AFTER_MS",
+                                           "PS_VERBOSE"};
   std::string_view text(reinterpret_cast<const char*>(data), size);
   cairn::cluster::Variables variables;
   size_t next = 0;
@@ -33,7 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!result.ok()) {
     CAIRN_CHECK(!result.status().message().empty());
   } else if (result->hosts_scheduler) {
-    CAIRN_CHECK(result->rank == 0u && result->host == result->scheduler_host && result->port == result->scheduler_port);
+    CAIRN_CHECK(result->rank == 0u && result->host == result->scheduler_host &&
+                result->port == result->scheduler_port);
   }
   return 0;
 }

@@ -33,7 +33,7 @@ Port* Fabric::AddPort(int process, std::string name, uint64_t tag, PortHandler* 
 }
 
 void Fabric::Listen(int process, const wire::Endpoint& endpoint, Accept accept) {
-  listeners_[{endpoint.host, endpoint.port}] = {process, std::move(accept)};
+  listeners_[{endpoint.host, endpoint.port}] = {process, std::make_shared<Accept>(std::move(accept))};
 }
 
 void Fabric::Kill(int id, bool silent) {
@@ -69,8 +69,8 @@ void Fabric::HealAll() {
   }
 }
 
-void Fabric::LimitLosses(int host_a, int host_b, int in_a_row) {
-  loss_limits_[{std::min(host_a, host_b), std::max(host_a, host_b)}] = in_a_row;
+void Fabric::LimitLosses(int host_a, int host_b) {
+  loss_limits_.insert({std::min(host_a, host_b), std::max(host_a, host_b)});
 }
 
 uint64_t Fabric::incidents(int host) const {
@@ -124,7 +124,7 @@ void Fabric::FinishConnect(Connection* connection, const wire::Endpoint& to) {
   }
   const int listener = it->second.process;
   connection->ends[1] = {nullptr, listener, NewEnd(connection, 1), true, 0};
-  connection->accept = &it->second.accept;
+  connection->accept = it->second.accept;
   const auto hosts = std::minmax(process(connection->ends[0].process).host, process(listener).host);
   connection->limited = loss_limits_.contains({hosts.first, hosts.second});
   Run(connection->ends[0].process, queue_.now_us() + Delay(), [connection] {
@@ -134,7 +134,8 @@ void Fabric::FinishConnect(Connection* connection, const wire::Endpoint& to) {
 }
 
 void Fabric::Send(Port& port, ConnId conn, const wire::Frame& frame) {
-  if (process(port.process_).muted || conn.value == 0 || conn.value > ends_.size()) return;
+  const Process& sender = process(port.process_);
+  if (!sender.alive || sender.muted || conn.value == 0 || conn.value > ends_.size()) return;
   auto [connection, side] = ends_[conn.value - 1];
   if (!connection->ends[side].open || connection->ends[1].process < 0) return;
   auto bytes = std::make_shared<const Buffer>(wire::Flatten(frame, pool_));
@@ -172,7 +173,7 @@ void Fabric::Carry(Connection* connection, int to_side, const Bytes& bytes) {
     Disconnect(connection, 1, now + Delay());
     return;
   }
-  if (random_.Chance(profile_.loss) && !(connection->limited && connection->losses_in_a_row >= 2)) {
+  if (random_.Chance(profile_.loss) && !(connection->limited && connection->losses_in_a_row >= 1)) {
     Count(Fault::kLoss, *connection);
     ++connection->losses_in_a_row;
     return;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -99,9 +100,9 @@ class Fabric {
 
   // Runs `action` on behalf of a process: not if it is dead, later if it is paused.
   void Run(int process, int64_t at_us, std::function<void()> action);
-  // At most so many frames in a row are lost between these hosts: the world uses it to keep servers
+  // Between these hosts no two frames in a row are lost and none is delayed for long: keeps servers
   // from being declared dead where that is not wanted.
-  void LimitLosses(int host_a, int host_b, int in_a_row);
+  void LimitLosses(int host_a, int host_b);
   EventQueue& queue() { return queue_; }
   // Frames lost, overtaken, doubled or reset on connections of this process's host.
   uint64_t incidents(int host) const;
@@ -125,13 +126,13 @@ class Fabric {
   };
   struct Connection {
     End ends[2];              // 0 has connected, 1 has accepted
-    Accept* accept = nullptr;
+    std::shared_ptr<Accept> accept;
     bool limited = false;
     int losses_in_a_row = 0;
   };
   struct Listener {
     int process = -1;
-    Accept accept;
+    std::shared_ptr<Accept> accept;
   };
   struct Link {
     int64_t blocked_until_us = 0;
@@ -168,7 +169,7 @@ class Fabric {
   std::vector<std::pair<Connection*, int>> ends_;  // by ConnId - 1
   std::map<std::pair<std::string, uint16_t>, Listener> listeners_;
   std::map<std::pair<int, int>, Link> links_;
-  std::map<std::pair<int, int>, int> loss_limits_;
+  std::set<std::pair<int, int>> loss_limits_;
   std::map<int, uint64_t> incidents_;
 };
 

@@ -1,8 +1,9 @@
 #include "transport/tcp/tcp_network.h"
 
+#include <sys/socket.h>
+
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/system/error_code.hpp>
-#include <sys/socket.h>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -47,7 +48,10 @@ class TcpNetwork::Impl final : public Connection::Owner {
 
   void Send(ConnId id, wire::FramePtr frame) {
     const auto it = links_.find(id.value);
-    if (it != links_.end() && it->second.connection) it->second.connection->Send(std::move(frame));
+    if (it == links_.end() || !it->second.connection) return;
+    Link& link = it->second;
+    if (!link.accepted && options_.accepts && options_.accepts(*frame)) Accept(link);
+    link.connection->Send(std::move(frame));
   }
 
   void Close(ConnId id) {
@@ -65,7 +69,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
     if (!connection) return;
     const ConnId id = NextId();
     connection->tag = id.value;
-    links_[id.value].connection = connection;
+    links_[id.value] = {.connection = connection, .accepted = false};
     connection->StartWith(this, std::move(accepted.first_), accepted.rest_.bytes());
   }
 
@@ -83,6 +87,15 @@ class TcpNetwork::Impl final : public Connection::Owner {
     for (auto& weak : closing_) {
       if (auto connection = weak.lock()) connection->Disown(frame);
     }
+  }
+
+  size_t queued_bytes() const {
+    size_t sum = 0;
+    for (const auto& [id, link] : links_) sum += link.connection ? link.connection->queued_bytes() : 0;
+    for (const auto& weak : closing_) {
+      if (const auto connection = weak.lock()) sum += connection->queued_bytes();
+    }
+    return sum;
   }
 
   void CloseAll() {
@@ -117,9 +130,10 @@ class TcpNetwork::Impl final : public Connection::Owner {
 
   void OnFrame(Connection& connection, wire::InFrame& frame) override {
     const ConnId id(connection.tag);
-    const bool first = connection.bytes_in() == 0;  // read by the listener
     events_.on_message(id, frame);
-    if (first && links_.contains(id.value)) connection.set_max_body_bytes(options_.max_accepted_body_bytes);
+    if (options_.accepts) return;
+    const auto it = links_.find(id.value);
+    if (it != links_.end() && !it->second.accepted) Accept(it->second);
   }
 
   void OnClosed(Connection& connection, const Status& why) override {
@@ -136,7 +150,13 @@ class TcpNetwork::Impl final : public Connection::Owner {
   struct Link {
     std::shared_ptr<Connector> connector;    // while connecting
     std::shared_ptr<Connection> connection;  // after it
+    bool accepted = true;                    // false: a peer that is still to be accepted
   };
+
+  void Accept(Link& link) {
+    link.accepted = true;
+    link.connection->set_max_body_bytes(options_.max_accepted_body_bytes);
+  }
 
   ConnId NextId() { return ConnId(++last_id_); }
 
@@ -166,7 +186,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
     accepted.fd_ = -1;
     ConnectionOptions limits;
     limits.max_body_bytes = wire::kMaxUnauthenticatedBodyBytes;
-    limits.stop_reading_at_bytes = kStopReadingAtBytes;
+    limits.stop_reading_at_bytes = options_.stop_reading_at_bytes;
     return std::make_shared<Connection>(std::move(socket), pool_, limits);
   }
 
@@ -217,6 +237,7 @@ void TcpNetwork::Refuse(AcceptedConnection accepted, wire::FramePtr answer) {
   impl_->Refuse(std::move(accepted), std::move(answer));
 }
 void TcpNetwork::Disown(const wire::Frame* frame) { impl_->Disown(frame); }
+size_t TcpNetwork::queued_bytes() const { return impl_->queued_bytes(); }
 void TcpNetwork::CloseAll() { impl_->CloseAll(); }
 size_t TcpNetwork::alive() const { return impl_->alive(); }
 size_t TcpNetwork::connections() const { return impl_->connections(); }

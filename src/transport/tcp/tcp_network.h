@@ -22,8 +22,14 @@ inline constexpr size_t kStopReadingAtBytes = size_t{256} << 20;
 inline constexpr int64_t kConnectTimeoutMs = 5'000;
 
 struct TcpNetworkOptions {
-  // Bodies of an accepted connection once the role has heard its first frame and not closed it.
+  // Bodies of an accepted connection once the role has accepted the peer. Until then the limit is
+  // kMaxUnauthenticatedBodyBytes.
   uint32_t max_accepted_body_bytes = wire::kMaxBodyBytes;
+  // Whether a frame that the role sends to a peer means that it has accepted it (a HelloReply).
+  // Empty: it has when it has heard the first frame and not closed the connection.
+  std::function<bool(const wire::Frame&)> accepts;
+  // Back-pressure on accepted connections.
+  size_t stop_reading_at_bytes = kStopReadingAtBytes;
   // Close drops what is queued. For a client: its frames may refer to memory that its caller takes
   // back. Otherwise Close writes what is queued first (a refusal must reach the peer).
   bool close_drops_queued = false;
@@ -61,6 +67,7 @@ class TcpNetwork final : public Network {
   size_t alive() const;
 
   size_t connections() const;
+  size_t queued_bytes() const;  // not yet written, over all connections
   uint64_t bytes_in() const;
   uint64_t bytes_out() const;
 

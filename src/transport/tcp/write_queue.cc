@@ -55,21 +55,15 @@ void WriteQueue::Advance(size_t n) {
 }
 
 void WriteQueue::Disown(const wire::Frame* frame, BufferPool& pool) {
-  if (frames_.empty()) return;
-  if (begun() && frames_.front().get() == frame) {
-    frames_.front() = CopyRest(*frame, pool);
-    cursor_ = {};
+  for (size_t i = 0; i < frames_.size(); ++i) {
+    if (frames_[i].get() != frame) continue;
+    frames_[i] = CopyFrom(*frame, i == 0 ? cursor_ : Cursor{}, pool);
+    if (i == 0) cursor_ = {};
   }
-  std::erase_if(frames_, [&](const wire::FramePtr& queued) {
-    if (queued.get() != frame) return false;
-    bytes_ -= queued->bytes();
-    return true;
-  });
 }
 
-wire::FramePtr WriteQueue::CopyRest(const wire::Frame& frame, BufferPool& pool) const {
+wire::FramePtr WriteQueue::CopyFrom(const wire::Frame& frame, Cursor at, BufferPool& pool) {
   size_t size = 0;
-  Cursor at = cursor_;
   for (size_t s = at.span; s < SpanCount(frame); ++s) size += SpanOf(frame, s).size();
   size -= at.offset;
   auto rest = std::make_shared<wire::Frame>();

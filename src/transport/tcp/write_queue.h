@@ -31,8 +31,9 @@ class WriteQueue {
   size_t Gather(std::span<iovec> pieces, size_t max_bytes) const;
   // The first `n` bytes of what Gather said have been written.
   void Advance(size_t n);
-  // Lets go of `frame`: where nothing of it is written yet it is dropped, where part of it is, the
-  // rest is copied (the peer must get frames whole).
+  // Lets go of `frame` and of what it refers to: wherever it is queued, a copy of what is not yet
+  // written takes its place. (It is not dropped: the peer gets frames whole, and a request may go
+  // on after its caller has been told that the deadline has passed.)
   void Disown(const wire::Frame* frame, BufferPool& pool);
   void Clear();
 
@@ -44,8 +45,7 @@ class WriteQueue {
   };
   static std::span<const std::byte> SpanOf(const wire::Frame& frame, size_t span);
   static size_t SpanCount(const wire::Frame& frame) { return 1 + frame.values.size(); }
-  bool begun() const { return cursor_.span > 0 || cursor_.offset > 0; }
-  wire::FramePtr CopyRest(const wire::Frame& frame, BufferPool& pool) const;
+  static wire::FramePtr CopyFrom(const wire::Frame& frame, Cursor at, BufferPool& pool);
 
   std::deque<wire::FramePtr> frames_;
   Cursor cursor_;

@@ -1,0 +1,222 @@
+// Sparse tables in process: the index alone, Apply and Read with their checks, bytes a row and the
+// longest pause by growth, beside the limit: random rows of the same size without an index.
+//
+// A frame of random keys is cut by slot as a server gets it; the figure is rows/s over
+// frames, one thread.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "limits/limits.h"
+#include "table/arena.h"
+#include "table/line_index.h"
+#include "table/row_pipeline.h"
+#include "table/slot_table.h"
+
+namespace cairn::table {
+namespace {
+
+constexpr uint32_t kSlots = 256;
+constexpr uint32_t kDim = 16;
+constexpr size_t kFrames = 16;
+
+double MicrosecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Keys of a frame by slot, one after the other.
+struct Frame {
+  std::vector<RowKey> keys;
+  std::vector<size_t> begin;  // kSlots + 1
+  std::span<const RowKey> of(uint32_t slot) const {
+    return std::span(keys).subspan(begin[slot], begin[slot + 1] - begin[slot]);
+  }
+};
+Frame MakeFrame(Random& random, uint64_t rows, size_t count) {
+  std::vector<std::vector<RowKey>> by_slot(kSlots);
+  for (size_t i = 0; i < count; ++i) {
+    const RowKey key = random.Below(rows);
+    by_slot[wire::SlotOfKey(key, kSlots).value].push_back(key);
+  }
+  Frame frame;
+  frame.begin.push_back(0);
+  for (const auto& keys : by_slot) {
+    frame.keys.insert(frame.keys.end(), keys.begin(), keys.end());
+    frame.begin.push_back(frame.keys.size());
+  }
+  return frame;
+}
+
+struct Tables {
+  Arena arena;
+  std::vector<std::unique_ptr<SlotTable>> slots;
+  double longest_us = 0;  // of one insertion of up to 16 keys, growth included
+  uint64_t rows = 0;
+  uint64_t memory = 0;
+
+  explicit Tables(uint64_t row_count, OptimizerKind optimizer) : rows(row_count) {
+    TableSpec spec{.name = "emb", .kind = TableKind::kSparse, .optimizer = optimizer, .dim = kDim};
+    const wire::TableInfo info{TableId{1}, spec, ViewNumber{1}};
+    for (uint32_t s = 0; s < kSlots; ++s) slots.push_back(SlotTable::Make(info, SlotId{s}, kSlots, arena));
+    constexpr size_t kPiece = 16;
+    const std::vector<float> zeros(kPiece * kDim);
+    std::vector<std::vector<RowKey>> waiting(kSlots);
+    const auto flush = [&](uint32_t s) {
+      const auto start = std::chrono::steady_clock::now();
+      slots[s]->Apply(waiting[s], std::as_bytes(std::span(zeros).first(waiting[s].size() * kDim)), {});
+      longest_us = std::max(longest_us, MicrosecondsSince(start));
+      waiting[s].clear();
+    };
+    for (RowKey key = 0; key < rows; ++key) {
+      const uint32_t s = wire::SlotOfKey(key, kSlots).value;
+      waiting[s].push_back(key);
+      if (waiting[s].size() == kPiece) flush(s);
+    }
+    for (uint32_t s = 0; s < kSlots; ++s) flush(s);
+    for (const auto& slot : slots) memory += slot->memory_bytes();
+  }
+};
+
+// Filling takes seconds, so a table is kept for the benchmarks that follow.
+Tables& TablesOf(uint64_t rows, OptimizerKind optimizer) {
+  static std::unique_ptr<Tables> kept;
+  static OptimizerKind kept_optimizer;
+  if (kept == nullptr || kept->rows != rows || kept_optimizer != optimizer) {
+    kept.reset();
+    kept = std::make_unique<Tables>(rows, optimizer);
+    kept_optimizer = optimizer;
+  }
+  return *kept;
+}
+std::vector<Frame> FramesOf(uint64_t rows, size_t keys) {
+  Random random(3);
+  std::vector<Frame> frames;
+  for (size_t i = 0; i < kFrames; ++i) frames.push_back(MakeFrame(random, rows, keys));
+  return frames;
+}
+void Report(benchmark::State& state, const Tables& tables, size_t keys) {
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(keys));
+  state.counters["overhead_B/row"] = static_cast<double>(tables.memory) / static_cast<double>(tables.rows) - kDim * 4;
+  state.counters["longest_growth_us"] = tables.longest_us;
+}
+
+// state.range: rows, keys a slot.
+void Push(benchmark::State& state, OptimizerKind optimizer, bool check) {
+  const auto rows = static_cast<uint64_t>(state.range(0));
+  const size_t keys = static_cast<size_t>(state.range(1)) * kSlots;
+  Tables& tables = TablesOf(rows, optimizer);
+  const std::vector<Frame> frames = FramesOf(rows, keys);
+  const std::vector<float> values(keys * kDim, 1e-6f);
+  size_t turn = 0;
+  for (auto _ : state) {
+    const Frame& frame = frames[turn++ % kFrames];
+    for (uint32_t s = 0; s < kSlots; ++s) {
+      const auto part = std::as_bytes(std::span(values).subspan(frame.begin[s] * kDim, frame.of(s).size() * kDim));
+      if (check && !tables.slots[s]->Check(frame.of(s), part).ok()) state.SkipWithError("refused");
+      tables.slots[s]->Apply(frame.of(s), part, {.lr = 0.01f, .weight_decay = 0.0f});
+    }
+  }
+  Report(state, tables, keys);
+}
+void BM_ApplySum(benchmark::State& state) { Push(state, OptimizerKind::kSum, false); }
+void BM_ApplySgd(benchmark::State& state) { Push(state, OptimizerKind::kSgd, false); }
+void BM_CheckAndApplySgd(benchmark::State& state) { Push(state, OptimizerKind::kSgd, true); }
+
+void BM_Read(benchmark::State& state) {
+  const auto rows = static_cast<uint64_t>(state.range(0));
+  const size_t keys = static_cast<size_t>(state.range(1)) * kSlots;
+  Tables& tables = TablesOf(rows, OptimizerKind::kSgd);
+  const std::vector<Frame> frames = FramesOf(rows, keys);
+  std::vector<float> out(keys * kDim);
+  size_t turn = 0;
+  for (auto _ : state) {
+    const Frame& frame = frames[turn++ % kFrames];
+    for (uint32_t s = 0; s < kSlots; ++s) {
+      tables.slots[s]->Read(frame.of(s), reinterpret_cast<std::byte*>(out.data() + frame.begin[s] * kDim));
+    }
+  }
+  Report(state, tables, keys);
+}
+
+// Two workers contribute the same frame, then the round is applied; rows/s of contributed rows.
+void BM_StageTwiceAndApply(benchmark::State& state) {
+  const auto rows = static_cast<uint64_t>(state.range(0));
+  const size_t keys = static_cast<size_t>(state.range(1)) * kSlots;
+  Tables& tables = TablesOf(rows, OptimizerKind::kSgd);
+  const std::vector<Frame> frames = FramesOf(rows, keys);
+  const std::vector<float> values(keys * kDim, 1e-6f);
+  size_t turn = 0;
+  for (auto _ : state) {
+    const Frame& frame = frames[turn++ % kFrames];
+    for (uint32_t s = 0; s < kSlots; ++s) {
+      const auto part = std::as_bytes(std::span(values).subspan(frame.begin[s] * kDim, frame.of(s).size() * kDim));
+      for (int worker = 0; worker < 2; ++worker) tables.slots[s]->Stage(frame.of(s), part, 1.0);
+      tables.slots[s]->ApplyStaged({.lr = 0.01f}, 2.0);
+    }
+  }
+  Report(state, tables, 2 * keys);
+}
+
+// The index alone, pipelined: hash, prefetch, find. One index per slot.
+void BM_IndexFind(benchmark::State& state) {
+  const auto rows = static_cast<uint64_t>(state.range(0));
+  const size_t keys = static_cast<size_t>(state.range(1)) * kSlots;
+  Arena arena;
+  {
+    std::vector<std::unique_ptr<LineIndex>> indexes;
+    for (uint32_t s = 0; s < kSlots; ++s) indexes.push_back(std::make_unique<LineIndex>(arena, s));
+    for (RowKey key = 0; key < rows; ++key) {
+      LineIndex& index = *indexes[wire::SlotOfKey(key, kSlots).value];
+      index.Insert(key, LineIndex::HashOf(key), static_cast<uint32_t>(index.size()));
+    }
+    const std::vector<Frame> frames = FramesOf(rows, keys);
+    size_t turn = 0;
+    uint64_t sum = 0;
+    for (auto _ : state) {
+      const Frame& frame = frames[turn++ % kFrames];
+      for (uint32_t s = 0; s < kSlots; ++s) {
+        const auto part = frame.of(s);
+        const LineIndex& index = *indexes[s];
+        for (size_t i = 0; i < part.size() + kLead; ++i) {
+          if (i < part.size()) index.Prefetch(LineIndex::HashOf(part[i]));
+          if (i >= kLead) sum += index.Find(part[i - kLead], LineIndex::HashOf(part[i - kLead]));
+        }
+      }
+    }
+    benchmark::DoNotOptimize(sum);
+    uint64_t memory = 0;
+    for (const auto& index : indexes) memory += index->memory_bytes();
+    state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(keys));
+    state.counters["B/row"] = static_cast<double>(memory) / static_cast<double>(rows);
+  }
+}
+
+void Cases(benchmark::internal::Benchmark* b) {
+  for (int64_t rows : {1'000'000, 10'000'000}) {
+    for (int64_t keys_per_slot : {50, 200, 400}) b->Args({rows, keys_per_slot});
+  }
+  b->ArgNames({"rows", "keys_per_slot"})->Unit(benchmark::kMillisecond);
+}
+BENCHMARK(BM_IndexFind)->Apply(Cases);
+BENCHMARK(BM_ApplySum)->Apply(Cases);
+BENCHMARK(BM_ApplySgd)->Apply(Cases);
+BENCHMARK(BM_CheckAndApplySgd)->Apply(Cases);
+BENCHMARK(BM_Read)->Apply(Cases);
+BENCHMARK(BM_StageTwiceAndApply)->Apply(Cases);
+
+}  // namespace
+}  // namespace cairn::table
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  const auto millions = [](double rows) { return std::to_string(rows * 1e-6); };
+  benchmark::AddCustomContext("limit: random rows, add, M/s", millions(bench::RandomAddRowsPerSecond()));
+  benchmark::AddCustomContext("limit: random rows, gather, M/s", millions(bench::RandomGatherRowsPerSecond()));
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

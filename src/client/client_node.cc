@@ -1,0 +1,199 @@
+#include "client/client_node.h"
+
+#include <future>
+#include <random>
+#include <utility>
+
+#include "transport/tcp/sockets.h"
+
+namespace cairn {
+namespace {
+using client::ClientCore;
+using transport::Loop;
+
+constexpr int64_t kBusyTickUs = 20'000;
+constexpr int64_t kIdleTickUs = 100'000;
+
+uint64_t RandomNumber() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+}  // namespace
+
+ClientImpl::ClientImpl(ClientOptions options)
+    : options_(std::move(options)),
+      log_(options_.log ? options_.log : ToStandardError(std::function<std::string()>([this] {
+        return rank() == kNoRank ? std::string("cairn worker") : "cairn worker " + std::to_string(rank());
+      }))),
+      unacked_(options_.max_unacked_bytes),
+      loop_("cairn-worker"),
+      network_(loop_, pool_,
+               {.on_connected =
+                    [this](ConnId conn) {
+                      core_->OnConnected(conn, Loop::NowUs());
+                      Publish();
+                    },
+                .on_message =
+                    [this](ConnId conn, wire::InFrame& frame) {
+                      core_->OnMessage(conn, frame, Loop::NowUs());
+                      Publish();
+                    },
+                .on_disconnect =
+                    [this](ConnId conn) {
+                      core_->OnDisconnect(conn, Loop::NowUs());
+                      Publish();
+                    }},
+               {.close_drops_queued = true, .log = log_}) {}
+
+ClientImpl::~ClientImpl() { Close({Code::kCancelled, "this client is closed"}); }
+
+Result<std::shared_ptr<ClientImpl>> ClientImpl::Connect(ClientOptions options) {
+  if (options.scheduler_port == 0) {
+    return Status(Code::kInvalidArgument, "the scheduler's port is 0: set scheduler_host and scheduler_port");
+  }
+  std::shared_ptr<ClientImpl> impl(new ClientImpl(std::move(options)));
+  if (Status started = impl->Start(); !started.ok()) return started;
+  return impl;
+}
+
+Status ClientImpl::Start() {
+  client::ClientCoreOptions core;
+  core.scheduler = {options_.scheduler_host, options_.scheduler_port};
+  core.host = transport::LocalAddressTowards(core.scheduler);
+  core.cluster_id = options_.cluster_id;
+  core.wanted_rank = options_.rank;
+  core.uid = RandomNumber();
+  core.seed = RandomNumber();
+  core.max_unacked_bytes = options_.max_unacked_bytes;
+  core_ = ClientCore::Make(core, network_, pool_, log_, Loop::NowUs());
+  loop_.SetTick([this] { return OnTick(); });
+  loop_.Start();
+  const Status connected = BlockingCall(
+      [this](int64_t deadline_us, ClientCore::Done done) {
+        core_->Start(deadline_us, std::move(done), Loop::NowUs());
+      },
+      options_.connect_timeout_ms);
+  if (!connected.ok()) return connected;
+  const auto state = Snapshot();
+  world_size_ = state->expected_workers;
+  server_count_ = static_cast<uint32_t>(state->servers.size());
+  cluster_id_ = state->cluster_id;
+  return Status::Ok();
+}
+
+int64_t ClientImpl::OnTick() {
+  core_->OnTick(Loop::NowUs());
+  Publish();
+  return calls_ > 0 ? kBusyTickUs : kIdleTickUs;
+}
+
+// The callers' threads prepare their requests with this state.
+void ClientImpl::Publish() {
+  auto state = core_->state();
+  if (state == nullptr || state == published_) return;
+  published_ = state;
+  rank_.store(core_->rank().value, std::memory_order_relaxed);
+  std::lock_guard lock(mutex_);
+  snapshot_ = std::move(state);
+}
+
+std::shared_ptr<const wire::ClusterState> ClientImpl::Snapshot() const {
+  std::lock_guard lock(mutex_);
+  return snapshot_;
+}
+
+int64_t ClientImpl::DeadlineUs(int64_t timeout_ms) const {
+  return Loop::NowUs() + (timeout_ms > 0 ? timeout_ms : options_.call_timeout_ms) * 1000;
+}
+
+Status ClientImpl::Post(std::function<void()> fn) {
+  // Under the lock, so that whatever was posted runs before Close's own handler.
+  std::lock_guard lock(mutex_);
+  if (closed_) return closed_why_;
+  loop_.Post(std::move(fn));
+  return Status::Ok();
+}
+
+Pending ClientImpl::Ready(Status status) {
+  auto state = std::make_shared<Pending::State>(true);
+  state->Complete(std::move(status));
+  return Pending(std::move(state));
+}
+
+Status ClientImpl::BlockingCall(const std::function<void(int64_t deadline_us, ClientCore::Done done)>& start,
+                                int64_t timeout_ms) {
+  auto state = std::make_shared<Pending::State>(false);
+  const int64_t deadline_us = DeadlineUs(timeout_ms);
+  const Status posted = Post([this, state, deadline_us, start] {
+    ++calls_;
+    start(deadline_us, [this, state](Status status) {
+      --calls_;
+      Publish();
+      state->Complete(std::move(status));
+    });
+  });
+  return posted.ok() ? state->Wait() : posted;
+}
+
+Result<wire::TableInfo> ClientImpl::CreateTable(TableSpec spec) {
+  auto info = std::make_shared<wire::TableInfo>();
+  const Status created = BlockingCall(
+      [this, info, spec = std::move(spec)](int64_t deadline_us, ClientCore::Done done) {
+        auto made = [info, done = std::move(done)](Result<wire::TableInfo> result) {
+          if (result.ok()) *info = *result;
+          done(result.status());
+        };
+        core_->CreateTable(spec, deadline_us, std::move(made), Loop::NowUs());
+      },
+      0);
+  if (!created.ok()) return created;
+  return *info;
+}
+
+Status ClientImpl::DropTable(const std::string& name) {
+  return BlockingCall(
+      [this, name](int64_t deadline_us, ClientCore::Done done) {
+        core_->DropTable(name, deadline_us, std::move(done), Loop::NowUs());
+      },
+      0);
+}
+
+Status ClientImpl::Barrier() {
+  return BlockingCall(
+      [this](int64_t deadline_us, ClientCore::Done done) {
+        core_->Barrier(deadline_us, std::move(done), Loop::NowUs());
+      },
+      0);
+}
+
+Status ClientImpl::Finish() {
+  const Status left = BlockingCall(
+      [this](int64_t deadline_us, ClientCore::Done done) {
+        core_->Leave(deadline_us, std::move(done), Loop::NowUs());
+      },
+      0);
+  if (left.ok()) Close({Code::kCancelled, "this worker has finished: no call may follow Finish"});
+  return left;
+}
+
+void ClientImpl::Close(const Status& why) {
+  std::lock_guard one_at_a_time(close_mutex_);
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    closed_why_ = why;
+  }
+  unacked_.Close();
+  if (core_ == nullptr) return;  // never started
+  std::promise<void> cancelled;
+  loop_.Post([this, &cancelled] {
+    core_->Cancel(Loop::NowUs());
+    network_.CloseAll();
+    cancelled.set_value();
+  });
+  cancelled.get_future().wait();
+  loop_.Stop();
+}
+
+}  // namespace cairn

@@ -1,0 +1,129 @@
+// ClientImpl: the public Client's engine. One loop thread has the sockets and the state machine
+// (ClientCore); the callers' threads do the copying and checking (partition.h), post the prepared
+// request to the loop and wait on a Pending.
+//
+// Memory of the callers. A sync contribution borrows the caller's array: its frames refer to it.
+// When the core says that such a request has ended, this class first makes every connection let go
+// of the request's frames (TcpNetwork::Disown) and only then completes the Pending.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "base/buffer.h"
+#include "base/log.h"
+#include "cairn/client.h"
+#include "client/client_core.h"
+#include "client/partition.h"
+#include "client/pending_state.h"
+#include "client/unacked_bytes.h"
+#include "transport/tcp/loop.h"
+#include "transport/tcp/tcp_network.h"
+#include "wire/cluster_state.h"
+
+namespace cairn {
+
+struct TableHandle {
+  wire::TableInfo info;
+};
+
+// One call on a table, in bytes. Dense: no keys.
+struct TableCall {
+  ElementType element = ElementType::kFloat32;  // of the arrays that were passed
+  std::span<const RowKey> keys;
+  std::span<const std::byte> values;
+  std::span<std::byte> out;
+  PushOptions options;
+};
+
+class ClientImpl {
+ public:
+  static Result<std::shared_ptr<ClientImpl>> Connect(ClientOptions options);
+  ~ClientImpl();
+
+  // A call that has ended already.
+  static Pending Ready(Status status);
+
+  // Any thread but the loop's.
+  Pending Push(const TableHandle& table, const TableCall& call);
+  Pending Pull(const TableHandle& table, const TableCall& call);
+  Pending PushPull(const TableHandle& table, const TableCall& call);
+  Pending Done(const TableHandle& table, const PushOptions& options);
+  Result<wire::TableInfo> CreateTable(TableSpec spec);
+  Status DropTable(const std::string& name);
+  Status Barrier();
+  Status Finish();
+  // Ends every call under way and the thread. Later calls get kCancelled.
+  void Close(const Status& why);
+
+  uint32_t rank() const { return rank_.load(std::memory_order_relaxed); }
+  uint32_t world_size() const { return world_size_; }
+  uint32_t server_count() const { return server_count_; }
+  const std::string& cluster_id() const { return cluster_id_; }
+
+ private:
+  struct PushPullCall;
+  struct Submission {
+    int64_t deadline_us = 0;
+    uint64_t reserved = 0;  // of unacked_; freed when the request has ended
+    bool detached = false;  // uses none of the caller's memory
+  };
+
+  explicit ClientImpl(ClientOptions options);
+  Status Start();
+  int64_t DeadlineUs(int64_t timeout_ms) const;
+  std::shared_ptr<const wire::ClusterState> Snapshot() const;
+  // Posts to the loop, unless the client is closed.
+  Status Post(std::function<void()> fn);
+  Status BlockingCall(const std::function<void(int64_t deadline_us, client::ClientCore::Done done)>& start,
+                      int64_t timeout_ms);
+
+  static Status CheckCall(const TableHandle& table, const TableCall& call, const wire::ClusterState& state);
+  // The result refers to its arguments.
+  static client::PartitionInput InputOf(const TableHandle& table, const TableCall& call,
+                                        const wire::ClusterState& state);
+  Status Reserve(const TableHandle& table, uint64_t bytes, int64_t deadline_us);
+  Pending Submit(Result<client::Request> request, const Submission& submission);
+  Pending Round(const TableHandle& table, const TableCall& call, bool pull_after);
+  Pending AsyncPushPull(const TableHandle& table, const TableCall& call);
+
+  // Loop thread.
+  int64_t OnTick();
+  void Publish();
+  void Disown(std::span<const std::weak_ptr<wire::Frame>> frames);
+  void StartBoth(const std::shared_ptr<PushPullCall>& both);
+  void StartPull(const std::shared_ptr<PushPullCall>& both, client::Request pull);
+  void GoOn(const std::shared_ptr<PushPullCall>& both);
+
+  const ClientOptions options_;
+  std::atomic<uint32_t> rank_{kNoRank};
+  const LogLine log_;
+  BufferPool pool_;
+  client::UnackedBytes unacked_;
+  transport::Loop loop_;
+  transport::TcpNetwork network_;
+  std::unique_ptr<client::ClientCore> core_;
+  // Loop thread only.
+  int64_t calls_ = 0;  // under way
+  std::shared_ptr<const wire::ClusterState> published_;
+
+  mutable std::mutex mutex_;  // guards the three below
+  std::shared_ptr<const wire::ClusterState> snapshot_;
+  bool closed_ = false;
+  Status closed_why_;
+  std::mutex close_mutex_;  // one Close at a time
+
+  uint32_t world_size_ = 0, server_count_ = 0;  // constant after Connect
+  std::string cluster_id_;
+
+  static constexpr uint32_t kNoRank = ~uint32_t{0};
+};
+
+}  // namespace cairn

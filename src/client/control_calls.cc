@@ -1,0 +1,170 @@
+#include "client/control_calls.h"
+
+#include <utility>
+#include <variant>
+
+namespace cairn::client {
+
+template <class Message>
+void ControlCalls::AddTableCall(Message message, std::string what, int64_t deadline_us,
+                                ClientCore::TableDone done, int64_t now_us) {
+  const uint64_t request = next_request_++;
+  message.request = request;
+  TableCall call;
+  call.message = std::move(message);
+  call.what = std::move(what);
+  call.begun_us = call.send_us = now_us;
+  call.deadline_us = deadline_us;
+  call.done = std::move(done);
+  tables_.emplace(request, std::move(call));
+}
+
+void ControlCalls::CreateTable(const TableSpec& spec, int64_t deadline_us, ClientCore::TableDone done,
+                               int64_t now_us) {
+  wire::CreateTable message;
+  message.spec = spec;
+  AddTableCall(std::move(message), "creating table \"" + spec.name + "\"", deadline_us, std::move(done), now_us);
+}
+
+void ControlCalls::DropTable(const std::string& name, int64_t deadline_us, ClientCore::Done done, int64_t now_us) {
+  wire::DropTable message;
+  message.name = name;
+  auto ended = [done = std::move(done)](Result<wire::TableInfo> result) {
+    done(result.ok() ? Status::Ok() : result.status());
+  };
+  AddTableCall(std::move(message), "dropping table \"" + name + "\"", deadline_us, std::move(ended), now_us);
+}
+
+void ControlCalls::Barrier(int64_t deadline_us, ClientCore::Done done, int64_t now_us) {
+  barriers_.push_back({link_.EnterBarrier(now_us), now_us, deadline_us, std::move(done)});
+}
+
+void ControlCalls::Leave(int64_t deadline_us, ClientCore::Done done, int64_t now_us) {
+  if (leave_) return End(done, {Code::kInvalidArgument, "this worker is leaving the job already"});
+  leave_ = LeaveCall{now_us, deadline_us, now_us, 0, false, std::move(done)};
+}
+
+void ControlCalls::OnReply(const wire::ControlMessage& message, int64_t now_us) {
+  if (auto* reply = std::get_if<wire::TableReply>(&message)) {
+    auto it = tables_.find(reply->request);
+    if (it == tables_.end() || it->second.reply) return;
+    if (reply->code == Code::kUnavailable) return;  // the timer asks again
+    if (reply->code != Code::kOk) {
+      End(it->second, Status(reply->code, reply->text));
+      tables_.erase(it);
+      return;
+    }
+    it->second.reply = *reply;
+    if (link_.state()->version < reply->version) link_.Heartbeat(now_us);  // it is answered with the state
+  } else if (auto* refusal = std::get_if<wire::Refusal>(&message)) {
+    auto it = tables_.find(refusal->request);
+    if (it == tables_.end() || refusal->code == Code::kUnavailable) return;
+    End(it->second, Status(refusal->code == Code::kOk ? Code::kInternal : refusal->code, refusal->text));
+    tables_.erase(it);
+  } else if (auto* leave = std::get_if<wire::LeaveReply>(&message)) {
+    if (leave_sent() && leave->incarnation == link_.incarnation()) OnLeft();
+  }
+}
+
+bool ControlCalls::Due(int64_t send_us, uint64_t connection, int64_t now_us) const {
+  if (!link_.connected() || !link_.registered()) return false;
+  return now_us >= send_us || connection != link_.connection_number();
+}
+
+bool ControlCalls::SettleTable(TableCall& call, int64_t now_us) {
+  if (call.reply && link_.state()->version >= call.reply->version) {
+    const wire::TableInfo* info = link_.state()->FindTable(call.reply->table);
+    if (std::holds_alternative<wire::DropTable>(call.message)) {
+      End(call, wire::TableInfo{});
+    } else if (info != nullptr) {
+      End(call, *info);
+    } else {
+      End(call, Status(Code::kNotFound, call.what + ": it was dropped again at once"));
+    }
+    return true;
+  }
+  if (now_us >= call.deadline_us) {
+    End(call, Late(call.what, now_us));
+    return true;
+  }
+  if (!call.reply && Due(call.send_us, call.connection, now_us)) {
+    call.send_us = now_us + options_.heartbeat_us;
+    call.connection = link_.connection_number();
+    if (auto* create = std::get_if<wire::CreateTable>(&call.message)) create->incarnation = link_.incarnation();
+    if (auto* drop = std::get_if<wire::DropTable>(&call.message)) drop->incarnation = link_.incarnation();
+    link_.Send(call.message);
+  }
+  return false;
+}
+
+void ControlCalls::Settle(bool drained, int64_t now_us) {
+  std::erase_if(tables_, [&](auto& entry) { return SettleTable(entry.second, now_us); });
+  std::erase_if(barriers_, [&](BarrierCall& call) {
+    const bool open = link_.BarrierOpen(call.number);
+    if (open) End(call.done, Status::Ok());
+    if (!open && now_us >= call.deadline_us) End(call.done, Late("barrier " + std::to_string(call.number), now_us));
+    return open || now_us >= call.deadline_us;
+  });
+  if (!leave_) return;
+  if (leave_->done && now_us >= leave_->deadline_us) {
+    const bool sent = leave_->sent;
+    End(leave_->done, sent ? Late("leaving the job", now_us)
+                           : Status(Code::kDeadlineExceeded,
+                                    "leaving the job was not finished in time: not everything is acknowledged"));
+    if (!sent) leave_.reset();  // nothing has happened: it may be tried again
+    return;
+  }
+  if (drained && Due(leave_->send_us, leave_->connection, now_us)) {
+    leave_->sent = true;
+    leave_->send_us = now_us + options_.heartbeat_us;
+    leave_->connection = link_.connection_number();
+    link_.StopHeartbeats();
+    link_.Send(wire::Leave{link_.incarnation()});
+  }
+}
+
+void ControlCalls::OnLeft() {
+  left_ = true;
+  if (leave_ && leave_->done) End(leave_->done, Status::Ok());
+  leave_.reset();
+}
+
+void ControlCalls::End(TableCall& call, Result<wire::TableInfo> result) {
+  completions_.Add([done = std::move(call.done), result = std::move(result)] { done(result); });
+}
+
+void ControlCalls::End(ClientCore::Done& done, Status status) {
+  if (!done) return;
+  completions_.Add([done = std::move(done), status = std::move(status)] { done(status); });
+  done = nullptr;
+}
+
+void ControlCalls::EndAll(const Status& why) {
+  for (auto& [request, call] : tables_) End(call, why);
+  tables_.clear();
+  for (BarrierCall& call : barriers_) End(call.done, why);
+  barriers_.clear();
+  if (leave_) End(leave_->done, why);
+  leave_.reset();
+}
+
+Status ControlCalls::Late(const std::string& what, int64_t now_us) const {
+  const std::string awaiting = link_.Awaiting(now_us);
+  return {Code::kDeadlineExceeded,
+          what + " was not finished in time: " + (awaiting.empty() ? "the scheduler has not answered" : awaiting)};
+}
+
+std::string ControlCalls::Describe(int64_t since_us, int64_t now_us) const {
+  const std::string awaiting = link_.Awaiting(now_us);
+  const auto with = [&](const std::string& what) { return awaiting.empty() ? what : what + ": " + awaiting; };
+  if (!barriers_.empty() && barriers_.front().begun_us <= since_us) {
+    return with("waits at barrier " + std::to_string(barriers_.front().number));
+  }
+  for (const auto& [request, call] : tables_) {
+    if (call.begun_us <= since_us) return with("waits for " + call.what);
+  }
+  if (leave_ && leave_->begun_us <= since_us) return with("waits to leave the job");
+  return "";
+}
+
+}  // namespace cairn::client

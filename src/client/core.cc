@@ -1,0 +1,216 @@
+// The driver's events, calls to the scheduler, and what a new state means.
+#include "client/core.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cairn::client {
+namespace {
+// A heartbeat's late refusal may overtake the answer to Leave; so many can't.
+constexpr uint32_t kRefusalsWhileLeaving = 3;
+}  // namespace
+
+std::unique_ptr<ClientCore> ClientCore::Make(const ClientCoreOptions& options, Network& network, BufferPool& pool,
+                                             LogLine log, int64_t now_us, ClientObserver* observer) {
+  return std::make_unique<Core>(options, network, pool, std::move(log), now_us, observer);
+}
+
+Core::Core(const ClientCoreOptions& options, Network& network, BufferPool& pool, LogLine log, int64_t now_us,
+           ClientObserver* observer)
+    : options_(options), network_(network), pool_(pool), log_(log ? std::move(log) : [](const std::string&) {}),
+      observer_(observer), scheduler_(options_, network, pool, *this), calls_(options_, scheduler_, completions_),
+      log_us_(now_us + options.still_waiting_log_us) {}
+
+void Core::OnConnected(ConnId conn, int64_t now_us) {
+  if (conn == scheduler_.conn()) {
+    scheduler_.OnConnected(now_us);
+  } else if (auto it = by_conn_.find(conn); it != by_conn_.end()) {
+    it->second->OnConnected(now_us);
+  }
+  Settle(now_us);
+}
+
+void Core::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
+  if (conn == scheduler_.conn()) {
+    scheduler_.OnMessage(frame, now_us);
+  } else if (auto it = by_conn_.find(conn); it != by_conn_.end()) {
+    it->second->OnMessage(frame, now_us);
+  }
+  Settle(now_us);
+}
+
+void Core::OnDisconnect(ConnId conn, int64_t now_us) {
+  if (conn == scheduler_.conn()) {
+    scheduler_.OnDisconnect(now_us);
+  } else if (auto it = by_conn_.find(conn); it != by_conn_.end()) {
+    it->second->OnDisconnect(now_us);
+  }
+  Settle(now_us);
+}
+
+void Core::OnTick(int64_t now_us) {
+  scheduler_.OnTick(now_us);
+  for (auto& link : links_) link->OnTick(now_us);
+  CheckDeadlines(now_us);
+  LogWaiting(now_us);
+  Settle(now_us);
+}
+
+void Core::Settle(int64_t now_us) {
+  if (fatal_.ok()) {
+    SettleStart(now_us);
+    calls_.Settle(requests_.empty(), now_us);
+  }
+  completions_.Run();
+}
+
+void Core::Start(int64_t deadline_us, Done done, int64_t now_us) {
+  if (Status s = Closed(); !s.ok() || start_) {
+    if (s.ok()) s = {Code::kInvalidArgument, "the client is being started already"};
+    completions_.Add([done = std::move(done), s] { done(s); });
+  } else {
+    start_ = StartCall{deadline_us, now_us + kStartLogUs, std::move(done)};
+    scheduler_.Start(now_us);
+  }
+  Settle(now_us);
+}
+
+void Core::CreateTable(const TableSpec& spec, int64_t deadline_us, TableDone done, int64_t now_us) {
+  if (Status s = Closed(); !s.ok()) {
+    completions_.Add([done = std::move(done), s] { done(s); });
+  } else {
+    calls_.CreateTable(spec, deadline_us, std::move(done), now_us);
+  }
+  Settle(now_us);
+}
+
+void Core::DropTable(const std::string& name, int64_t deadline_us, Done done, int64_t now_us) {
+  if (Status s = Closed(); !s.ok()) {
+    completions_.Add([done = std::move(done), s] { done(s); });
+  } else {
+    calls_.DropTable(name, deadline_us, std::move(done), now_us);
+  }
+  Settle(now_us);
+}
+
+void Core::Barrier(int64_t deadline_us, Done done, int64_t now_us) {
+  if (Status s = Closed(); !s.ok()) {
+    completions_.Add([done = std::move(done), s] { done(s); });
+  } else {
+    calls_.Barrier(deadline_us, std::move(done), now_us);
+  }
+  Settle(now_us);
+}
+
+void Core::Leave(int64_t deadline_us, Done done, int64_t now_us) {
+  if (Status s = Closed(); !s.ok()) {
+    completions_.Add([done = std::move(done), s] { done(s); });
+  } else {
+    calls_.Leave(deadline_us, std::move(done), now_us);
+  }
+  Settle(now_us);
+}
+
+Status Core::Closed() const {
+  if (!fatal_.ok()) return fatal_;
+  if (calls_.leaving()) return {Code::kInvalidArgument, "this worker is leaving the job"};
+  return Status::Ok();
+}
+
+void Core::OnRegistered(int64_t) {}
+
+void Core::OnReply(const wire::ControlMessage& message, int64_t now_us) {
+  calls_.OnReply(message, now_us);
+  if (calls_.left() && fatal_.ok()) EndEverything({Code::kInvalidArgument, "this worker has left the job"});
+}
+
+void Core::OnRefused(Status why, int64_t) {
+  // Who has left is no longer listed either; the answer to Leave is on its way.
+  const bool maybe_left = why.code() == Code::kRetired && calls_.leave_sent();
+  if (maybe_left && ++retired_while_leaving_ < kRefusalsWhileLeaving) return;
+  EndEverything(std::move(why));
+}
+
+void Core::OnLinkFatal(Status why, int64_t now_us) {
+  why.code() == Code::kRetired ? OnRefused(std::move(why), now_us) : EndEverything(std::move(why));
+}
+
+void Core::OnNewState(int64_t now_us) {
+  const std::shared_ptr<const wire::ClusterState> state = scheduler_.state();
+  const wire::WorkerInfo* self = state->FindWorker(scheduler_.incarnation());
+  const bool gone = self == nullptr && state->next_incarnation > scheduler_.incarnation();
+  if (gone && calls_.leave_sent() &&
+      std::binary_search(state->done_ranks.begin(), state->done_ranks.end(), scheduler_.rank().value)) {
+    calls_.OnLeft();
+    return EndEverything({Code::kInvalidArgument, "this worker has left the job"});
+  }
+  if (state->phase == wire::Phase::kFailed) return EndEverything({Code::kJobFailed, state->failure});
+  if (gone) {
+    return EndEverything({Code::kRetired, "rank " + std::to_string(scheduler_.rank().value) +
+                                              " was declared dead by the scheduler (incarnation " +
+                                              std::to_string(scheduler_.incarnation().value) +
+                                              "): restart the process"});
+  }
+  if (state->phase == wire::Phase::kEnded) return EndEverything({Code::kJobFailed, "the job has ended"});
+  if (joined_ == nullptr && self != nullptr && self->join_view.value != 0) {
+    joined_ = state;
+    self_ = *self;
+  }
+  if (state->phase == wire::Phase::kRunning && links_.empty()) OpenLinks(now_us);
+}
+
+void Core::OpenLinks(int64_t now_us) {
+  const wire::ClusterState& state = *scheduler_.state();
+  book_.SetSize(state.slots.size());
+  for (const wire::ServerInfo& server : state.servers) {
+    first_link_.push_back(links_.size());
+    for (uint32_t thread = 0; thread < server.threads; ++thread) {
+      ShardLink::Peer peer;
+      peer.server = static_cast<uint16_t>(server.index);
+      peer.thread = static_cast<uint16_t>(thread);
+      peer.endpoint = server.endpoint;
+      peer.server_incarnation = server.incarnation;
+      peer.cluster_id = state.cluster_id;
+      peer.worker = scheduler_.incarnation();
+      links_.push_back(
+          std::make_unique<ShardLink>(std::move(peer), options_, network_, pool_, book_, by_conn_, *this));
+    }
+  }
+  for (auto& link : links_) link->Connect(now_us);
+}
+
+ShardLink* Core::LinkOf(uint16_t server, uint16_t thread) {
+  if (server >= first_link_.size()) return nullptr;
+  const size_t end = server + 1u < first_link_.size() ? first_link_[server + 1] : links_.size();
+  const size_t at = first_link_[server] + thread;
+  return at < end ? links_[at].get() : nullptr;
+}
+
+bool Core::LinksReady() const {
+  if (links_.empty()) return false;
+  return std::all_of(links_.begin(), links_.end(), [](const auto& link) { return link->ready(); });
+}
+
+wire::NodeStats Core::Stats() const {
+  wire::NodeStats stats;
+  stats.pushes = pushes_;
+  stats.pulls = pulls_;
+  stats.rounds = rounds_;
+  stats.connections = static_cast<uint64_t>(
+      std::count_if(links_.begin(), links_.end(), [](const auto& link) { return link->ready(); }));
+  return stats;
+}
+
+uint64_t Core::frames_sent() const {
+  uint64_t sum = 0;
+  for (const auto& link : links_) sum += link->frames_sent();
+  return sum;
+}
+
+uint64_t Core::rewinds() const {
+  uint64_t sum = 0;
+  for (const auto& link : links_) sum += link->rewinds();
+  return sum;
+}
+
+}  // namespace cairn::client

@@ -1,0 +1,150 @@
+// The parts of the client core put together: who is told what, in which order. core.cc has the
+// driver's events and the cluster's state, core_requests.cc the way of a request, core_waiting.cc
+// deadlines, log lines and ends.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/client_core.h"
+#include "client/completions.h"
+#include "client/control_calls.h"
+#include "client/scheduler_link.h"
+#include "client/shard_link.h"
+#include "client/slot_book.h"
+#include "client/table_order.h"
+
+namespace cairn::client {
+
+class Core final : public ClientCore, private SchedulerLink::Owner, private ShardLink::Owner {
+ public:
+  Core(const ClientCoreOptions& options, Network& network, BufferPool& pool, LogLine log, int64_t now_us,
+       ClientObserver* observer);
+
+  void OnConnected(ConnId conn, int64_t now_us) override;
+  void OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) override;
+  void OnDisconnect(ConnId conn, int64_t now_us) override;
+  void OnTick(int64_t now_us) override;
+
+  void Start(int64_t deadline_us, Done done, int64_t now_us) override;
+  void CreateTable(const TableSpec& spec, int64_t deadline_us, TableDone done, int64_t now_us) override;
+  void DropTable(const std::string& name, int64_t deadline_us, Done done, int64_t now_us) override;
+  void Submit(Request request, int64_t now_us) override;
+  bool has_room() const override;
+  void Barrier(int64_t deadline_us, Done done, int64_t now_us) override;
+  void Leave(int64_t deadline_us, Done done, int64_t now_us) override;
+  void Cancel(int64_t now_us) override;
+
+  std::shared_ptr<const wire::ClusterState> state() const override { return scheduler_.state(); }
+  Incarnation incarnation() const override { return scheduler_.incarnation(); }
+  Rank rank() const override { return scheduler_.rank(); }
+  Round next_round(TableId table) const override;
+  Status fatal() const override { return calls_.left() ? Status::Ok() : fatal_; }
+  uint64_t frames_sent() const override;
+  uint64_t rewinds() const override;
+
+ private:
+  // A request under way. It stays until its last frame is answered, even when the caller has been
+  // told that its deadline has passed.
+  struct Record {
+    Request request;  // parts without their frames, which the links have
+    bool sent = false;
+    bool ended = false;  // `done` has been called
+    bool parks = false;  // a round, or a pull of a sync table
+    int64_t begun_us = 0;
+    Round round;
+    uint32_t unanswered = 0;
+    std::vector<uint64_t> frames;  // ids by part; 0 once answered
+    Status outcome;
+    std::vector<uint32_t> missing_ranks;  // as a shard last said
+  };
+  static constexpr int64_t kStartLogUs = 3'000'000;  // how often a starting client says who is missing
+  struct StartCall {
+    int64_t deadline_us = 0;
+    int64_t log_us = 0;
+    Done done;
+  };
+
+  // SchedulerLink::Owner
+  void OnRegistered(int64_t now_us) override;
+  void OnNewState(int64_t now_us) override;
+  void OnReply(const wire::ControlMessage& message, int64_t now_us) override;
+  void OnRefused(Status why, int64_t now_us) override;
+  wire::NodeStats Stats() const override;
+  // ShardLink::Owner
+  ShardLink::Verdict OnValues(const Outgoing& frame, const wire::ValuesView& values) override;
+  void OnApplied(SlotId slot, Seq seq) override;
+  void OnFrameEnd(const Outgoing& frame, const Status& outcome, int64_t now_us) override;
+  void OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& message) override;
+  void OnLinkFatal(Status why, int64_t now_us) override;
+
+  // core.cc
+  void OpenLinks(int64_t now_us);
+  ShardLink* LinkOf(uint16_t server, uint16_t thread);
+  bool LinksReady() const;
+  // Why no new call is taken; ok if it is.
+  Status Closed() const;
+  // After every event: calls that can go on do, and ended ones are told.
+  void Settle(int64_t now_us);
+
+  // core_requests.cc
+  Status CheckRequest(const Request& request);
+  TableOrder* OrderOf(TableId table);
+  Round FirstRoundOf(const wire::TableInfo& table) const;
+  void ReleaseHeld(int64_t now_us);
+  void ReleaseRounds(TableId table, int64_t now_us);
+  void Release(uint64_t id, Round round, int64_t now_us);
+  void Finish(uint64_t id, int64_t now_us);
+  void TellCaller(Record& record, Status status);
+
+  // core_waiting.cc
+  void CheckDeadlines(int64_t now_us);
+  void Expire(uint64_t id, int64_t now_us);
+  void SettleStart(int64_t now_us);
+  std::string StartAwaits(int64_t now_us) const;
+  void LogWaiting(int64_t now_us);
+  std::string TableName(TableId table) const;
+  std::string WhatOf(const Record& record) const;
+  std::string AwaitedBy(const Record& record) const;
+  // Every call ends with it (pushes that were sent: outcome unknown); the connections close.
+  void EndEverything(Status why);
+
+  const ClientCoreOptions options_;
+  Network& network_;
+  BufferPool& pool_;
+  const LogLine log_;
+  ClientObserver* const observer_;
+  Completions completions_;
+  SchedulerLink scheduler_;
+  ControlCalls calls_;
+  std::optional<StartCall> start_;
+  Status fatal_;  // once not ok, every call ends with it; also when this worker has left
+  uint32_t retired_while_leaving_ = 0;
+
+  // The state with which this worker came into a view, and its entry there: its first rounds.
+  std::shared_ptr<const wire::ClusterState> joined_;
+  wire::WorkerInfo self_;
+
+  SlotBook book_;
+  LinksByConn by_conn_;
+  std::vector<std::unique_ptr<ShardLink>> links_;  // in the order (server, thread)
+  std::vector<size_t> first_link_;                 // of each server
+
+  std::map<uint64_t, Record> requests_;
+  std::set<std::pair<int64_t, uint64_t>> deadlines_;
+  std::deque<uint64_t> held_;  // async requests behind the bound, in the order of Submit
+  std::map<TableId, TableOrder> orders_;
+  uint64_t next_request_ = 1, next_frame_ = 1;
+  uint64_t unacked_bytes_ = 0;
+  int64_t log_us_ = 0;  // when to say again who is awaited
+  uint64_t pushes_ = 0, pulls_ = 0, rounds_ = 0;
+};
+
+}  // namespace cairn::client

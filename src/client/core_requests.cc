@@ -1,0 +1,203 @@
+// The way of a request: held back until its turn, numbered, queued on the links, answered.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/planted.h"
+#include "client/core.h"
+#include "client/scatter.h"
+
+namespace cairn::client {
+
+void Core::Submit(Request request, int64_t now_us) {
+  Status refused = CheckRequest(request);
+  Record record;
+  record.request = std::move(request);
+  record.begun_us = now_us;
+  if (!refused.ok() || record.request.parts.empty()) {
+    TellCaller(record, std::move(refused));
+    return Settle(now_us);
+  }
+  const bool is_round = record.request.kind == Request::Kind::kRound;
+  const TableId table = record.request.table;
+  record.parks = is_round || (record.request.parts[0].frame->header().flags & wire::kFlagSyncPull) != 0;
+  const uint64_t id = next_request_++;
+  const bool parks = record.parks;
+  deadlines_.emplace(record.request.deadline_us, id);
+  requests_.emplace(id, std::move(record));
+  if (parks) {
+    OrderOf(table)->Add(id, is_round);
+    ReleaseRounds(table, now_us);
+  } else {
+    held_.push_back(id);
+    ReleaseHeld(now_us);
+  }
+  Settle(now_us);
+}
+
+Status Core::CheckRequest(const Request& request) {
+  if (Status s = Closed(); !s.ok()) return s;
+  if (joined_ == nullptr || links_.empty()) {
+    return {Code::kUnavailable, "the client is not started yet: wait for Start to end"};
+  }
+  bool sync = request.kind == Request::Kind::kRound;
+  for (const ShardPart& part : request.parts) {
+    CAIRN_CHECK(part.frame != nullptr);
+    if (LinkOf(part.server, part.thread) == nullptr) {
+      return {Code::kInternal, "the request was made for another cluster: no server " + std::to_string(part.server) +
+                                   " thread " + std::to_string(part.thread)};
+    }
+    for (const wire::SlotEntry& entry : wire::MutableEntries(*part.frame)) CAIRN_CHECK(entry.slot < book_.size());
+    sync |= (part.frame->header().flags & wire::kFlagSyncPull) != 0;
+  }
+  if (sync && OrderOf(request.table) == nullptr) {
+    return {Code::kNotFound, "table " + std::to_string(request.table.value) + " was dropped"};
+  }
+  return Status::Ok();
+}
+
+Round Core::FirstRoundOf(const wire::TableInfo& table) const { return wire::FirstRound(*joined_, self_, table); }
+
+TableOrder* Core::OrderOf(TableId table) {
+  auto it = orders_.find(table);
+  if (it != orders_.end()) return &it->second;
+  const wire::TableInfo* info = scheduler_.state()->FindTable(table);
+  if (info == nullptr || joined_ == nullptr) return nullptr;
+  return &orders_.emplace(table, TableOrder(FirstRoundOf(*info))).first->second;
+}
+
+Round Core::next_round(TableId table) const {
+  auto it = orders_.find(table);
+  if (it != orders_.end()) return it->second.next_round();
+  const wire::TableInfo* info = scheduler_.state()->FindTable(table);
+  return info == nullptr || joined_ == nullptr ? Round{0} : FirstRoundOf(*info);
+}
+
+bool Core::has_room() const { return held_.empty() && unacked_bytes_ < options_.max_unacked_bytes; }
+
+// Pulls wait behind pushes that are held back, so that a push followed by a pull reads itself.
+void Core::ReleaseHeld(int64_t now_us) {
+  while (!held_.empty()) {
+    const uint64_t id = held_.front();
+    const Request& request = requests_.at(id).request;
+    if (request.kind == Request::Kind::kPush) {
+      const bool fits = unacked_bytes_ + request.bytes <= options_.max_unacked_bytes;
+      if (!fits && unacked_bytes_ > 0) return;
+      unacked_bytes_ += request.bytes;
+    }
+    held_.pop_front();
+    Release(id, Round{0}, now_us);
+  }
+}
+
+void Core::ReleaseRounds(TableId table, int64_t now_us) {
+  TableOrder* order = OrderOf(table);
+  if (order == nullptr) return;
+  for (TableOrder::Start next = order->Next(); next.request != 0; next = order->Next()) {
+    Release(next.request, next.round, now_us);
+  }
+}
+
+void Core::Release(uint64_t id, Round round, int64_t now_us) {
+  Record& record = requests_.at(id);
+  record.sent = true;
+  record.round = round;
+  record.unanswered = static_cast<uint32_t>(record.request.parts.size());
+  record.frames.reserve(record.request.parts.size());
+  for (uint32_t i = 0; i < record.request.parts.size(); ++i) {
+    ShardPart& part = record.request.parts[i];
+    wire::FrameHeader& header = part.frame->header();
+    header.request_id = next_frame_++;
+    header.incarnation = scheduler_.incarnation().value;
+    header.round = round.value;
+    if (record.request.kind == Request::Kind::kPush) {
+      for (wire::SlotEntry& entry : wire::MutableEntries(*part.frame)) {
+        entry.number = book_.next_number[entry.slot]++;
+      }
+    }
+    wire::Seal(*part.frame);
+    record.frames.push_back(header.request_id);
+    Outgoing frame;
+    frame.request = id;
+    frame.part = i;
+    frame.kind = record.request.kind;
+    frame.parks = record.parks;
+    frame.frame = std::move(part.frame);
+    LinkOf(part.server, part.thread)->Enqueue(record.frames.back(), std::move(frame), now_us);
+  }
+}
+
+ShardLink::Verdict Core::OnValues(const Outgoing& frame, const wire::ValuesView& values) {
+  Record& record = requests_.at(frame.request);
+  const ShardPart& part = record.request.parts[frame.part];
+  const size_t expected = ExpectedBytes(part);
+  if (record.ended || expected == 0) return ShardLink::Verdict::kTaken;
+  const std::span<const wire::SlotEntry> asked = wire::MutableEntries(*frame.frame);
+  const bool same = std::equal(asked.begin(), asked.end(), values.entries.begin(), values.entries.end(),
+                               [](const auto& a, const auto& b) { return a.slot == b.slot; });
+  if (!same || values.values.size() != expected) return ShardLink::Verdict::kMalformed;
+  // A node that has been away may answer from an older time: reads never go back.
+  for (const wire::SlotEntry& entry : values.entries) {
+    if (entry.number < book_.seen[entry.slot] && !CAIRN_BUG(kStaleRead)) return ShardLink::Verdict::kStale;
+  }
+  for (const wire::SlotEntry& entry : values.entries) {
+    uint64_t& seen = book_.seen[entry.slot];
+    seen = std::max(seen, entry.number);
+    if (observer_ != nullptr) {
+      observer_->OnRead(SlotId{entry.slot}, incarnation(), record.request.table, Position{entry.number});
+    }
+  }
+  Scatter(part, values.values);
+  return ShardLink::Verdict::kTaken;
+}
+
+void Core::OnApplied(SlotId slot, Seq seq) {
+  if (observer_ != nullptr) observer_->OnAcknowledged(slot, incarnation(), seq);
+}
+
+void Core::OnFrameEnd(const Outgoing& frame, const Status& outcome, int64_t now_us) {
+  Record& record = requests_.at(frame.request);
+  record.frames[frame.part] = 0;
+  if (record.outcome.ok()) record.outcome = outcome;
+  if (--record.unanswered == 0) return Finish(frame.request, now_us);
+  if (CAIRN_BUG(kNextRoundEarly) && frame.kind == Request::Kind::kRound) {
+    OrderOf(record.request.table)->Finish(frame.request);
+    ReleaseRounds(record.request.table, now_us);
+  }
+}
+
+void Core::OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& message) {
+  requests_.at(frame.request).missing_ranks = message.missing_ranks;
+}
+
+void Core::Finish(uint64_t id, int64_t now_us) {
+  auto it = requests_.find(id);
+  Record record = std::move(it->second);
+  requests_.erase(it);
+  deadlines_.erase({record.request.deadline_us, id});
+  TellCaller(record, record.outcome);
+  switch (record.request.kind) {
+    case Request::Kind::kPush:
+      ++pushes_;
+      unacked_bytes_ -= record.request.bytes;
+      return ReleaseHeld(now_us);
+    case Request::Kind::kPull: ++pulls_; return;
+    case Request::Kind::kRound: break;
+  }
+  ++rounds_;
+  if (observer_ != nullptr) {
+    observer_->OnRoundAcknowledged(incarnation(), record.request.table, record.round, record.outcome);
+  }
+  if (TableOrder* order = OrderOf(record.request.table)) order->Finish(id);
+  ReleaseRounds(record.request.table, now_us);
+}
+
+void Core::TellCaller(Record& record, Status status) {
+  if (record.ended) return;
+  record.ended = true;
+  completions_.Add([done = std::move(record.request.done), status = std::move(status)] {
+    if (done) done(status);
+  });
+}
+
+}  // namespace cairn::client

@@ -1,0 +1,164 @@
+// Deadlines, log lines and ends: every call ends, and says who was missing.
+#include <algorithm>
+#include <utility>
+
+#include "client/core.h"
+#include "client/scatter.h"
+
+namespace cairn::client {
+namespace {
+
+constexpr size_t kNamedLinks = 3;
+
+std::string RanksMissing(const std::vector<uint32_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return text + (ranks.size() == 1 ? " is missing" : " are missing");
+}
+
+}  // namespace
+
+void Core::CheckDeadlines(int64_t now_us) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_us) {
+    const uint64_t id = deadlines_.begin()->second;
+    deadlines_.erase(deadlines_.begin());
+    Expire(id, now_us);
+  }
+}
+
+void Core::Expire(uint64_t id, int64_t now_us) {
+  auto it = requests_.find(id);
+  if (it == requests_.end()) return;
+  Record& record = it->second;
+  const Request::Kind kind = record.request.kind;
+  const bool unknown = kind == Request::Kind::kPush && record.sent;
+  const std::string text = WhatOf(record) + " was not finished in time: " + AwaitedBy(record);
+  TellCaller(record, unknown ? Status(Code::kOutcomeUnknown, text + "; it may still be applied")
+                             : Status(Code::kDeadlineExceeded, text));
+  if (!record.sent) {
+    const TableId table = record.request.table;
+    const bool parks = record.parks;
+    requests_.erase(it);
+    if (parks) {
+      OrderOf(table)->Remove(id);
+      return ReleaseRounds(table, now_us);
+    }
+    std::erase(held_, id);
+    return ReleaseHeld(now_us);
+  }
+  // A numbered push and a round stay: a gap would block the slots, a missing part the others. But
+  // nothing may refer to the caller's memory any more.
+  for (uint32_t i = 0; i < record.frames.size(); ++i) {
+    ShardPart& part = record.request.parts[i];
+    DropTargets(part);
+    if (record.frames[i] == 0) continue;
+    ShardLink* link = LinkOf(part.server, part.thread);
+    if (kind == Request::Kind::kRound) link->DisownBorrowed(record.frames[i], now_us);
+    if (kind == Request::Kind::kPull) link->Drop(record.frames[i]);
+  }
+  if (kind == Request::Kind::kPull) requests_.erase(it);
+}
+
+std::string Core::TableName(TableId table) const {
+  const wire::TableInfo* info = scheduler_.state()->FindTable(table);
+  return info == nullptr ? "table " + std::to_string(table.value) : "table \"" + info->spec.name + "\"";
+}
+
+std::string Core::WhatOf(const Record& record) const {
+  const std::string name = TableName(record.request.table);
+  switch (record.request.kind) {
+    case Request::Kind::kPush: return "a push to " + name;
+    case Request::Kind::kRound:
+      return record.sent ? "round " + std::to_string(record.round.value) + " of " + name : "a round of " + name;
+    case Request::Kind::kPull: break;
+  }
+  const bool after = record.parks && record.sent && record.round.value > 0;
+  return "a pull of " + name + (after ? " after round " + std::to_string(record.round.value - 1) : "");
+}
+
+std::string Core::AwaitedBy(const Record& record) const {
+  if (!record.sent) return "earlier requests of this worker are not finished";
+  if (!record.missing_ranks.empty()) return RanksMissing(record.missing_ranks);
+  std::vector<const ShardLink*> silent;
+  for (size_t i = 0; i < record.frames.size(); ++i) {
+    if (record.frames[i] == 0) continue;
+    const ShardPart& part = record.request.parts[i];
+    const ShardLink* link = const_cast<Core*>(this)->LinkOf(part.server, part.thread);
+    if (silent.empty() || silent.back() != link) silent.push_back(link);
+  }
+  std::string text = "no answer from ";
+  for (size_t i = 0; i < std::min(silent.size(), kNamedLinks); ++i) {
+    const std::string trouble = silent[i]->Trouble();
+    text += (i == 0 ? "" : ", ") + silent[i]->Describe() + (trouble.empty() ? "" : " (" + trouble + ")");
+  }
+  if (silent.size() > kNamedLinks) text += " and " + std::to_string(silent.size() - kNamedLinks) + " more";
+  return text;
+}
+
+void Core::LogWaiting(int64_t now_us) {
+  if (now_us < log_us_ || start_) return;
+  log_us_ = now_us + options_.still_waiting_log_us;
+  const std::string who = "rank " + std::to_string(rank().value) + " ";
+  const int64_t since_us = now_us - options_.still_waiting_log_us;
+  for (const auto& [id, record] : requests_) {
+    if (record.ended || record.begun_us > since_us) continue;
+    return log_(who + "waits for " + WhatOf(record) + ": " + AwaitedBy(record));
+  }
+  const std::string call = calls_.Describe(since_us, now_us);
+  if (!call.empty()) log_(who + call);
+}
+
+std::string Core::StartAwaits(int64_t now_us) const {
+  if (joined_ == nullptr || links_.empty()) {
+    const std::string awaiting = scheduler_.Awaiting(now_us);
+    return awaiting.empty() ? "waiting for the scheduler to let this worker in" : awaiting;
+  }
+  for (const auto& link : links_) {
+    if (!link->ready()) return "no answer from " + link->Describe() + " yet (" + link->Trouble() + ")";
+  }
+  return "";
+}
+
+void Core::SettleStart(int64_t now_us) {
+  if (!start_) return;
+  Status result;
+  if (joined_ == nullptr || !LinksReady()) {
+    if (now_us >= start_->log_us) {
+      start_->log_us = now_us + kStartLogUs;
+      log_(StartAwaits(now_us));
+    }
+    if (now_us < start_->deadline_us) return;
+    result = {Code::kDeadlineExceeded, "the client could not start in time: " + StartAwaits(now_us)};
+  }
+  completions_.Add([done = std::move(start_->done), result] { done(result); });
+  start_.reset();
+}
+
+void Core::Cancel(int64_t) {
+  if (fatal_.ok()) EndEverything({Code::kCancelled, "the client was closed while the call was under way"});
+  completions_.Run();
+}
+
+void Core::EndEverything(Status why) {
+  if (!fatal_.ok()) return;
+  fatal_ = why;
+  // Connections first: none of them may read a caller's memory after its call has ended.
+  for (auto& link : links_) link->Stop();
+  scheduler_.Stop();
+  for (auto& [id, record] : requests_) {
+    const bool unknown = record.request.kind == Request::Kind::kPush && record.sent;
+    TellCaller(record, unknown ? Status(Code::kOutcomeUnknown, WhatOf(record) + " was not acknowledged, it may " +
+                                                                   "have been applied: " + why.message())
+                               : why);
+  }
+  requests_.clear();
+  deadlines_.clear();
+  held_.clear();
+  orders_.clear();
+  unacked_bytes_ = 0;
+  calls_.EndAll(why);
+  if (start_) completions_.Add([done = std::move(start_->done), why] { done(why); });
+  start_.reset();
+}
+
+}  // namespace cairn::client

@@ -1,0 +1,30 @@
+// What a Pending waits for. The loop's thread completes it once, any thread may wait: a few pauses,
+// then yielding, then a futex; nobody is woken by a system call unless somebody sleeps.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "cairn/client.h"
+#include "cairn/status.h"
+
+namespace cairn {
+
+struct Pending::State {
+  // `outlives_caller`: the operation uses none of the caller's memory, so the Pending may be
+  // dropped while it is under way.
+  explicit State(bool outlives_caller) : detached(outlives_caller) {}
+
+  void Complete(Status result);
+  const Status& Wait();
+  bool ready() const { return phase.load(std::memory_order_acquire) == kReady; }
+
+  const bool detached;
+
+ private:
+  enum Phase : uint32_t { kRunning = 0, kAwaited = 1, kReady = 2 };  // kAwaited: somebody sleeps
+  std::atomic<uint32_t> phase{kRunning};
+  Status status;  // written before kReady
+};
+
+}  // namespace cairn

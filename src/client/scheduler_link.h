@@ -1,0 +1,102 @@
+// The worker's connection to the scheduler: registration, heartbeats, the newest state, barrier
+// counts. Everything is repeated until answered; a connection that is silent is made anew.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/buffer.h"
+#include "base/ids.h"
+#include "cairn/status.h"
+#include "client/backoff.h"
+#include "client/client_core.h"
+#include "transport/network.h"
+#include "wire/cluster_state.h"
+#include "wire/control.h"
+
+namespace cairn::client {
+
+// Whether a state that came from the network can be used: owners exist, numbers are in bounds.
+Status CheckState(const wire::ClusterState& state);
+
+class SchedulerLink {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void OnRegistered(int64_t now_us) = 0;
+    virtual void OnNewState(int64_t now_us) = 0;  // state() has it
+    // Replies to calls: TableReply, LeaveReply, and a Refusal of either.
+    virtual void OnReply(const wire::ControlMessage& message, int64_t now_us) = 0;
+    // This worker can't go on: refused, or retired.
+    virtual void OnRefused(Status why, int64_t now_us) = 0;
+    virtual wire::NodeStats Stats() const = 0;
+  };
+
+  SchedulerLink(const ClientCoreOptions& options, Network& network, BufferPool& pool, Owner& owner);
+
+  void Start(int64_t now_us);
+  void Stop();  // for good
+  ConnId conn() const { return conn_; }
+  void OnConnected(int64_t now_us);
+  void OnMessage(const wire::InFrame& frame, int64_t now_us);
+  void OnDisconnect(int64_t now_us);
+  void OnTick(int64_t now_us);
+
+  bool registered() const { return incarnation_.value != 0; }
+  bool connected() const { return phase_ == Phase::kUp; }
+  // Counts connections: a caller repeats what it had sent on an older one.
+  uint64_t connection_number() const { return connection_number_; }
+  void Send(const wire::ControlMessage& message);
+  void Heartbeat(int64_t now_us);
+  // After this no heartbeats: a worker that has left has no incarnation to be alive with.
+  void StopHeartbeats() { heartbeats_ = false; }
+
+  // The number of the barrier entered, counted from this worker's first.
+  uint64_t EnterBarrier(int64_t now_us);
+  bool BarrierOpen(uint64_t number) const { return registered() && barrier_open_ >= barrier_base_ + number; }
+
+  const std::shared_ptr<const wire::ClusterState>& state() const { return state_; }
+  Incarnation incarnation() const { return incarnation_; }
+  Rank rank() const { return rank_; }
+  const std::string& cluster_id() const { return cluster_id_; }
+  // What is awaited, in words: no answer from the scheduler, or what the scheduler says.
+  std::string Awaiting(int64_t now_us) const;
+
+ private:
+  enum class Phase { kOff, kWaiting, kConnecting, kUp };
+  void Connect(int64_t now_us);
+  void Reopen(int64_t now_us);
+  void SendRegister(int64_t now_us);
+  bool TakeTerm(Term term);
+  void Take(const wire::Registered& message, int64_t now_us);
+  void Take(const wire::HeartbeatReply& message, int64_t now_us);
+  void Take(wire::StateMessage& message, int64_t now_us);
+  void Take(const wire::Refusal& message, int64_t now_us);
+
+  const ClientCoreOptions& options_;
+  Network& network_;
+  BufferPool& pool_;
+  Owner& owner_;
+  Backoff backoff_;
+  Phase phase_ = Phase::kOff;
+  ConnId conn_;
+  uint64_t connection_number_ = 0;
+  bool heartbeats_ = true;
+  int64_t retry_us_ = 0;      // when to connect again
+  int64_t since_us_ = 0;      // connecting since
+  int64_t heard_us_ = 0;
+  int64_t beat_us_ = 0;       // next heartbeat or registration
+  bool ever_heard_ = false;
+  std::string last_refusal_;
+  std::string awaiting_;
+  Term term_;
+  Incarnation incarnation_;
+  Rank rank_;
+  std::string cluster_id_;
+  uint64_t barrier_base_ = 0, barriers_entered_ = 0, barrier_open_ = 0;
+  std::shared_ptr<const wire::ClusterState> state_;
+};
+
+}  // namespace cairn::client

@@ -1,0 +1,144 @@
+// What a shard thread says: answers count only where they match an unanswered frame.
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/planted.h"
+#include "client/shard_link.h"
+
+namespace cairn::client {
+namespace {
+
+Code CodeOf(const wire::SlotEntry& problem) {
+  const bool known = problem.count > 0 && problem.count <= static_cast<uint32_t>(Code::kInternal);
+  return known ? static_cast<Code>(problem.count) : Code::kInternal;
+}
+
+const wire::SlotEntry* Find(std::span<const wire::SlotEntry> entries, uint32_t slot) {
+  auto it = std::lower_bound(entries.begin(), entries.end(), slot,
+                             [](const wire::SlotEntry& entry, uint32_t s) { return entry.slot < s; });
+  return it == entries.end() || it->slot != slot ? nullptr : &*it;
+}
+
+Status Refused(const wire::PushReplyView& reply) {
+  if (reply.entries.empty()) return Status::Ok();
+  return {CodeOf(reply.entries.front()), std::string(reply.text)};
+}
+
+}  // namespace
+
+void ShardLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
+  heard_us_ = now_us;
+  if (frame.header.type == wire::FrameType::kControl) return OnControl(frame, now_us);
+  if (phase_ != Phase::kReady) return;
+  auto it = queue_.find(frame.header.request_id);
+  if (it == queue_.end() || it->first > sent_through_) return;
+  switch (frame.header.type) {
+    case wire::FrameType::kPushReply:
+      if (it->second.kind == Request::Kind::kPush) OnPushReply(it, frame, now_us);
+      break;
+    case wire::FrameType::kRoundReply:
+      if (it->second.kind == Request::Kind::kRound) OnValuesReply(it, frame, now_us);
+      break;
+    case wire::FrameType::kPullReply:
+      if (it->second.kind == Request::Kind::kPull) OnValuesReply(it, frame, now_us);
+      break;
+    case wire::FrameType::kError: OnError(it, frame, now_us); break;
+    default: break;
+  }
+  if (reopen_) return Reopen(now_us);
+  Pump(now_us);
+}
+
+void ShardLink::OnControl(const wire::InFrame& frame, int64_t now_us) {
+  Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
+  if (!message.ok()) {
+    trouble_ = message.status().message();
+    return Reopen(now_us);
+  }
+  if (std::holds_alternative<wire::HelloReply>(*message)) {
+    if (phase_ == Phase::kGreeting) Ready(now_us);
+  } else if (auto* refusal = std::get_if<wire::Refusal>(&*message)) {
+    if (refusal->code == Code::kRetired) return owner_.OnLinkFatal({Code::kRetired, refusal->text}, now_us);
+    // Not ready for us, or not the server that the state means: the scheduler will say.
+    trouble_ = refusal->text;
+    if (phase_ == Phase::kGreeting) Reopen(now_us);
+  } else if (auto* waiting = std::get_if<wire::StillWaiting>(&*message)) {
+    auto it = queue_.find(waiting->request);
+    if (it != queue_.end()) owner_.OnStillWaiting(it->second, *waiting);
+  }
+}
+
+void ShardLink::OnPushReply(Queue::iterator it, const wire::InFrame& frame, int64_t now_us) {
+  Result<wire::PushReplyView> reply = wire::DecodePushReply(frame.header, frame.body());
+  if (!reply.ok()) return Reopen(now_us);
+  const std::span<const wire::SlotEntry> entries = wire::MutableEntries(*it->second.frame);
+  for (const wire::SlotEntry& problem : reply->entries) {
+    if (Find(entries, problem.slot) == nullptr) return Reopen(now_us);
+    if (CodeOf(problem) == Code::kUnavailable) return OnGap(problem, now_us);
+  }
+  for (const wire::SlotEntry& entry : entries) {
+    uint64_t& answered = book_.answered[entry.slot];
+    answered = std::max(answered, entry.number);
+    if (Find(reply->entries, entry.slot) == nullptr) owner_.OnApplied(SlotId{entry.slot}, Seq{entry.number});
+  }
+  End(it, Refused(*reply), now_us);
+}
+
+void ShardLink::OnGap(const wire::SlotEntry& gap, int64_t now_us) {
+  const uint64_t answered = book_.answered[gap.slot];
+  if (gap.number <= answered) {
+    if (doubt_ && doubt_->slot == gap.slot && gap.number <= doubt_->answered) {
+      return owner_.OnLinkFatal(
+          {Code::kJobFailed, Describe() + " asks for push " + std::to_string(gap.number) + " of partition " +
+                                 std::to_string(gap.slot) + " again, after it had acknowledged all up to " +
+                                 std::to_string(answered) + ": it has lost acknowledged pushes"},
+          now_us);
+    }
+    doubt_ = Doubt{gap.slot, answered};
+    return Reopen(now_us);
+  }
+  // All that was in flight behind the gap gets the same answer: one of them is enough.
+  auto [at, first] = rewound_.try_emplace(gap.slot, gap.number);
+  if (!first && gap.number <= at->second && !CAIRN_BUG(kRewindPerAnswer)) return;
+  at->second = std::max(at->second, gap.number);
+  Rewind(now_us);
+}
+
+void ShardLink::OnValuesReply(Queue::iterator it, const wire::InFrame& frame, int64_t now_us) {
+  if (frame.header.type == wire::FrameType::kRoundReply) {
+    wire::PushReplyView refusal;
+    if (wire::DecodeRoundRefusal(frame.header, frame.body(), &refusal)) {
+      return End(it, Refused(refusal), now_us);
+    }
+  }
+  Result<wire::ValuesView> values = wire::DecodeValues(frame.header, frame.body());
+  if (!values.ok()) return Reopen(now_us);
+  switch (owner_.OnValues(it->second, *values)) {
+    case Verdict::kTaken: return End(it, Status::Ok(), now_us);
+    case Verdict::kStale: return TryLater(it->second, now_us);
+    case Verdict::kMalformed: return Reopen(now_us);
+  }
+}
+
+void ShardLink::OnError(Queue::iterator it, const wire::InFrame& frame, int64_t now_us) {
+  Result<wire::ErrorView> error = wire::DecodeError(frame.header, frame.body());
+  if (!error.ok()) return Reopen(now_us);
+  const Status status(error->code == Code::kOk ? Code::kInternal : error->code, std::string(error->text));
+  if (status.code() == Code::kRetired) return owner_.OnLinkFatal(status, now_us);
+  if (status.code() == Code::kUnavailable || status.code() == Code::kResourceExhausted) {
+    return TryLater(it->second, now_us);
+  }
+  if (it->second.kind != Request::Kind::kPush) return End(it, status, now_us);
+  // Its numbers are not used up, so nothing behind it can ever be applied.
+  owner_.OnLinkFatal(status.With(Describe() + " can't take a numbered push"), now_us);
+}
+
+// Numbered pushes behind this one are refused too: all of them wait. Others are on their own.
+void ShardLink::TryLater(Outgoing& frame, int64_t now_us) {
+  int64_t& due = frame.kind == Request::Kind::kPush ? rewind_us_ : marked_us_;
+  frame.again = true;
+  if (due == 0) due = now_us + backoff_.Next();
+}
+
+}  // namespace cairn::client

@@ -1,0 +1,216 @@
+// Connection, sending and resending. shard_answers.cc has the answers.
+#include "client/shard_link.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+
+namespace cairn::client {
+namespace {
+
+// Shards tell parked requests every few seconds that they are alive; this many times the limit for
+// others without a sign, and the connection is taken as dead for parked requests too.
+constexpr int64_t kParkedFactor = 3;
+
+bool Borrows(const wire::Frame& frame) { return frame.owned.empty() && !frame.values.empty(); }
+
+wire::FramePtr WithOwnValues(const wire::Frame& frame, BufferPool& pool) {
+  auto copy = std::make_shared<wire::Frame>();
+  copy->head = pool.Get(frame.head.size());
+  std::memcpy(copy->head.data(), frame.head.data(), frame.head.size());
+  copy->owned = pool.Get(frame.bytes() - frame.head.size());
+  std::byte* to = copy->owned.data();
+  for (std::span<const std::byte> piece : frame.values) {
+    if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
+    to += piece.size();
+  }
+  copy->values = {copy->owned.bytes()};
+  return copy;
+}
+
+}  // namespace
+
+ShardLink::ShardLink(Peer peer, const ClientCoreOptions& options, Network& network, BufferPool& pool, SlotBook& book,
+                     LinksByConn& by_conn, Owner& owner)
+    : peer_(std::move(peer)), options_(options), network_(network), pool_(pool), book_(book), by_conn_(by_conn),
+      owner_(owner), backoff_(options.reconnect_min_us, options.reconnect_max_us,
+                              Mix64(options.seed, 2 + (uint64_t{peer_.server} << 16) + peer_.thread)) {}
+
+void ShardLink::Connect(int64_t now_us) {
+  phase_ = Phase::kConnecting;
+  since_us_ = now_us;
+  conn_ = network_.Connect(peer_.endpoint);
+  by_conn_[conn_] = this;
+}
+
+void ShardLink::Stop() {
+  if (conn_.value != 0) network_.Close(conn_);
+  by_conn_.erase(conn_);
+  conn_ = {};
+  phase_ = Phase::kOff;
+  queue_.clear();
+}
+
+void ShardLink::Reopen(int64_t now_us) {
+  if (phase_ == Phase::kOff) return;
+  if (conn_.value != 0) network_.Close(conn_);
+  ForgetConnection(now_us);
+}
+
+void ShardLink::ForgetConnection(int64_t now_us) {
+  by_conn_.erase(conn_);
+  conn_ = {};
+  phase_ = Phase::kWaiting;
+  retry_us_ = now_us + backoff_.Next();
+  sent_through_ = 0;
+  counted_ = parked_ = 0;
+  rewind_us_ = marked_us_ = 0;
+  rewound_.clear();
+  reopen_ = false;
+}
+
+void ShardLink::OnDisconnect(int64_t now_us) {
+  if (phase_ != Phase::kOff) ForgetConnection(now_us);
+}
+
+void ShardLink::OnConnected(int64_t now_us) {
+  if (phase_ != Phase::kConnecting) return;
+  phase_ = Phase::kGreeting;
+  since_us_ = now_us;
+  wire::Hello hello;
+  hello.cluster_id = peer_.cluster_id;
+  hello.incarnation = peer_.worker;
+  hello.server_incarnation = peer_.server_incarnation;
+  hello.thread = peer_.thread;
+  network_.Send(conn_, wire::EncodeControl(hello, pool_));
+}
+
+void ShardLink::Ready(int64_t now_us) {
+  phase_ = Phase::kReady;
+  since_us_ = heard_us_ = progress_us_ = now_us;
+  trouble_.clear();
+  backoff_.Reset();
+  for (auto& [id, frame] : queue_) {
+    if (frame.sends > 0) return Rewind(now_us);
+  }
+  Pump(now_us);
+}
+
+void ShardLink::OnTick(int64_t now_us) {
+  switch (phase_) {
+    case Phase::kOff: return;
+    case Phase::kWaiting:
+      if (now_us >= retry_us_) Connect(now_us);
+      return;
+    case Phase::kConnecting:
+    case Phase::kGreeting:
+      if (now_us - since_us_ >= options_.resend_after_us) Reopen(now_us);
+      return;
+    case Phase::kReady: break;
+  }
+  if (rewind_us_ != 0 && now_us >= rewind_us_) return Rewind(now_us);
+  if (marked_us_ != 0 && now_us >= marked_us_) SendMarked(now_us);
+  if (Silent(now_us)) return Reopen(now_us);
+  Pump(now_us);
+}
+
+bool ShardLink::Silent(int64_t now_us) const {
+  if (rewind_us_ != 0) return false;  // it has answered: later
+  if (counted_ > 0 && now_us - progress_us_ >= options_.resend_after_us) return true;
+  return parked_ > 0 && now_us - heard_us_ >= kParkedFactor * options_.resend_after_us;
+}
+
+void ShardLink::Enqueue(uint64_t id, Outgoing frame, int64_t now_us) {
+  CAIRN_CHECK(queue_.empty() || queue_.rbegin()->first < id);
+  if (phase_ == Phase::kOff) return;
+  queue_.emplace_hint(queue_.end(), id, std::move(frame));
+  Pump(now_us);
+}
+
+// Frames that park are outside the bound: a round is answered only when all of it has come.
+void ShardLink::Pump(int64_t now_us) {
+  if (phase_ != Phase::kReady || rewind_us_ != 0) return;
+  for (auto it = queue_.upper_bound(sent_through_); it != queue_.end(); ++it) {
+    Outgoing& frame = it->second;
+    if (frame.parks) {
+      if (parked_++ == 0) heard_us_ = now_us;
+    } else {
+      if (counted_ >= options_.max_unacked_frames) return;
+      if (counted_++ == 0) progress_us_ = now_us;
+    }
+    sent_through_ = it->first;
+    SendOne(frame);
+  }
+}
+
+void ShardLink::SendOne(Outgoing& frame) {
+  frame.again = false;
+  ++frame.sends;
+  ++frames_sent_;
+  network_.Send(conn_, frame.frame);
+}
+
+void ShardLink::Rewind(int64_t now_us) {
+  ++rewinds_;
+  sent_through_ = 0;
+  counted_ = parked_ = 0;
+  rewind_us_ = marked_us_ = 0;
+  Pump(now_us);
+}
+
+void ShardLink::SendMarked(int64_t now_us) {
+  marked_us_ = 0;
+  progress_us_ = heard_us_ = now_us;
+  for (auto& [id, frame] : queue_) {
+    if (id > sent_through_) break;
+    if (frame.again) SendOne(frame);
+  }
+}
+
+void ShardLink::Progress(int64_t now_us) {
+  progress_us_ = now_us;
+  backoff_.Reset();
+}
+
+Outgoing ShardLink::TakeOut(Queue::iterator it) {
+  if (it->first <= sent_through_) --(it->second.parks ? parked_ : counted_);
+  Outgoing frame = std::move(it->second);
+  queue_.erase(it);
+  return frame;
+}
+
+void ShardLink::Drop(uint64_t id) {
+  auto it = queue_.find(id);
+  if (it != queue_.end()) TakeOut(it);
+}
+
+void ShardLink::DisownBorrowed(uint64_t id, int64_t now_us) {
+  auto it = queue_.find(id);
+  if (it == queue_.end() || !Borrows(*it->second.frame)) return;
+  wire::FramePtr old = std::move(it->second.frame);
+  it->second.frame = WithOwnValues(*old, pool_);
+  if (old.use_count() > 1) Reopen(now_us);
+}
+
+void ShardLink::End(Queue::iterator it, const Status& outcome, int64_t now_us) {
+  Progress(now_us);
+  const Outgoing frame = TakeOut(it);
+  // A copy that was sent again may still wait to be written, and its values belong to the caller,
+  // who is about to be told that he may have them back.
+  if (frame.sends > 1 && Borrows(*frame.frame) && frame.frame.use_count() > 1) reopen_ = true;
+  owner_.OnFrameEnd(frame, outcome, now_us);
+}
+
+std::string ShardLink::Describe() const {
+  return "server " + std::to_string(peer_.server) + " thread " + std::to_string(peer_.thread) + " at " +
+         wire::ToString(peer_.endpoint);
+}
+
+std::string ShardLink::Trouble() const {
+  if (phase_ == Phase::kReady) return "";
+  return trouble_.empty() ? "not connected" : trouble_;
+}
+
+}  // namespace cairn::client

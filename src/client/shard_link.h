@@ -1,0 +1,145 @@
+// One connection to a shard thread: Hello, the queue of unanswered frames in order, resending.
+// docs/consistency.md, rules 23 and 24. What answers mean to a request is the owner's business.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/buffer.h"
+#include "base/ids.h"
+#include "cairn/status.h"
+#include "client/backoff.h"
+#include "client/client_core.h"
+#include "client/slot_book.h"
+#include "transport/network.h"
+#include "wire/control.h"
+#include "wire/data.h"
+#include "wire/frame.h"
+
+namespace cairn::client {
+
+class ShardLink;
+using LinksByConn = std::map<ConnId, ShardLink*>;
+
+// A frame on its way, numbered and sealed. Which part of which request it is, the owner knows.
+struct Outgoing {
+  uint64_t request = 0;
+  uint32_t part = 0;
+  Request::Kind kind = Request::Kind::kPush;
+  bool parks = false;  // a shard may keep it for long: contributions, marks, pulls of sync tables
+  wire::FramePtr frame;
+  uint32_t sends = 0;
+  bool again = false;  // asked to come back later
+};
+
+class ShardLink {
+ public:
+  enum class Verdict { kTaken, kStale, kMalformed };
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual Verdict OnValues(const Outgoing& frame, const wire::ValuesView& values) = 0;
+    virtual void OnApplied(SlotId slot, Seq seq) = 0;
+    // The frame is answered and out of the queue.
+    virtual void OnFrameEnd(const Outgoing& frame, const Status& outcome, int64_t now_us) = 0;
+    virtual void OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& message) = 0;
+    // This worker can't go on. The link's Stop is called from inside.
+    virtual void OnLinkFatal(Status why, int64_t now_us) = 0;
+  };
+  struct Peer {
+    uint16_t server = 0, thread = 0;
+    wire::Endpoint endpoint;
+    Incarnation server_incarnation;
+    std::string cluster_id;
+    Incarnation worker;
+  };
+
+  ShardLink(Peer peer, const ClientCoreOptions& options, Network& network, BufferPool& pool, SlotBook& book,
+            LinksByConn& by_conn, Owner& owner);
+
+  void Connect(int64_t now_us);
+  void Stop();  // for good; forgets the queue
+  void OnConnected(int64_t now_us);
+  void OnMessage(const wire::InFrame& frame, int64_t now_us);
+  void OnDisconnect(int64_t now_us);
+  void OnTick(int64_t now_us);
+
+  // Ids rise. Sends it at once if it may.
+  void Enqueue(uint64_t id, Outgoing frame, int64_t now_us);
+  // Forgets an unanswered frame; its answer will be ignored. Not for numbered pushes.
+  void Drop(uint64_t id);
+  // From now on refers to nothing of the caller's memory: an unanswered frame gets a copy of its
+  // values, and a connection that may still hold the old one is made anew.
+  void DisownBorrowed(uint64_t id, int64_t now_us);
+
+  bool ready() const { return phase_ == Phase::kReady; }
+  uint64_t frames_sent() const { return frames_sent_; }
+  uint64_t rewinds() const { return rewinds_; }
+  // "server 1 thread 0 at 10.0.0.2:7001", and why it does not answer, where that is known.
+  std::string Describe() const;
+  std::string Trouble() const;
+
+ private:
+  enum class Phase { kOff, kWaiting, kConnecting, kGreeting, kReady };
+  using Queue = std::map<uint64_t, Outgoing>;
+  // A resume point below what was answered: an old copy of an answer, or a server that has lost
+  // what it acknowledged. Seen again on a fresh connection it can only be the latter.
+  struct Doubt {
+    uint32_t slot = 0;
+    uint64_t answered = 0;
+  };
+
+  void Reopen(int64_t now_us);
+  void ForgetConnection(int64_t now_us);
+  void Ready(int64_t now_us);
+  void Pump(int64_t now_us);
+  void SendOne(Outgoing& frame);
+  void Rewind(int64_t now_us);
+  void SendMarked(int64_t now_us);
+  bool Silent(int64_t now_us) const;
+  void Progress(int64_t now_us);
+  Outgoing TakeOut(Queue::iterator it);
+  void End(Queue::iterator it, const Status& outcome, int64_t now_us);
+
+  void OnControl(const wire::InFrame& frame, int64_t now_us);
+  void OnPushReply(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);
+  void OnGap(const wire::SlotEntry& gap, int64_t now_us);
+  void OnValuesReply(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);
+  void OnError(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);
+  void TryLater(Outgoing& frame, int64_t now_us);
+
+  const Peer peer_;
+  const ClientCoreOptions& options_;
+  Network& network_;
+  BufferPool& pool_;
+  SlotBook& book_;
+  LinksByConn& by_conn_;
+  Owner& owner_;
+  Backoff backoff_;
+
+  Phase phase_ = Phase::kOff;
+  ConnId conn_;
+  int64_t since_us_ = 0;      // of the phase
+  int64_t retry_us_ = 0;      // kWaiting: when to connect again
+  std::string trouble_;       // why it is not ready, where a peer said so
+
+  Queue queue_;
+  // Of this connection.
+  uint64_t sent_through_ = 0;   // frames up to this id have been sent
+  uint32_t counted_ = 0;        // of those, unanswered ones that do not park: the bound counts them
+  uint32_t parked_ = 0;         // of those, unanswered ones that may park
+  int64_t progress_us_ = 0;     // the last accepted answer, or when there began to be one to wait for
+  int64_t heard_us_ = 0;
+  int64_t rewind_us_ = 0;       // 0: no rewind is due
+  int64_t marked_us_ = 0;       // when to send the frames marked `again`
+  std::map<uint32_t, uint64_t> rewound_;  // slot → resume point that has been obeyed
+  bool reopen_ = false;         // after the message under way
+
+  std::optional<Doubt> doubt_;
+  uint64_t frames_sent_ = 0, rewinds_ = 0;
+};
+
+}  // namespace cairn::client

@@ -1,0 +1,22 @@
+// What the client remembers of each slot, over all tables and connections.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace cairn::client {
+
+struct SlotBook {
+  std::vector<uint64_t> next_number;  // of the next push, from 1
+  std::vector<uint64_t> answered;     // the highest number that was applied or refused
+  std::vector<uint64_t> seen;         // the highest position read, packed
+
+  size_t size() const { return seen.size(); }
+  void SetSize(size_t slots) {
+    next_number.assign(slots, 1);
+    answered.assign(slots, 0);
+    seen.assign(slots, 0);
+  }
+};
+
+}  // namespace cairn::client

@@ -1,0 +1,99 @@
+// Real children, short-lived: what the launcher relies on.
+#include "cluster/supervise_process.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cluster/supervise_log.h"
+
+namespace cairn::cluster {
+namespace {
+
+std::string ReadAll(int fd) {
+  std::string out;
+  char piece[4096];
+  while (true) {
+    pollfd wait{fd, POLLIN, 0};
+    if (poll(&wait, 1, 20'000) != 1) return out + "<nothing came>";
+    const ssize_t got = read(fd, piece, sizeof piece);
+    if (got <= 0) return out;
+    out.append(piece, static_cast<size_t>(got));
+  }
+}
+
+TEST(StartChild, OutputAndErrorComeThroughOnePipeInOrder) {
+  Result<Child> child = StartChild({.command = {"sh", "-c", "echo one; echo two >&2; echo $NAME; exit 3"},
+                                    .environment = {"NAME=three", "PATH=/usr/bin:/bin"}});
+  ASSERT_TRUE(child.ok()) << child.status().ToString();
+  EXPECT_EQ(ReadAll(child->output_fd), "one\ntwo\nthree\n");
+  int status = 0;
+  ASSERT_EQ(waitpid(child->pid, &status, 0), child->pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+  close(child->output_fd);
+}
+
+TEST(StartChild, AMissingProgramIsAnErrorThatNamesIt) {
+  const Result<Child> child = StartChild({.command = {"/no/such/program"}, .environment = {}});
+  ASSERT_FALSE(child.ok());
+  EXPECT_EQ(child.status().message(), "/no/such/program: No such file or directory");
+}
+
+TEST(StartChild, EachIsItsOwnProcessGroupAndHasNoInput) {
+  Result<Child> child = StartChild(
+      {.command = {"sh", "-c", "cat; echo ready; sleep 1000 & wait"}, .environment = {"PATH=/usr/bin:/bin"}});
+  ASSERT_TRUE(child.ok());
+  pollfd wait{child->output_fd, POLLIN, 0};
+  ASSERT_EQ(poll(&wait, 1, 20'000), 1);
+  EXPECT_EQ(getpgid(child->pid), child->pid);
+  ASSERT_EQ(kill(-child->pid, SIGKILL), 0);  // the sleep too, or the pipe would stay open
+  EXPECT_EQ(ReadAll(child->output_fd), "ready\n");
+  waitpid(child->pid, nullptr, 0);
+  close(child->output_fd);
+}
+
+TEST(StartChild, DiesWithTheProcessThatStartedIt) {
+  int alive[2];
+  ASSERT_EQ(pipe2(alive, O_CLOEXEC), 0);
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    // The child keeps the write end; when it is gone too, the test reads the end of the pipe.
+    const Result<Child> child = StartChild(
+        {.command = {"sleep", "1000"}, .environment = {"PATH=/usr/bin:/bin"}, .keep_fd = alive[1]});
+    _exit(child.ok() ? 0 : 1);
+  }
+  close(alive[1]);
+  int status = 0;
+  ASSERT_EQ(waitpid(launcher, &status, 0), launcher);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(ReadAll(alive[0]), "");
+  close(alive[0]);
+}
+
+TEST(OutputLines, PiecesBecomeWholeLines) {
+  std::vector<std::string> lines;
+  OutputLines output([&lines](std::string_view line) { lines.emplace_back(line); });
+  output.Feed("a");
+  output.Feed("b\r\n\ncd");
+  EXPECT_EQ(lines, (std::vector<std::string>{"ab", ""}));
+  output.Flush();
+  output.Flush();
+  EXPECT_EQ(lines, (std::vector<std::string>{"ab", "", "cd"}));
+}
+
+TEST(OutputLines, LinesWithoutEndAreCutAndTheTailIsBounded) {
+  size_t count = 0, bytes = 0;
+  OutputLines output([&](std::string_view line) { ++count, bytes += line.size(); });
+  output.Feed(std::string(3 * OutputLines::kMaxLineBytes, 'x'));
+  EXPECT_EQ(count, 3u);
+  EXPECT_EQ(bytes, 3 * OutputLines::kMaxLineBytes);
+  for (int i = 0; i < 100; ++i) output.Feed(std::to_string(i) + "\n");
+  ASSERT_EQ(output.tail().size(), OutputLines::kTailLines);
+  EXPECT_EQ(output.tail().back(), "99");
+}
+
+}  // namespace
+}  // namespace cairn::cluster

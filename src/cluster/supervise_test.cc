@@ -1,0 +1,214 @@
+#include "cluster/supervise.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace cairn::cluster {
+namespace {
+
+using Actions = std::vector<SuperviseAction>;
+
+const NodeName kScheduler{wire::Role::kScheduler, 0};
+NodeName Server(uint32_t index) { return {wire::Role::kServer, index}; }
+NodeName Worker(uint32_t rank) { return {wire::Role::kWorker, rank}; }
+const ProcessEnd kClean{};
+const ProcessEnd kKilled{.signal = SIGKILL};
+
+// "start server 0; terminate worker 1; give up 2"; what is said is left out.
+std::string Show(const Actions& actions) {
+  std::string out;
+  const auto add = [&out](const std::string& text) { out += (out.empty() ? "" : "; ") + text; };
+  for (const SuperviseAction& action : actions) {
+    if (const auto* start = std::get_if<StartNode>(&action)) add("start " + ToString(start->node));
+    if (const auto* stop = std::get_if<TerminateNode>(&action)) add("terminate " + ToString(stop->node));
+    if (const auto* kill = std::get_if<KillNode>(&action)) add("kill " + ToString(kill->node));
+    if (const auto* rank = std::get_if<GiveUpRank>(&action)) add("give up " + std::to_string(rank->rank));
+    if (const auto* tail = std::get_if<ShowTail>(&action)) add("tail " + ToString(tail->node));
+  }
+  return out;
+}
+std::string Said(const Actions& actions) {
+  std::string out;
+  for (const SuperviseAction& action : actions) {
+    if (const auto* say = std::get_if<SayLine>(&action)) out += say->text + "\n";
+  }
+  return out;
+}
+
+// A job of one server and two workers that runs.
+class Supervise : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    EXPECT_EQ(Show(supervisor_.Begin(0)), "start scheduler");
+    EXPECT_EQ(Show(supervisor_.OnSchedulerReady(1)), "start server 0; start worker 0; start worker 1");
+  }
+  std::string End(const NodeName& node, const ProcessEnd& end) {
+    return Show(supervisor_.OnEnd(node, end, now_));
+  }
+  std::string Tick(int64_t at_ms) { return Show(supervisor_.OnTick(now_ = at_ms)); }
+
+  Supervisor supervisor_{{.servers = 1,
+                          .workers = 2,
+                          .max_restarts = 2,
+                          .leave_grace_ms = 30'000,
+                          .give_up_every_ms = 1'000,
+                          .stop_grace_ms = 5'000}};
+  int64_t now_ = 10;
+};
+
+TEST_F(Supervise, AGoodJobEndsWithCodeZero) {
+  EXPECT_EQ(End(Worker(1), kClean), "");
+  EXPECT_EQ(End(Worker(0), kClean), "");
+  EXPECT_FALSE(supervisor_.finished());
+  EXPECT_EQ(End(Server(0), kClean), "");
+  EXPECT_EQ(End(kScheduler, kClean), "");
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 0);
+}
+
+TEST_F(Supervise, ServersMayLeaveBeforeTheWorkersProcessesEnd) {
+  EXPECT_EQ(End(Server(0), kClean), "");
+  EXPECT_EQ(End(kScheduler, kClean), "");
+  EXPECT_FALSE(supervisor_.finished());
+  End(Worker(0), kClean);
+  End(Worker(1), kClean);
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 0);
+}
+
+TEST_F(Supervise, AKilledWorkerIsStartedAgainUpToTheLimitOfTheJob) {
+  EXPECT_EQ(End(Worker(1), kKilled), "start worker 1");
+  EXPECT_EQ(End(Worker(0), kKilled), "start worker 0");
+  EXPECT_EQ(End(Worker(1), kKilled), "give up 1");
+  // The scheduler may have been away: it is told again.
+  EXPECT_EQ(Tick(2'000), "give up 1");
+  EXPECT_EQ(Tick(2'500), "");
+  // The others finish, and the job's exit code still tells of the lost one.
+  End(Worker(0), kClean);
+  End(Server(0), kClean);
+  End(kScheduler, kClean);
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 128 + SIGKILL);
+}
+
+TEST_F(Supervise, AFailingWorkerEndsTheJobWithItsCodeAndItsLastLines) {
+  const Actions actions = supervisor_.OnEnd(Worker(1), {.code = 3}, now_);
+  EXPECT_EQ(Show(actions), "terminate worker 0");
+  EXPECT_EQ(Said(actions), "worker 1 exited with code 3: the job ends\n");
+  EXPECT_EQ(End(Worker(0), {.signal = SIGTERM}), "terminate scheduler; terminate server 0");
+  EXPECT_EQ(End(Server(0), {.code = 143}), "");
+  EXPECT_EQ(End(kScheduler, {.code = 143}), "tail worker 1");
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 3);
+}
+
+TEST_F(Supervise, ADeadServerEndsTheJobAndIsNamed) {
+  const Actions actions = supervisor_.OnEnd(Server(0), kKilled, now_);
+  EXPECT_NE(Said(actions).find("server 0 was killed by signal 9 (Killed)"), std::string::npos)
+      << Said(actions);
+  EXPECT_EQ(Show(actions), "terminate worker 0; terminate worker 1");
+  End(Worker(0), kClean);
+  EXPECT_EQ(End(Worker(1), {.code = 1}), "terminate scheduler");
+  End(kScheduler, {.code = 143});
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 128 + SIGKILL);
+}
+
+TEST_F(Supervise, AKilledSchedulerIsStartedAgainAndNobodyElseIs) {
+  EXPECT_EQ(End(kScheduler, kKilled), "start scheduler");
+  EXPECT_EQ(Show(supervisor_.OnSchedulerReady(now_)), "");
+  EXPECT_EQ(End(kScheduler, kKilled), "start scheduler");
+  // The third time is one too many.
+  EXPECT_EQ(End(kScheduler, kKilled), "terminate worker 0; terminate worker 1");
+}
+
+TEST_F(Supervise, ASchedulerThatGivesUpEndsTheJob) {
+  EXPECT_EQ(End(kScheduler, {.code = 1}), "terminate worker 0; terminate worker 1");
+  EXPECT_EQ(supervisor_.exit_code(), 1);
+}
+
+TEST_F(Supervise, RanksThatNeverJoinedAreGivenUpSoThatTheServersLeave) {
+  End(Worker(0), kClean);
+  End(Worker(1), kClean);
+  EXPECT_EQ(Tick(500), "");
+  EXPECT_EQ(Tick(1'100), "give up 0; give up 1");
+  // To the servers that job has failed; the workers' word counts.
+  EXPECT_EQ(End(Server(0), {.code = 1}), "");
+  EXPECT_EQ(End(kScheduler, {.code = 1}), "");
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 0);
+}
+
+TEST_F(Supervise, WhoDoesNotLeaveIsKilledAndThatIsAnError) {
+  End(Worker(0), kClean);
+  End(Worker(1), kClean);
+  End(kScheduler, kClean);
+  EXPECT_EQ(Tick(30'009), "give up 0; give up 1");
+  const Actions actions = supervisor_.OnTick(30'010);
+  EXPECT_EQ(Show(actions), "kill server 0");
+  EXPECT_NE(Said(actions).find("server 0"), std::string::npos);
+  EXPECT_EQ(End(Server(0), kKilled), "");
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 1);
+}
+
+TEST_F(Supervise, CtrlCStopsWorkersFirstAndThenTheRest) {
+  EXPECT_EQ(Show(supervisor_.OnInterrupt(SIGINT, now_)), "terminate worker 0; terminate worker 1");
+  EXPECT_EQ(End(Worker(0), {.signal = SIGTERM}), "");
+  EXPECT_EQ(End(Worker(1), {.signal = SIGTERM}), "terminate scheduler; terminate server 0");
+  End(kScheduler, {.code = 143});
+  End(Server(0), {.code = 143});
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 130);
+}
+
+TEST_F(Supervise, ASecondCtrlCKills) {
+  supervisor_.OnInterrupt(SIGINT, now_);
+  EXPECT_EQ(Show(supervisor_.OnInterrupt(SIGINT, now_)),
+            "kill scheduler; kill server 0; kill worker 0; kill worker 1");
+  for (const NodeName& node : {kScheduler, Server(0), Worker(0), Worker(1)}) End(node, kKilled);
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 130);
+}
+
+TEST_F(Supervise, AWorkerThatIgnoresTheStopIsKilledInTime) {
+  supervisor_.OnInterrupt(SIGTERM, now_);
+  End(Worker(0), kClean);
+  EXPECT_EQ(Tick(5'009), "");
+  EXPECT_EQ(Tick(5'010), "kill worker 1");
+  EXPECT_EQ(End(Worker(1), kKilled), "terminate scheduler; terminate server 0");
+  EXPECT_EQ(Tick(10'010), "kill scheduler; kill server 0");
+  End(kScheduler, kKilled);
+  End(Server(0), kKilled);
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 143);
+}
+
+TEST_F(Supervise, AProgramThatCannotBeStartedEndsTheJob) {
+  const Actions actions = supervisor_.OnStartFailed(Worker(0), "no such file", now_);
+  EXPECT_EQ(Show(actions), "terminate worker 1");
+  EXPECT_EQ(Said(actions), "worker 0 can't be started: no such file\n");
+  EXPECT_EQ(supervisor_.exit_code(), 127);
+}
+
+TEST(SuperviseStart, ASchedulerThatNeverListensEndsTheJobBeforeAnybodyElseIsStarted) {
+  Supervisor supervisor({.servers = 1, .workers = 1});
+  supervisor.Begin(0);
+  EXPECT_EQ(Show(supervisor.OnEnd(kScheduler, {.code = 1}, 5)), "");
+  EXPECT_TRUE(supervisor.finished());
+  EXPECT_EQ(supervisor.exit_code(), 1);
+}
+
+TEST(SuperviseStart, CtrlCBeforeTheSchedulerListens) {
+  Supervisor supervisor({.servers = 1, .workers = 1});
+  supervisor.Begin(0);
+  EXPECT_EQ(Show(supervisor.OnInterrupt(SIGINT, 1)), "terminate scheduler");
+  EXPECT_EQ(Show(supervisor.OnSchedulerReady(2)), "");
+  supervisor.OnEnd(kScheduler, kClean, 3);
+  EXPECT_TRUE(supervisor.finished());
+  EXPECT_EQ(supervisor.exit_code(), 130);
+}
+
+}  // namespace
+}  // namespace cairn::cluster

@@ -1,0 +1,68 @@
+// Who is awaited for what, in the words that users read while they wait.
+#include "scheduler/core.h"
+
+namespace cairn::scheduler {
+namespace {
+void AddSentence(std::string sentence, std::string* out) {
+  if (!out->empty()) *out += "; ";
+  *out += sentence;
+}
+}  // namespace
+
+const std::string& SchedulerCore::Awaiting() {
+  if (!awaiting_stale_) return awaiting_;
+  awaiting_stale_ = false;
+  awaiting_ = durable_.forming() ? AwaitedToForm() : durable_.running() ? AwaitedWhileRunning() : std::string();
+  return awaiting_;
+}
+
+// "waiting for 1 of 2 servers (server 1) and 2 of 3 workers (ranks 1, 2)"
+std::string SchedulerCore::AwaitedToForm() const {
+  const std::vector<uint32_t> servers = MissingServers(durable_), ranks = MissingRanks(durable_);
+  std::string text;
+  if (!servers.empty())
+    text = "waiting for " + std::to_string(servers.size()) + " of " + Count(state().expected_servers, "server") +
+           " (" + Listed("server", servers) + ")";
+  if (!ranks.empty())
+    text += (text.empty() ? "waiting for " : " and ") + std::to_string(ranks.size()) + " of " +
+            Count(state().expected_workers, "worker") + " (" + Listed("rank", ranks) + ")";
+  return text;
+}
+
+std::string SchedulerCore::AwaitedWhileRunning() const {
+  std::string text;
+  if (state().pending_view != ViewNumber(0)) {
+    std::vector<uint32_t> servers;
+    for (const wire::ServerInfo& server : state().servers)
+      if (const Live* live = FindLive(server.incarnation); !live || live->hold_view != state().pending_view)
+        servers.push_back(server.index);
+    if (!servers.empty())
+      AddSentence("view " + std::to_string(state().pending_view.value) + ": " + Listed("server", servers) +
+                      (servers.size() == 1 ? " has" : " have") + " not reported the open rounds",
+                  &text);
+  }
+  // The next barrier, if anybody has entered it.
+  uint64_t least = UINT64_MAX, most = 0;
+  auto count_of = [&](const wire::WorkerInfo& worker) {
+    const Live* live = FindLive(worker.incarnation);
+    return live != nullptr && live->heard ? live->barrier_count : 0;
+  };
+  for (const wire::WorkerInfo& worker : state().workers) {
+    if (worker.join_view == ViewNumber(0)) continue;
+    least = std::min(least, count_of(worker));
+    most = std::max(most, count_of(worker));
+  }
+  if (most > least) {
+    std::vector<uint32_t> ranks;
+    for (const wire::WorkerInfo& worker : state().workers)
+      if (worker.join_view != ViewNumber(0) && count_of(worker) == least) ranks.push_back(worker.rank.value);
+    AddSentence("barrier " + std::to_string(least + 1) + ": " + Listed("rank", ranks) +
+                    (ranks.size() == 1 ? " has" : " have") + " not arrived",
+                &text);
+  }
+  if (const std::vector<uint32_t> dead = OpenRanks(durable_); !dead.empty())
+    AddSentence(Listed("rank", dead) + (dead.size() == 1 ? " is" : " are") + " dead, not yet restarted", &text);
+  return text;
+}
+
+}  // namespace cairn::scheduler

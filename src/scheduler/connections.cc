@@ -1,0 +1,70 @@
+// Which node is on which connection, and what goes out on it.
+#include <utility>
+
+#include "scheduler/core.h"
+
+namespace cairn::scheduler {
+namespace {
+// A state that is on its way is not sent again before this.
+constexpr int64_t kResendStateUs = 500'000;
+}  // namespace
+
+void SchedulerCore::Send(ConnId conn, const wire::ControlMessage& message) {
+  if (fatal_.ok()) network_.Send(conn, wire::EncodeControl(message, pool_));
+}
+
+void SchedulerCore::Refuse(ConnId conn, Code code, std::string text, uint64_t request) {
+  Send(conn, wire::Refusal{request, code, std::move(text)});
+}
+
+SchedulerCore::Live* SchedulerCore::FindLive(Incarnation incarnation) {
+  auto it = live_.find(incarnation);
+  return it == live_.end() ? nullptr : &it->second;
+}
+const SchedulerCore::Live* SchedulerCore::FindLive(Incarnation incarnation) const {
+  return const_cast<SchedulerCore*>(this)->FindLive(incarnation);
+}
+
+void SchedulerCore::Bind(Incarnation incarnation, ConnId conn, int64_t now_us) {
+  Live& node = live_[incarnation];
+  node.heard_us = now_us;
+  node.silent = false;
+  if (node.conn == conn) return;
+  if (node.conn != ConnId(0)) bound_.erase(node.conn);
+  Unbind(conn);  // a connection speaks for one node at a time
+  bound_[conn] = incarnation;
+  node.conn = conn;
+  node.state_sent = StateVersion(0);
+}
+
+void SchedulerCore::Unbind(ConnId conn) {
+  auto it = bound_.find(conn);
+  if (it == bound_.end()) return;
+  const Incarnation incarnation = it->second;
+  bound_.erase(it);
+  if (Live* node = FindLive(incarnation)) node->conn = ConnId(0);
+  const NodeRecord* record = durable_.FindNode(incarnation);
+  if (record == nullptr || record->fate != NodeFate::kLive) live_.erase(incarnation);
+}
+
+void SchedulerCore::Broadcast(int64_t now_us) {
+  if (!std::exchange(untold_, false)) return;
+  wire::FramePtr frame;  // one encoding for everybody
+  for (auto& [incarnation, node] : live_) {
+    if (node.conn == ConnId(0) || node.version >= state().version) continue;
+    if (!frame) frame = wire::EncodeControl(wire::StateMessage{state()}, pool_);
+    network_.Send(node.conn, frame);
+    node.state_sent = state().version;
+    node.state_sent_us = now_us;
+  }
+}
+
+void SchedulerCore::SendStateIfBehind(Live& node, int64_t now_us) {
+  if (node.conn == ConnId(0) || node.version >= state().version) return;
+  if (node.state_sent == state().version && now_us - node.state_sent_us < kResendStateUs) return;
+  Send(node.conn, wire::StateMessage{state()});
+  node.state_sent = state().version;
+  node.state_sent_us = now_us;
+}
+
+}  // namespace cairn::scheduler

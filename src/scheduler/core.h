@@ -1,0 +1,169 @@
+// The scheduler's core: what is known of each node at this moment (connections, last heard,
+// barrier counts, reports), and the order log → install → tell. The decisions themselves are in
+// rules.h. Split by subject: scheduler.cc (start, commit, dispatch), connections.cc,
+// registration.cc, heartbeat.cc (heartbeats, barriers), detection.cc (time), table_requests.cc, awaiting.cc,
+// status_json.cc. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduler/durable.h"
+#include "scheduler/rules.h"
+#include "scheduler/scheduler.h"
+
+namespace cairn::scheduler {
+
+class SchedulerCore final : public Scheduler {
+ public:
+  SchedulerCore(const SchedulerOptions& options, MetaStore& store, Network& network, BufferPool& pool,
+                int64_t now_us, LogLine log, SchedulerObserver* observer);
+  Status Init(int64_t now_us);
+
+  void OnMessage(ConnId conn, const wire::InFrame& frame, int64_t now_us) override;
+  void OnDisconnect(ConnId conn, int64_t now_us) override;
+  void OnTick(int64_t now_us) override;
+  bool finished() const override { return finished_; }
+  Status fatal() const override { return fatal_; }
+  const wire::ClusterState& state() const override { return durable_.state; }
+  // For tests: all that a restart must bring back.
+  const DurableState& durable() const { return durable_; }
+
+ private:
+  // A node as this process has heard of it. Nothing here outlives a restart.
+  struct Live {
+    ConnId conn;                     // 0: not connected
+    int64_t heard_us = 0;
+    bool heard = false;              // since this scheduler started
+    bool silent = false;             // servers, and workers of a job that is over: dead
+    StateVersion version;            // that it holds
+    StateVersion state_sent;         // on this connection
+    int64_t state_sent_us = 0;
+    uint64_t barrier_count = 0;
+    ViewNumber hold_view;
+    std::vector<wire::TableRound> open_rounds;
+    bool end_confirmed = false;
+    bool told_ahead = false;         // has been logged for holding a version that we have not made
+    wire::NodeStats stats, rate_base;  // rate_base: the sample that rates are measured from
+    int64_t rate_base_us = 0;
+    double pushes_per_s = 0, pulls_per_s = 0, bytes_per_s = 0;
+  };
+  // A table request that waits: for a view to be finished, or for the servers to hold its version.
+  struct TableRequest {
+    ConnId conn;
+    wire::ControlMessage message;  // CreateTable or DropTable
+    std::optional<wire::TableReply> reply;
+  };
+  using RequestKey = std::pair<Incarnation, uint64_t>;
+
+  // scheduler.cc
+  Status LoadOrCreate();
+  DurableState Next() const;           // a copy with the next version, to be changed and committed
+  bool Commit(DurableState next);      // false: the store failed and nothing may be said any more
+  Status Persist(const DurableState& next);
+  void Settle(int64_t now_us);         // after every event: whatever follows from it
+  bool Advance();                      // one more record, if a rule asks for it
+  bool MakeView();                     // the pending one; requires every server's report
+  void LogPhase();
+  void Handle(ConnId conn, const wire::ControlMessage& message, int64_t now_us);
+
+  // connections.cc
+  void Send(ConnId conn, const wire::ControlMessage& message);
+  void Refuse(ConnId conn, Code code, std::string text, uint64_t request = 0);
+  void Broadcast(int64_t now_us);
+  // The newest state, unless it was sent on this connection a moment ago.
+  void SendStateIfBehind(Live& node, int64_t now_us);
+  void Bind(Incarnation incarnation, ConnId conn, int64_t now_us);
+  void Unbind(ConnId conn);
+  Live* FindLive(Incarnation incarnation);
+  const Live* FindLive(Incarnation incarnation) const;
+
+  // registration.cc
+  void OnRegister(ConnId conn, const wire::Register& request, int64_t now_us);
+  void AnswerKnown(ConnId conn, const NodeRecord& node, int64_t now_us);
+  void AdmitServer(ConnId conn, const wire::Register& request, int64_t now_us);
+  void AdmitWorker(ConnId conn, const wire::Register& request, int64_t now_us);
+  void Admit(ConnId conn, const wire::Register& request, uint32_t rank, uint64_t barrier_base, int64_t now_us);
+  wire::Registered RegisteredFor(const NodeRecord& node) const;
+  void OnLeave(ConnId conn, const wire::Leave& leave, int64_t now_us);
+  void OnGiveUp(ConnId conn, const wire::GiveUp& give_up, int64_t now_us);
+  void OnAbort(ConnId conn, const wire::AbortJob& abort, int64_t now_us);
+  void Retire(Incarnation incarnation, const std::string& why);  // tells the node, if it is connected
+
+  void ForgetRequests(Incarnation incarnation);
+
+  // heartbeat.cc
+  void OnHeartbeat(ConnId conn, const wire::Heartbeat& heartbeat, int64_t now_us);
+  void RefuseHeartbeat(ConnId conn, const wire::Heartbeat& heartbeat, const NodeRecord* node);
+  void TakeReport(Live& node, const wire::Heartbeat& heartbeat, int64_t now_us);
+  void TakeRates(Live& node, const wire::NodeStats& stats, int64_t now_us);
+  bool AllServersHold() const;
+  uint64_t BarrierOpen();
+  // The smallest count of the live workers, `except` left out; none while one of them has not been
+  // heard since the scheduler's start, named in `unheard`.
+  std::optional<uint64_t> SmallestCount(std::optional<Rank> except, uint32_t* unheard) const;
+  void TellBarrier();
+  wire::HeartbeatReply ReplyNow();
+
+  // detection.cc
+  void NoticePause(int64_t now_us);
+  void DetectDeaths(int64_t now_us);
+  void FailForServer(const wire::ServerInfo& server, const std::string& how);
+  void GiveUpAfterGrace(int64_t now_us);
+  void ResendStates(int64_t now_us);
+  void UpdateFinished(int64_t now_us);
+
+  // table_requests.cc
+  void OnTableRequest(ConnId conn, Incarnation incarnation, uint64_t request, wire::ControlMessage message);
+  bool RunDeferred();                  // carries out one request that waited; false: none was ready
+  std::optional<wire::TableReply> Carry(const RequestKey& key, const TableRequest& request);
+  wire::TableReply Create(const RequestKey& key, const TableSpec& spec);
+  wire::TableReply Drop(const RequestKey& key, const std::string& name);
+  void AnswerTables();
+  bool ServersHold(StateVersion version) const;
+  void RememberAnswer(const RequestKey& key, const wire::TableReply& reply);
+
+  // awaiting.cc
+  const std::string& Awaiting();
+  std::string AwaitedToForm() const;
+  std::string AwaitedWhileRunning() const;
+
+  // status_json.cc
+  std::string StatusJson(int64_t now_us);
+
+  const SchedulerOptions options_;
+  MetaStore& store_;
+  Network& network_;
+  BufferPool& pool_;
+  const LogLine log_;
+  SchedulerObserver* const observer_;
+
+  DurableState durable_;
+  std::map<uint64_t, Incarnation> by_uid_;  // index into durable_.nodes
+  uint64_t log_bytes_ = 0;
+  Status fatal_;
+  bool finished_ = false;
+
+  std::map<Incarnation, Live> live_;        // nodes of the state; workers that left, while connected
+  std::map<ConnId, Incarnation> bound_;
+  bool untold_ = false;                     // the newest state has not been broadcast
+  bool unsettled_ = true;                   // something may follow from what happened last
+  uint64_t barrier_open_ = 0, barrier_told_ = 0;
+  bool barrier_stale_ = true;
+  std::string awaiting_;
+  bool awaiting_stale_ = true;
+
+  std::map<RequestKey, TableRequest> requests_;     // under way
+  std::map<RequestKey, wire::TableReply> answered_;  // so that a late copy gets the same answer
+
+  int64_t last_tick_us_;
+  int64_t over_since_us_ = -1;
+  int64_t no_workers_since_us_ = -1;        // running, and nobody is live
+};
+
+}  // namespace cairn::scheduler

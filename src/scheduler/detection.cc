@@ -1,0 +1,113 @@
+// What time does: deaths, the grace for dead ranks, resent states, and when the process may go.
+// Time only makes the scheduler suspect; the death itself is a record.
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "scheduler/core.h"
+
+namespace cairn::scheduler {
+namespace {
+
+// Drivers tick every 100 ms; a gap of three is no pause of the process yet.
+constexpr int64_t kSmallestPauseUs = 300'000;
+
+std::string Seconds(int64_t us) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(us) * 1e-6);
+  return text;
+}
+
+}  // namespace
+
+void SchedulerCore::OnTick(int64_t now_us) {
+  if (!fatal_.ok()) return;
+  NoticePause(now_us);
+  DetectDeaths(now_us);
+  GiveUpAfterGrace(now_us);
+  Settle(now_us);
+  if (fatal_.ok()) ResendStates(now_us);
+}
+
+// If this process did not run, it could not hear anybody either: that is no sign of their death.
+void SchedulerCore::NoticePause(int64_t now_us) {
+  const int64_t gap = now_us - std::exchange(last_tick_us_, now_us);
+  if (gap <= std::max(options_.dead_after_us / 2, kSmallestPauseUs)) return;
+  log_("the scheduler itself did not run for " + Seconds(gap) + ": everybody gets another " +
+       Seconds(options_.dead_after_us) + " to be heard");
+  for (auto& [incarnation, node] : live_) node.heard_us = now_us;
+  if (no_workers_since_us_ >= 0) no_workers_since_us_ = now_us;
+}
+
+void SchedulerCore::FailForServer(const wire::ServerInfo& server, const std::string& how) {
+  if (durable_.over()) return;
+  DurableState next = Next();
+  FailJob(next, "server " + std::to_string(server.index) + " (" + ToString(server.endpoint) + ") is lost: " + how +
+                    "; its parameters have no other copy, so start the job anew");
+  (void)Commit(std::move(next));
+}
+
+void SchedulerCore::DetectDeaths(int64_t now_us) {
+  std::vector<wire::WorkerInfo> dead_workers;
+  for (auto& [incarnation, node] : live_) {
+    if (now_us - node.heard_us < options_.dead_after_us || node.silent) continue;
+    node.silent = true;
+    if (const wire::WorkerInfo* worker = state().FindWorker(incarnation)) dead_workers.push_back(*worker);
+  }
+  if (durable_.over()) return;
+  for (const wire::ServerInfo& server : state().servers) {
+    const Live* live = FindLive(server.incarnation);
+    if (live != nullptr && live->silent)
+      return FailForServer(server, "not heard for " + Seconds(now_us - live->heard_us));
+  }
+  if (dead_workers.empty()) return;
+  DurableState next = Next();
+  for (const wire::WorkerInfo& worker : dead_workers) RemoveWorker(next, worker.incarnation, NodeFate::kRetired);
+  if (!Commit(std::move(next))) return;
+  for (const wire::WorkerInfo& worker : dead_workers) {
+    log_("worker " + std::to_string(worker.rank.value) + " is dead: not heard for " +
+         Seconds(options_.dead_after_us) + "; the others go on without it");
+    Retire(worker.incarnation, "worker " + std::to_string(worker.rank.value) + " was not heard for " +
+                                   Seconds(options_.dead_after_us) + " and declared dead");
+  }
+}
+
+void SchedulerCore::GiveUpAfterGrace(int64_t now_us) {
+  if (!durable_.running() || no_workers_since_us_ < 0) return;
+  if (now_us - no_workers_since_us_ < options_.rejoin_grace_us) return;
+  const std::vector<uint32_t> open = OpenRanks(durable_);
+  if (open.empty()) return;
+  DurableState next = Next();
+  next.given_up_ranks.insert(open.begin(), open.end());
+  if (!Commit(std::move(next))) return;
+  log_(Listed("rank", open) + (open.size() == 1 ? " is" : " are") + " given up: not restarted within " +
+       Seconds(options_.rejoin_grace_us) + ", and nobody else is left");
+}
+
+void SchedulerCore::ResendStates(int64_t now_us) {
+  for (const wire::ServerInfo& server : state().servers)
+    if (Live* live = FindLive(server.incarnation)) SendStateIfBehind(*live, now_us);
+  for (const wire::WorkerInfo& worker : state().workers)
+    if (Live* live = FindLive(worker.incarnation)) SendStateIfBehind(*live, now_us);
+}
+
+// Leaving must not cost anybody the news: servers confirm; workers of a failed job have been heard
+// with the state that says so; workers that left have taken their LeaveReply and closed. Each of
+// them is awaited for as long as it could still be alive, and no longer.
+void SchedulerCore::UpdateFinished(int64_t now_us) {
+  finished_ = false;
+  if (!durable_.over()) return;
+  for (const auto& [incarnation, live] : live_) {
+    if (live.silent) continue;
+    const NodeRecord* node = durable_.FindNode(incarnation);
+    if (node == nullptr) continue;
+    if (node->fate == NodeFate::kLeft) {
+      if (now_us - live.heard_us < std::min(options_.dead_after_us, 2 * options_.heartbeat_us)) return;
+    } else if (node->role == wire::Role::kServer ? !live.end_confirmed : live.version < state().version) {
+      return;
+    }
+  }
+  finished_ = true;
+}
+
+}  // namespace cairn::scheduler

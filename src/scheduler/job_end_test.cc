@@ -1,0 +1,170 @@
+// Deaths, lost servers, and how a job ends (rules 5, 7, 10).
+#include "scheduler/fake_cluster.h"
+
+namespace cairn::scheduler {
+namespace {
+
+struct Job : ::testing::Test {
+  FakeCluster c{FakeCluster::Options(2, 2)};
+  FakeNode s0, s1, w0, w1;
+  void SetUp() override {
+    c.Start();
+    s0 = c.Server(9000), s1 = c.Server(9001), w0 = c.Worker(1), w1 = c.Worker(2);
+    for (FakeNode* node : {&s0, &s1, &w0, &w1}) c.Beat(*node);
+  }
+  void Leave(const FakeNode& worker) { c.Tell(worker.conn, wire::Leave{worker.incarnation}); }
+};
+
+TEST_F(Job, SilentWorkerIsRemovedAndRetired) {
+  c.Advance(4'800'000, {&s0, &s1, &w0});
+  EXPECT_EQ(c.state().workers.size(), 2u);
+  c.Advance(300'000, {&s0, &s1, &w0});
+  ASSERT_EQ(c.state().workers.size(), 1u);
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  c.Beat(w0);
+  EXPECT_EQ(c.Last<wire::HeartbeatReply>(w0.conn)->awaiting, "rank 1 is dead, not yet restarted");
+  c.Beat(w1);
+  EXPECT_EQ(c.Last<wire::Refusal>(w1.conn)->code, Code::kRetired);
+  Leave(w1);
+  EXPECT_FALSE(c.Last<wire::LeaveReply>(w1.conn).has_value());
+  // Its successor without a wish gets the free rank.
+  EXPECT_EQ(c.Worker(3).rank, 1u);
+}
+
+TEST_F(Job, PausedSchedulerBlamesNobody) {
+  c.now_us += 60'000'000;
+  c.scheduler->OnTick(c.now_us);
+  EXPECT_EQ(c.state().workers.size(), 2u);
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  EXPECT_TRUE(c.Logged("the scheduler itself did not run for 60.0 s"));
+  c.Advance(5'100'000, {&s0, &s1, &w0});
+  EXPECT_EQ(c.state().workers.size(), 1u) << "a full dead_after later";
+}
+
+TEST_F(Job, RestartGivesEverybodyAFullDeadAfter) {
+  c.Advance(4'900'000, {&s0, &s1, &w0});
+  c.Restart();
+  c.Advance(4'800'000, {&s0, &s1, &w0});
+  EXPECT_EQ(c.state().workers.size(), 2u);
+  c.Advance(300'000, {&s0, &s1, &w0});
+  EXPECT_EQ(c.state().workers.size(), 1u);
+}
+
+TEST_F(Job, LostServerFailsTheJobAndNamesIt) {
+  c.Advance(5'100'000, {&s0, &w0, &w1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
+  EXPECT_NE(c.state().failure.find("server 1 (10.0.1.1:9001) is lost: not heard for 5.0 s"), std::string::npos)
+      << c.state().failure;
+  EXPECT_EQ(c.Last<wire::StateMessage>(w0.conn)->state.failure, c.state().failure);
+  c.Beat(s0);
+  EXPECT_FALSE(c.scheduler->finished()) << "the workers have not been heard with the news";
+  c.Beat(w0), c.Beat(w1);
+  EXPECT_TRUE(c.scheduler->finished());
+  EXPECT_EQ(c.Last<wire::Refusal>(c.Worker(9).conn)->code, Code::kJobFailed);
+}
+
+TEST_F(Job, ServerThatCameBackUnderItsAddressIsLost) {
+  FakeNode fresh = s1;
+  fresh.hello.uid = 77;
+  fresh = c.Register(fresh);
+  EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
+  EXPECT_EQ(c.Last<wire::Refusal>(fresh.conn)->code, Code::kJobFailed);
+}
+
+TEST_F(Job, EndsWhenEveryRankIsDoneAndServersConfirm) {
+  Leave(w0);
+  EXPECT_TRUE(c.Last<wire::LeaveReply>(w0.conn).has_value());
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  EXPECT_EQ(c.state().done_ranks, std::vector<uint32_t>{0});
+  Leave(w1);
+  EXPECT_EQ(c.state().phase, wire::Phase::kEnded);
+  Leave(w1);  // the answer was lost
+  EXPECT_TRUE(c.Last<wire::LeaveReply>(w1.conn).has_value());
+  c.Beat(w1);
+  EXPECT_TRUE(std::holds_alternative<wire::LeaveReply>(c.network.sent[w1.conn].back()));
+  c.scheduler->OnDisconnect(w0.conn, c.now_us);
+  c.scheduler->OnDisconnect(w1.conn, c.now_us);
+  c.Beat(s0);
+  EXPECT_FALSE(c.scheduler->finished());
+  c.Beat(s1);
+  EXPECT_TRUE(c.scheduler->finished());
+  EXPECT_EQ(c.Last<wire::Refusal>(c.Worker(9).conn)->code, Code::kJobFailed);
+}
+
+TEST_F(Job, EndedSchedulerStaysForAServerUntilItIsDead) {
+  Leave(w0), Leave(w1);
+  c.Restart();  // confirmations and connections are forgotten, the end is not
+  EXPECT_EQ(c.state().phase, wire::Phase::kEnded);
+  EXPECT_FALSE(c.scheduler->finished());
+  c.Beat(s0);
+  EXPECT_FALSE(c.scheduler->finished());
+  c.Advance(5'100'000);
+  EXPECT_TRUE(c.scheduler->finished());
+}
+
+TEST_F(Job, DeadRankIsGivenUpAfterTheGraceOnceNobodyElseIsLeft) {
+  c.Advance(5'100'000, {&s0, &s1, &w0});
+  c.Advance(60'000'000, {&s0, &s1, &w0});
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning) << "rank 0 still works";
+  Leave(w0);
+  c.Advance(29'000'000, {&s0, &s1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  c.Advance(2'000'000, {&s0, &s1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kEnded);
+}
+
+TEST_F(Job, GiveUpEndsTheWait) {
+  c.Advance(5'100'000, {&s0, &s1, &w0});
+  Leave(w0);
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  const ConnId launcher = c.NewConn();
+  c.Tell(launcher, wire::GiveUp{1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kEnded);
+  c.Tell(launcher, wire::GiveUp{17});
+  EXPECT_EQ(c.Last<wire::Refusal>(launcher)->code, Code::kInvalidArgument);
+}
+
+TEST_F(Job, GiveUpOfALiveRankCountsWhenItIsDead) {
+  c.Tell(c.NewConn(), wire::GiveUp{1});
+  EXPECT_EQ(c.state().workers.size(), 2u);
+  Leave(w0);
+  c.Advance(5'100'000, {&s0, &s1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kEnded);
+}
+
+TEST_F(Job, FailsIfNobodyIsDone) {
+  c.Tell(c.NewConn(), wire::GiveUp{0});
+  c.Tell(c.NewConn(), wire::GiveUp{1});
+  c.Advance(5'100'000, {&s0, &s1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
+  EXPECT_NE(c.state().failure.find("ranks 0, 1 were given up"), std::string::npos) << c.state().failure;
+}
+
+TEST_F(Job, DoneRankMayComeAgain) {
+  Leave(w1);
+  FakeNode again = c.Worker(3, 1);
+  EXPECT_EQ(again.rank, 1u);
+  EXPECT_TRUE(c.state().done_ranks.empty());
+  Leave(w0);
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+}
+
+TEST_F(Job, AbortFailsTheJobWithItsReason) {
+  c.Tell(c.NewConn(), wire::AbortJob{"rank 1 exited with 3"});
+  EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
+  EXPECT_EQ(c.state().failure, "rank 1 exited with 3");
+  Leave(w0);
+  EXPECT_EQ(c.Last<wire::Refusal>(w0.conn)->code, Code::kJobFailed);
+}
+
+TEST(FormingJob, GivenUpRankIsNotAwaited) {
+  FakeCluster c(FakeCluster::Options(1, 2));
+  c.Start();
+  FakeNode server = c.Server(9000), w0 = c.Worker(1);
+  EXPECT_EQ(c.state().phase, wire::Phase::kForming);
+  c.Tell(c.NewConn(), wire::GiveUp{1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+}
+
+}  // namespace
+}  // namespace cairn::scheduler

@@ -1,0 +1,165 @@
+// Forming and registration (rules 1 to 4).
+#include "scheduler/fake_cluster.h"
+
+namespace cairn::scheduler {
+namespace {
+
+TEST(Forming, MakesSlotMapViewAndPhaseWhenEverybodyIsThere) {
+  FakeCluster c(FakeCluster::Options(2, 2));
+  c.Start();
+  FakeNode s0 = c.Server(9000, 2), w0 = c.Worker(1);
+  EXPECT_EQ(c.state().phase, wire::Phase::kForming);
+  c.Beat(w0);
+  EXPECT_EQ(c.Last<wire::HeartbeatReply>(w0.conn)->awaiting,
+            "waiting for 1 of 2 servers (server 1) and 1 of 2 workers (rank 1)");
+  FakeNode w1 = c.Worker(2), s1 = c.Server(9001, 1);
+  EXPECT_EQ(w1.rank, 1u);
+  EXPECT_EQ(s1.rank, 1u);
+  const wire::ClusterState& state = c.state();
+  EXPECT_EQ(state.phase, wire::Phase::kRunning);
+  EXPECT_EQ(state.view, ViewNumber(1));
+  ASSERT_EQ(state.views.size(), 1u);
+  EXPECT_TRUE(state.views[0].starts.empty());
+  for (const wire::WorkerInfo& worker : state.workers) EXPECT_EQ(worker.join_view, ViewNumber(1));
+  // 16 slots over the shards (0,s0) (0,s1) (1,s0), in contiguous runs.
+  ASSERT_EQ(state.slots.size(), 16u);
+  auto owner = [&](int slot) { return std::pair<int, int>(state.slots[slot].server, state.slots[slot].thread); };
+  EXPECT_EQ(owner(0), std::make_pair(0, 0));
+  EXPECT_EQ(owner(4), std::make_pair(0, 0));
+  EXPECT_EQ(owner(5), std::make_pair(1, 0));
+  EXPECT_EQ(owner(9), std::make_pair(1, 0));
+  EXPECT_EQ(owner(10), std::make_pair(0, 1));
+  EXPECT_EQ(owner(15), std::make_pair(0, 1));
+  for (const wire::SlotOwner& slot : state.slots) {
+    EXPECT_EQ(slot.epoch, 1u);
+    EXPECT_EQ(slot.since, state.version);
+  }
+  // Everybody has been told.
+  for (ConnId conn : {s0.conn, s1.conn, w0.conn, w1.conn})
+    EXPECT_EQ(c.Last<wire::StateMessage>(conn)->state, state);
+  EXPECT_TRUE(c.Logged("Bind to role=scheduler, id=1, ip=10.0.0.1, port=8118"));
+  EXPECT_TRUE(c.Logged("Assign rank=8 to node role=server, ip=10.0.1.1, port=9000"));
+  EXPECT_TRUE(c.Logged("Assign rank=11 to node role=worker, ip=10.0.2.1"));
+  EXPECT_TRUE(c.Logged("the scheduler is connected to 2 workers and 2 servers"));
+}
+
+TEST(Registration, RepeatedGetsTheSameAnswerAndMakesNoRecord) {
+  FakeCluster c(FakeCluster::Options(1, 2));
+  c.Start();
+  FakeNode worker = c.Worker(42);
+  const size_t records = c.memory.records().size();
+  FakeNode again = c.Worker(42);  // on another connection
+  EXPECT_EQ(again.incarnation, worker.incarnation);
+  EXPECT_EQ(again.rank, worker.rank);
+  EXPECT_EQ(c.memory.records().size(), records);
+  EXPECT_TRUE(c.Last<wire::StateMessage>(again.conn).has_value());
+}
+
+TEST(Registration, RestartedWorkerRetiresItsPredecessor) {
+  FakeCluster c(FakeCluster::Options(1, 2));
+  c.Start();
+  FakeNode old = c.Worker(1, 1), fresh = c.Worker(2, 1);
+  EXPECT_EQ(fresh.rank, 1u);
+  EXPECT_GT(fresh.incarnation, old.incarnation);
+  ASSERT_EQ(c.state().workers.size(), 1u);
+  EXPECT_EQ(c.Last<wire::Refusal>(old.conn)->code, Code::kRetired);
+  // A late copy of the old one's Register must not retire the new one.
+  FakeNode ghost = c.Worker(1, 1);
+  EXPECT_EQ(c.Last<wire::Refusal>(ghost.conn)->code, Code::kRetired);
+  EXPECT_EQ(c.state().workers[0].incarnation, fresh.incarnation);
+  c.Beat(old);
+  EXPECT_EQ(c.Last<wire::Refusal>(old.conn)->code, Code::kRetired);
+}
+
+TEST(Registration, RefusalsSayWhatToDo) {
+  FakeCluster c(FakeCluster::Options(1, 2));
+  c.Start();
+  auto refused = [&](wire::Register request) {
+    const ConnId conn = c.NewConn();
+    c.Tell(conn, request);
+    return c.Last<wire::Refusal>(conn).value_or(wire::Refusal{.code = Code::kOk});
+  };
+  wire::Register good{.role = wire::Role::kWorker, .uid = 5, .endpoint = {"h", 0}};
+  auto with = [&](auto change) {
+    wire::Register request = good;
+    change(request);
+    return refused(request);
+  };
+  EXPECT_EQ(with([](auto& r) { r.cluster_id = "another"; }).code, Code::kProtocol);
+  EXPECT_EQ(with([](auto& r) { r.protocol_min = r.protocol_max = 9; }).code, Code::kProtocol);
+  EXPECT_EQ(with([](auto& r) { r.uid = 0; }).code, Code::kInvalidArgument);
+  EXPECT_EQ(with([](auto& r) { r.wanted_rank = -7; }).code, Code::kInvalidArgument);
+  EXPECT_EQ(with([](auto& r) { r.role = wire::Role::kTool; }).code, Code::kInvalidArgument);
+  EXPECT_EQ(with([](auto& r) { r.endpoint.host = "a\nb"; }).code, Code::kInvalidArgument);
+  auto range = with([](auto& r) { r.wanted_rank = 2; });
+  EXPECT_EQ(range.code, Code::kInvalidArgument);
+  EXPECT_EQ(range.text, "rank 2 is outside 0..1: give one in that range, or none to have it chosen");
+  FakeNode server = c.Server(9000);
+  auto extra = with([](auto& r) { r.role = wire::Role::kServer, r.endpoint = {"h", 9999}; });
+  EXPECT_EQ(extra.code, Code::kInvalidArgument);
+  EXPECT_NE(extra.text.find("expects 1 server"), std::string::npos) << extra.text;
+  EXPECT_EQ(c.state().next_incarnation, Incarnation(2)) << "no refusal uses an incarnation up";
+}
+
+TEST(Registration, ServersMayWantTheirIndex) {
+  FakeCluster c(FakeCluster::Options(3, 1));
+  c.Start();
+  FakeNode b = c.Server(9001, 1, 1), a = c.Server(9000), d = c.Server(9002), taken = c.Server(9003, 1, 1);
+  EXPECT_EQ(b.rank, 1u);
+  EXPECT_EQ(a.rank, 0u);
+  EXPECT_EQ(d.rank, 2u);
+  EXPECT_EQ(taken.incarnation, Incarnation(0));
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(c.state().servers[i].index, i);
+}
+
+TEST(Registration, WorkerBeyondTheExpectedJoinsWithTheNextRank) {
+  FakeCluster c(FakeCluster::Options(1, 1));
+  c.Start();
+  FakeNode server = c.Server(9000), w0 = c.Worker(1), w1 = c.Worker(2);
+  EXPECT_EQ(w1.rank, 1u);
+  EXPECT_EQ(c.state().pending_view, ViewNumber(2));
+}
+
+TEST(Heartbeats, UnknownNodesAreToldToRegisterOrRetired) {
+  FakeCluster c(FakeCluster::Options(1, 2));
+  c.Start();
+  FakeNode worker = c.Worker(1);
+  FakeNode stranger = worker;
+  stranger.conn = c.NewConn();
+  stranger.beat.uid = 99;
+  stranger.beat.incarnation = Incarnation(50);
+  c.Beat(stranger);
+  EXPECT_EQ(c.Last<wire::Refusal>(stranger.conn)->code, Code::kUnavailable);
+  EXPECT_FALSE(c.Last<wire::HeartbeatReply>(stranger.conn).has_value());
+}
+
+TEST(Heartbeats, NodeThatIsBehindGetsTheState) {
+  FakeCluster c(FakeCluster::Options(1, 2));
+  c.Start();
+  FakeNode worker = c.Worker(1);
+  worker.conn = c.NewConn();  // reconnected
+  c.Beat(worker, /*takes_state=*/false);
+  EXPECT_EQ(c.Last<wire::StateMessage>(worker.conn)->state, c.state());
+  const size_t sent = c.network.sent[worker.conn].size();
+  c.Beat(worker, false);  // just sent: not again
+  EXPECT_EQ(c.network.sent[worker.conn].size(), sent + 1);
+  c.Advance(1'000'000);
+  EXPECT_GE(c.network.sent[worker.conn].size(), sent + 2) << "resent by the tick";
+  EXPECT_LE(c.network.sent[worker.conn].size(), sent + 4);
+}
+
+TEST(Protocol, BytesThatAreNoMessageCloseTheConnection) {
+  FakeCluster c(FakeCluster::Options(1, 1));
+  c.Start();
+  wire::InFrame frame;
+  frame.storage = c.pool.Get(64);
+  std::memset(frame.storage.data(), 0xEE, 64);
+  frame.header.body_bytes = 64;
+  c.scheduler->OnMessage(ConnId(77), frame, c.now_us);
+  EXPECT_EQ(c.network.closed, std::vector<ConnId>{ConnId(77)});
+  c.Tell(ConnId(78), wire::Hello{});
+  EXPECT_EQ(c.Last<wire::Refusal>(ConnId(78))->code, Code::kProtocol);
+}
+
+}  // namespace
+}  // namespace cairn::scheduler

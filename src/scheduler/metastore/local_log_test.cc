@@ -1,0 +1,187 @@
+// The log on disk: durable, torn tails cut off, damage named, one scheduler at a time.
+#include "scheduler/metastore/local_log.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "scheduler/metastore/log_records.h"
+
+namespace cairn::scheduler {
+namespace {
+
+std::vector<std::byte> Bytes(const std::string& text) {
+  auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+struct LocalLogTest : ::testing::Test {
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "cairn_log_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    root = name;
+    directory = root + "/a/state";
+    path = directory + "/scheduler.log";
+  }
+  void TearDown() override { std::filesystem::remove_all(root); }
+
+  void Write(const std::vector<std::string>& records) {
+    auto log = LocalLog::Open(directory);
+    ASSERT_TRUE(log.ok()) << log.status().ToString();
+    ASSERT_TRUE((*log)->Load().ok());
+    for (const std::string& record : records) ASSERT_TRUE((*log)->Append(Bytes(record)).ok());
+  }
+  Result<std::vector<std::vector<std::byte>>> Read(size_t* torn = nullptr) {
+    auto log = LocalLog::Open(directory);
+    if (!log.ok()) return log.status();
+    auto records = (*log)->Load();
+    if (torn != nullptr) *torn = (*log)->torn_bytes();
+    return records;
+  }
+  void Damage(size_t offset) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(offset));
+    const char c = static_cast<char>(file.get() ^ 0x55);
+    file.seekp(static_cast<std::streamoff>(offset));
+    file.put(c);
+  }
+  std::string root, directory, path;
+};
+
+const std::vector<std::string> kRecords = {"one", "", "three and some more bytes", "four"};
+
+TEST_F(LocalLogTest, KeepsRecordsAcrossOpens) {
+  Write({"one", ""});
+  Write({"three and some more bytes", "four"});
+  auto records = Read();
+  ASSERT_TRUE(records.ok()) << records.status().ToString();
+  ASSERT_EQ(records->size(), 4u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ((*records)[i], Bytes(kRecords[i]));
+}
+
+TEST_F(LocalLogTest, ReplaceStartsOver) {
+  Write(kRecords);
+  {
+    auto log = LocalLog::Open(directory);
+    ASSERT_TRUE((*log)->Load().ok());
+    ASSERT_TRUE((*log)->Replace(Bytes("whole")).ok());
+    ASSERT_TRUE((*log)->Append(Bytes("next")).ok());
+  }
+  auto records = Read();
+  ASSERT_EQ(records->size(), 2u);
+  EXPECT_EQ((*records)[0], Bytes("whole"));
+  EXPECT_EQ((*records)[1], Bytes("next"));
+}
+
+TEST_F(LocalLogTest, UnfinishedReplaceChangesNothing) {
+  Write(kRecords);
+  std::ofstream(directory + "/scheduler.log.new") << "half a rec";
+  EXPECT_EQ(Read()->size(), 4u);
+  EXPECT_FALSE(std::filesystem::exists(directory + "/scheduler.log.new"));
+}
+
+TEST_F(LocalLogTest, TornTailOfAnyLengthIsCutOffAndTheLogGoesOn) {
+  const size_t last = kLogHeaderBytes + kRecords.back().size();
+  for (size_t torn = 1; torn < last; ++torn) {
+    std::filesystem::remove_all(directory);
+    Write(kRecords);
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) - torn);
+    size_t cut = 0;
+    auto records = Read(&cut);
+    ASSERT_TRUE(records.ok()) << records.status().ToString();
+    EXPECT_EQ(records->size(), 3u);
+    EXPECT_EQ(cut, last - torn);
+    Write({"five"});
+    records = Read();
+    ASSERT_EQ(records->size(), 4u);
+    EXPECT_EQ(records->back(), Bytes("five"));
+  }
+}
+
+TEST_F(LocalLogTest, BadChecksumOrZerosAtTheVeryEndAreATornTail) {
+  Write(kRecords);
+  Damage(std::filesystem::file_size(path) - 1);
+  EXPECT_EQ(Read()->size(), 3u);
+  // A file system that had made the file longer but not written the bytes.
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) + 4096);
+  EXPECT_EQ(Read()->size(), 3u);
+}
+
+TEST_F(LocalLogTest, DamageInTheMiddleIsAnErrorThatSaysWhereAndWhatToDo) {
+  const size_t third = 2 * kLogHeaderBytes + kRecords[0].size();
+  // Every byte of the third record, its length included: a length that points beyond the end must
+  // not pass for a torn tail.
+  for (size_t i = 0; i < kLogHeaderBytes + kRecords[2].size(); ++i) {
+    std::filesystem::remove_all(directory);
+    Write(kRecords);
+    const auto size = std::filesystem::file_size(path);
+    Damage(third + i);
+    auto records = Read();
+    ASSERT_FALSE(records.ok()) << "byte " << i;
+    EXPECT_EQ(records.status().code(), Code::kIo);
+    EXPECT_NE(records.status().message().find(path), std::string::npos);
+    EXPECT_NE(records.status().message().find("offset " + std::to_string(third)), std::string::npos);
+    EXPECT_NE(records.status().message().find("move it away"), std::string::npos);
+    EXPECT_EQ(std::filesystem::file_size(path), size) << "evidence is not touched";
+  }
+}
+
+TEST_F(LocalLogTest, DamagedFirstRecordIsNeverTakenForAnEmptyLog) {
+  Write({"only"});
+  Damage(kLogHeaderBytes + 1);
+  EXPECT_FALSE(Read().ok());
+  std::filesystem::resize_file(path, 0);
+  EXPECT_FALSE(Read().ok());
+}
+
+TEST_F(LocalLogTest, SecondSchedulerOnTheDirectoryGetsAClearError) {
+  auto first = LocalLog::Open(directory);
+  ASSERT_TRUE(first.ok());
+  auto second = LocalLog::Open(directory + "/");
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), Code::kUnavailable);
+  EXPECT_NE(second.status().message().find("another scheduler uses the state directory " + directory),
+            std::string::npos);
+  first->reset();
+  EXPECT_TRUE(LocalLog::Open(directory).ok());
+}
+
+TEST_F(LocalLogTest, SystemErrorsNameThePathAndTheCause) {
+  std::ofstream(root + "/file") << "x";
+  auto log = LocalLog::Open(root + "/file/state");
+  ASSERT_FALSE(log.ok());
+  EXPECT_EQ(log.status().code(), Code::kIo);
+  EXPECT_NE(log.status().message().find(root + "/file"), std::string::npos) << log.status().message();
+  EXPECT_NE(log.status().message().find("directory"), std::string::npos);
+  EXPECT_EQ(LocalLog::Open("").status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(LocalLogTest, FullDiskFailsTheAppendAndAllLaterOnes) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
+  std::filesystem::create_directories(directory);
+  std::filesystem::create_symlink("/dev/full", directory + "/scheduler.log.new");
+  auto log = LocalLog::Open(directory);
+  ASSERT_TRUE(log.ok());
+  // Load would remove it as the rest of an unfinished compaction; here it stands for the full disk.
+  Status status = (*log)->Replace(Bytes("record"));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), Code::kIo);
+  EXPECT_NE(status.message().find("No space left on device"), std::string::npos) << status.message();
+  std::filesystem::remove(directory + "/scheduler.log.new");
+  EXPECT_EQ((*log)->Append(Bytes("later")), status);
+}
+
+TEST_F(LocalLogTest, RecordBeyondTheBoundIsRefused) {
+  auto log = LocalLog::Open(directory);
+  ASSERT_TRUE((*log)->Load().ok());
+  const std::vector<std::byte> huge(kMaxLogRecordBytes + 1);
+  EXPECT_EQ((*log)->Append(huge).code(), Code::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace cairn::scheduler

@@ -1,0 +1,83 @@
+// The scheduler's decisions as changes of a DurableState: no time, no messages, the same result
+// from the same input. membership.cc, views.cc, tables.cc and job_end.cc implement them; the core
+// (core.h) decides when, logs the result and tells the nodes. docs/consistency.md has the rules.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "scheduler/durable.h"
+
+namespace cairn::scheduler {
+
+// --- membership.cc (rules 2, 5) ---
+
+inline constexpr uint32_t kMaxRanks = 65536;
+inline constexpr uint32_t kMaxServerThreads = 1024;
+
+// What can be said about a registration without looking at who is there.
+Status CheckRegister(const DurableState& d, const wire::Register& request);
+// The index or rank that a new node gets, or why it can't have one. Requires CheckRegister.
+Result<uint32_t> ChooseServerIndex(const DurableState& d, const wire::Register& request);
+Result<uint32_t> ChooseRank(const DurableState& d, const wire::Register& request);
+// The server that listens there, if any.
+const wire::ServerInfo* FindServerAt(const wire::ClusterState& state, const wire::Endpoint& endpoint);
+const wire::WorkerInfo* FindWorkerOfRank(const wire::ClusterState& state, Rank rank);
+
+// Gives the node the next incarnation and lists it. A live worker of the same rank is retired.
+Incarnation AddNode(DurableState& d, const wire::Register& request, uint32_t rank, uint64_t barrier_base);
+// Takes a live worker out of the job: kLeft makes its rank done.
+void RemoveWorker(DurableState& d, Incarnation incarnation, NodeFate fate);
+
+// --- views.cc (rules 3, 6) ---
+
+// The ranks below expected_workers that the job can't start without and that are not there.
+std::vector<uint32_t> MissingRanks(const DurableState& d);
+std::vector<uint32_t> MissingServers(const DurableState& d);
+bool ReadyToForm(const DurableState& d);
+// Slot map, view 1, phase running. `d.state.version` is the version of the record.
+void Form(DurableState& d);
+std::vector<wire::SlotOwner> MakeSlotMap(std::span<const wire::ServerInfo> servers, uint32_t slot_count,
+                                         StateVersion since);
+std::vector<uint32_t> WaitingRanks(const wire::ClusterState& state);  // registered, in no view
+void BeginView(DurableState& d);
+// `open_rounds`: every server's report for the pending view, in any order.
+void FinishView(DurableState& d, std::span<const wire::TableRound> open_rounds);
+void DropUnusedViews(wire::ClusterState& state);
+
+// --- tables.cc (rule 8) ---
+
+inline constexpr size_t kMaxTables = 4096;
+
+Status CheckSpec(const TableSpec& spec);
+// What differs, as "mode (sync there, async asked for), size (…)". Empty: nothing does.
+std::string DescribeDifference(const TableSpec& there, const TableSpec& asked);
+// Requires CheckSpec, and that no table has the name.
+TableId AddTable(DurableState& d, const TableSpec& spec);
+void RemoveTable(DurableState& d, TableId table);
+// Remembers that the request has been carried out in d.state.version.
+void RememberOperation(DurableState& d, Incarnation incarnation, uint64_t request, TableId table);
+const TableOperation* FindOperation(const DurableState& d, Incarnation incarnation, uint64_t request);
+std::string Describe(const TableSpec& spec);  // "dense sync sgd, 7850 float32 elements"
+
+// --- job_end.cc (rules 7, 10) ---
+
+// Ranks of the job that are neither live nor done nor given up: dead, or never seen.
+std::vector<uint32_t> OpenRanks(const DurableState& d);
+bool JobIsOver(const DurableState& d);
+// Requires JobIsOver. Phase ended, or failed if nobody is done.
+void EndJob(DurableState& d);
+void FailJob(DurableState& d, std::string reason);
+
+// --- words.cc ---
+
+std::string Count(size_t n, std::string_view noun);  // "1 worker", "2 workers"
+// "rank 1", "ranks 1, 2"; a long list ends in "and 90 more".
+std::string Listed(std::string_view noun, const std::vector<uint32_t>& numbers);
+std::string Printable(std::string_view text, size_t max_bytes);  // without control characters, cut
+bool IsPrintable(std::string_view text);
+
+}  // namespace cairn::scheduler

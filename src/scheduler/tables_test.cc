@@ -1,0 +1,168 @@
+// Tables: made once, dropped once, answered when the servers hold them (rule 8).
+#include <nlohmann/json.hpp>
+
+#include "scheduler/fake_cluster.h"
+
+namespace cairn::scheduler {
+namespace {
+
+struct Tables : ::testing::Test {
+  FakeCluster c{FakeCluster::Options(2, 2)};
+  FakeNode s0, s1, w0, w1;
+  void SetUp() override {
+    c.Start();
+    s0 = c.Server(9000), s1 = c.Server(9001), w0 = c.Worker(1), w1 = c.Worker(2);
+    for (FakeNode* node : {&s0, &s1, &w0, &w1}) c.Beat(*node);
+  }
+  void Create(const FakeNode& worker, uint64_t request, const TableSpec& spec) {
+    c.Tell(worker.conn, wire::CreateTable{request, worker.incarnation, spec});
+  }
+  void Drop(const FakeNode& worker, uint64_t request, const std::string& name) {
+    c.Tell(worker.conn, wire::DropTable{request, worker.incarnation, name});
+  }
+  std::optional<wire::TableReply> Reply(const FakeNode& worker) { return c.Last<wire::TableReply>(worker.conn); }
+  void ServersCatchUp() { c.Beat(s0), c.Beat(s1); }
+};
+
+TEST_F(Tables, ReplyComesWhenEveryServerHoldsTheVersion) {
+  Create(w0, 1, DenseSync("w"));
+  EXPECT_FALSE(Reply(w0));
+  c.Beat(s0);
+  EXPECT_FALSE(Reply(w0));
+  c.Beat(s1);
+  ASSERT_TRUE(Reply(w0));
+  EXPECT_EQ(Reply(w0)->code, Code::kOk);
+  EXPECT_EQ(Reply(w0)->table, TableId(1));
+  EXPECT_EQ(c.state().FindTable(TableId(1))->created_view, ViewNumber(1));
+  Create(w1, 1, DenseSync("w"));
+  EXPECT_EQ(Reply(w1)->table, TableId(1)) << "idempotent by name";
+  EXPECT_EQ(c.state().tables.size(), 1u);
+}
+
+TEST_F(Tables, AnotherSpecUnderTheNameNamesTheFields) {
+  Create(w0, 1, DenseSync("w"));
+  TableSpec other = DenseSync("w", 200);
+  other.mode = Mode::kAsync;
+  Create(w1, 1, other);
+  ASSERT_TRUE(Reply(w1));
+  EXPECT_EQ(Reply(w1)->code, Code::kAlreadyExists);
+  EXPECT_NE(Reply(w1)->text.find("mode (sync there, async asked for), size (100 there, 200 asked for)"),
+            std::string::npos)
+      << Reply(w1)->text;
+}
+
+TEST_F(Tables, IdsAreNeverReused) {
+  Create(w0, 1, DenseSync("a"));
+  ServersCatchUp();
+  Drop(w0, 2, "a");
+  EXPECT_EQ(Reply(w0)->request, 1u);
+  ServersCatchUp();
+  EXPECT_EQ(Reply(w0)->request, 2u);
+  EXPECT_EQ(Reply(w0)->code, Code::kOk);
+  Create(w0, 3, DenseSync("a"));
+  ServersCatchUp();
+  EXPECT_EQ(Reply(w0)->table, TableId(2));
+}
+
+TEST_F(Tables, LateCopiesOfRequestsChangeNothing) {
+  Create(w0, 1, DenseSync("a"));
+  ServersCatchUp();
+  Drop(w0, 2, "a");
+  ServersCatchUp();
+  Create(w0, 1, DenseSync("a"));  // a late copy of the first
+  EXPECT_EQ(c.state().tables.size(), 0u);
+  Create(w1, 1, DenseSync("a"));
+  ServersCatchUp();
+  Drop(w0, 2, "a");  // a late copy of the drop
+  EXPECT_EQ(c.state().tables.size(), 1u);
+  EXPECT_EQ(Reply(w0)->code, Code::kOk);
+  c.Restart();
+  for (FakeNode* node : {&s0, &s1, &w0, &w1}) c.Beat(*node);
+  Drop(w0, 2, "a");
+  ServersCatchUp();
+  EXPECT_EQ(c.state().tables.size(), 1u) << "also after a restart";
+  EXPECT_EQ(Reply(w0)->code, Code::kOk);
+}
+
+TEST_F(Tables, DropOfAnUnknownNameIsNotFoundAndASecondDropIsFine) {
+  Drop(w0, 1, "nothing");
+  EXPECT_EQ(Reply(w0)->code, Code::kNotFound);
+  Create(w0, 2, DenseSync("a"));
+  Drop(w0, 3, "a");
+  Drop(w1, 1, "a");
+  ServersCatchUp();
+  EXPECT_EQ(Reply(w1)->code, Code::kOk);
+}
+
+TEST_F(Tables, CreationWaitsForAPendingView) {
+  FakeNode w2 = c.Worker(3);
+  ASSERT_EQ(c.state().pending_view, ViewNumber(2));
+  Create(w0, 1, DenseSync("w"));
+  EXPECT_TRUE(c.state().tables.empty());
+  ServersCatchUp();  // the view is made, then the table
+  ASSERT_EQ(c.state().tables.size(), 1u);
+  EXPECT_EQ(c.state().tables[0].created_view, ViewNumber(2));
+  ServersCatchUp();
+  EXPECT_EQ(Reply(w0)->code, Code::kOk);
+}
+
+TEST_F(Tables, AnswerSurvivesANewConnectionAndARestart) {
+  Create(w0, 1, DenseSync("w"));
+  c.scheduler->OnDisconnect(w0.conn, c.now_us);
+  c.Restart();
+  w0.conn = c.NewConn();
+  c.Beat(w0);
+  Create(w0, 1, DenseSync("w"));
+  EXPECT_FALSE(Reply(w0)) << "the servers have not been heard";
+  ServersCatchUp();
+  EXPECT_EQ(Reply(w0)->table, TableId(1));
+}
+
+TEST_F(Tables, BadSpecsAndDeadWorkersAreRefused) {
+  Create(w0, 1, {.name = "x", .size = 0});
+  EXPECT_EQ(Reply(w0)->code, Code::kInvalidArgument);
+  Create(w0, 2, {.name = "", .size = 4});
+  EXPECT_EQ(Reply(w0)->code, Code::kInvalidArgument);
+  Create(w0, 3, {.name = "x", .element = ElementType::kInt64, .optimizer = OptimizerKind::kSgd, .size = 4});
+  EXPECT_EQ(Reply(w0)->code, Code::kInvalidArgument);
+  Create(w0, 4, {.name = "x", .mode = Mode::kAsync, .deterministic = true, .size = 4});
+  EXPECT_EQ(Reply(w0)->code, Code::kInvalidArgument);
+  c.Tell(w1.conn, wire::Leave{w1.incarnation});
+  Create(w1, 1, DenseSync("x"));
+  EXPECT_EQ(Reply(w1)->code, Code::kRetired);
+}
+
+TEST_F(Tables, JobThatFailsAnswersWhatIsUnderWay) {
+  Create(w0, 1, DenseSync("w"));
+  c.Tell(c.NewConn(), wire::AbortJob{"enough"});
+  EXPECT_EQ(Reply(w0)->code, Code::kJobFailed);
+  EXPECT_EQ(Reply(w0)->text, "enough");
+}
+
+TEST_F(Tables, StatusShowsTheCluster) {
+  Create(w0, 1, DenseSync("w"));
+  c.Advance(1'000'000, {&s0, &s1, &w0, &w1});
+  s0.beat.stats.pushes = 500;
+  c.Advance(2'000'000, {&s0, &s1, &w0, &w1});
+  s0.beat.stats.pushes = 1500;
+  c.Advance(1'000'000, {&s0, &s1, &w0, &w1});
+  const ConnId tool = c.NewConn();
+  c.Tell(tool, wire::StatusRequest{11});
+  auto reply = c.Last<wire::StatusReply>(tool);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->request, 11u);
+  const auto json = nlohmann::json::parse(reply->json);
+  EXPECT_EQ(json["phase"], "running");
+  EXPECT_EQ(json["servers"].size(), 2u);
+  EXPECT_EQ(json["servers"][0]["endpoint"], "10.0.1.1:9000");
+  EXPECT_EQ(json["servers"][0]["slots"], 8);
+  EXPECT_EQ(json["servers"][0]["stats"]["pushes"], 1500);
+  EXPECT_GT(json["servers"][0]["pushes_per_s"].get<double>(), 0.0);
+  EXPECT_EQ(json["workers"][1]["rank"], 1);
+  EXPECT_EQ(json["tables"][0]["name"], "w");
+  EXPECT_EQ(json["tables"][0]["mode"], "sync");
+  EXPECT_EQ(json["barrier_open"], 0);
+}
+
+}  // namespace
+}  // namespace cairn::scheduler

@@ -1,0 +1,97 @@
+// Numbered pushes (docs/consistency.md, rules 13 and 14): each slot's part is checked whole and
+// then applied, straight from the receive buffer, exactly once.
+#include "base/planted.h"
+#include "server/shard_impl.h"
+
+namespace cairn::server {
+
+void ShardImpl::OnPush(const Request& request) {
+  const wire::FrameHeader& header = request.header();
+  Result<wire::PushView> decoded = wire::DecodePush(header, request.frame.body());
+  if (!decoded.ok()) return Violation(request.conn, header, decoded.status());
+  const wire::PushView& push = *decoded;
+  for (const wire::SlotEntry& entry : push.entries)
+    if (entry.number == 0) return Violation(request.conn, header, {Code::kProtocol, "push number 0"});
+  if (Status s = CheckOwner(request, push.entries); !s.ok()) return SendError(request.conn, header, s);
+  TableState* table = nullptr;
+  if (Status s = FindTable(request, &table); !s.ok()) return SendError(request.conn, header, s);
+
+  const Hyper hyper{push.params.lr, push.params.weight_decay};
+  Status shape;
+  if (table == nullptr) {
+    shape = DroppedTable(request.table());
+  } else if (table->sync()) {
+    shape = WrongMode(table->info.spec, "a numbered push");
+  } else if (shape = CheckHyper(table->info.spec, hyper); shape.ok()) {
+    shape = CheckPushShape(table->info.spec, push, "push");
+  }
+  problems_.clear();
+  problem_text_.clear();
+  ForEachPart(table, push, shape, [&](const Part& part) { PushPart(request, table, shape, hyper, part); });
+  ++stats_.pushes;
+  Send(request.conn, wire::EncodePushReply(header, problems_, problem_text_, pool_));
+}
+
+Status ShardImpl::CheckPart(const TableState* table, const Status& shape, const Part& part,
+                            const char* what) const {
+  if (!shape.ok()) return shape;
+  const table::SlotTable& rows = *table->rows[part.local];
+  if (!table->sparse()) {
+    if (Status s = CheckDenseCount(table->info.spec, part.entry, rows.rows(), what); !s.ok()) return s;
+  }
+  return rows.Check(part.keys, part.values);
+}
+
+void ShardImpl::PushPart(const Request& request, TableState* table, const Status& shape, const Hyper& hyper,
+                         const Part& part) {
+  OwnedSlot& slot = slots_[part.local];
+  const ClientIndex client = request.client->index;
+  const Seq seq{part.entry.number};
+  const Seq last = slot.numbers.last(client);
+  if (seq <= last && !CAIRN_BUG(kApplyDuplicates)) {
+    const Status* refusal = slot.numbers.RefusalOf(client, seq);
+    if (CAIRN_BUG(kRefusalForgotten)) refusal = nullptr;
+    if (refusal != nullptr) AddProblem(part.entry.slot, refusal->code(), seq.value, refusal->message());
+    return ObservePush(request, part, Outcome::kDuplicate, refusal != nullptr ? refusal->code() : Code::kOk,
+                       hyper, slot.position());
+  }
+  if (seq > last.Next() && !CAIRN_BUG(kSkipGaps)) {
+    AddProblem(part.entry.slot, Code::kUnavailable, last.Next().value, "a push before this one is missing");
+    return ObservePush(request, part, Outcome::kGap, Code::kUnavailable, hyper, slot.position());
+  }
+  if (Status s = CheckPart(table, shape, part, "push"); !s.ok()) [[unlikely]]
+    return RefusePart(request, part, hyper, s);
+  if (seq > last) slot.numbers.Use(client, seq);
+  if (CAIRN_BUG(kAckBeforeApply) && ++parts_pushed_ % 50 == 0) return;
+  table->rows[part.local]->Apply(part.keys, part.values, hyper);
+  ObservePush(request, part, Outcome::kApplied, Code::kOk, hyper, slot.NextPosition());
+}
+
+void ShardImpl::RefusePart(const Request& request, const Part& part, const Hyper& hyper, const Status& why) {
+  OwnedSlot& slot = slots_[part.local];
+  const Seq seq{part.entry.number};
+  if (!CAIRN_BUG(kRefusalLeavesGap) && seq > slot.numbers.last(request.client->index))
+    slot.numbers.UseRefused(request.client->index, seq, why);
+  AddProblem(part.entry.slot, why.code(), seq.value, why.message());
+  ObservePush(request, part, Outcome::kRefused, why.code(), hyper, slot.NextPosition());
+}
+
+void ShardImpl::AddProblem(uint32_t slot, Code code, uint64_t number, const std::string& text) {
+  // One text for the frame; a refusal's says more than a gap's.
+  if (problems_.empty() || (code != Code::kUnavailable &&
+                            problems_.back().count == static_cast<uint32_t>(Code::kUnavailable))) {
+    problem_text_ = text;
+  }
+  problems_.push_back({slot, static_cast<uint32_t>(code), number});
+}
+
+void ShardImpl::ObservePush(const Request& request, const Part& part, Outcome outcome, Code code,
+                            const Hyper& hyper, Position position) {
+  if (observer_ == nullptr) return;
+  const bool applied = outcome == Outcome::kApplied;
+  observer_->OnPush(SlotId{part.entry.slot}, request.incarnation(), Seq{part.entry.number}, request.table(),
+                    outcome, code, applied ? part.keys : std::span<const RowKey>{},
+                    applied ? part.values : std::span<const std::byte>{}, hyper, position);
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,178 @@
+// Registration with the scheduler, the connection to it, and heartbeats. Everything is repeated
+// until it is answered; only the scheduler's word or a long silence ends a server.
+#include "server/server_control.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "server/server_control_impl.h"
+
+namespace cairn::server {
+namespace {
+constexpr int64_t kBackOffMinUs = 50'000;
+constexpr int64_t kBackOffMaxUs = 1'000'000;
+// A connection on which so many heartbeats in a row get no answer is made anew.
+constexpr int64_t kSilentHeartbeats = 5;
+// How long the end is repeated to a scheduler that does not hang up.
+constexpr int64_t kEndPatienceUs = 3'000'000;
+
+std::string Seconds(int64_t us) { return std::to_string(us / 1'000'000) + " s"; }
+}  // namespace
+
+std::unique_ptr<ServerControl> ServerControl::Make(const ServerControlOptions& options, Network& network,
+                                                   BufferPool& pool, Events events, LogLine log, int64_t now_us) {
+  return std::make_unique<ServerControlImpl>(options, network, pool, std::move(events), std::move(log), now_us);
+}
+
+ServerControlImpl::ServerControlImpl(const ServerControlOptions& options, Network& network, BufferPool& pool,
+                                     Events events, LogLine log, int64_t now_us)
+    : options_(options), network_(network), pool_(pool), events_(std::move(events)), log_(std::move(log)),
+      start_us_(now_us), back_off_us_(kBackOffMinUs), heard_us_(now_us), cluster_id_(options.cluster_id) {
+  Connect(now_us);
+}
+
+void ServerControlImpl::Connect(int64_t now_us) {
+  conn_ = network_.Connect(options_.scheduler);
+  connected_ = false;
+  conn_heard_us_ = now_us;
+}
+
+void ServerControlImpl::Reconnect(int64_t now_us) {
+  conn_ = ConnId{};
+  connected_ = false;
+  connect_at_us_ = now_us + back_off_us_;
+  back_off_us_ = std::min(back_off_us_ * 2, kBackOffMaxUs);
+}
+
+void ServerControlImpl::OnConnected(ConnId conn, int64_t now_us) {
+  if (conn != conn_ || finished_) return;
+  connected_ = true;
+  conn_heard_us_ = now_us;
+  Say(now_us);
+}
+
+void ServerControlImpl::OnDisconnect(ConnId conn, int64_t now_us) {
+  if (conn != conn_ || finished_) return;
+  // The scheduler leaves when it has our confirmation, so a lost connection is its answer.
+  if (ending_ && end_said_) return LeaveJob();
+  if (connected_ && known_) Log("lost the scheduler at " + ToString(options_.scheduler) + ", reconnecting");
+  Reconnect(now_us);
+}
+
+void ServerControlImpl::OnTick(int64_t now_us) {
+  if (finished_) return;
+  if (ending_ && now_us - ending_since_us_ >= kEndPatienceUs) return LeaveJob();
+  if (!known_ && now_us - start_us_ >= options_.register_deadline_us) {
+    return Finish({Code::kDeadlineExceeded, "the scheduler at " + ToString(options_.scheduler) +
+                                                " did not answer within " +
+                                                Seconds(options_.register_deadline_us)});
+  }
+  if (known_ && now_us - heard_us_ >= options_.orphan_after_us) {
+    return Finish({Code::kUnavailable, "the scheduler at " + ToString(options_.scheduler) +
+                                           " was not heard for " + Seconds(options_.orphan_after_us) +
+                                           ": this server leaves"});
+  }
+  if (conn_ == ConnId{}) {
+    if (now_us >= connect_at_us_) Connect(now_us);
+    return;
+  }
+  if (now_us - conn_heard_us_ >= kSilentHeartbeats * options_.heartbeat_us) {
+    network_.Close(conn_);
+    return Reconnect(now_us);
+  }
+  if (connected_ && now_us - said_us_ >= options_.heartbeat_us) Say(now_us);
+}
+
+void ServerControlImpl::Say(int64_t now_us) {
+  said_us_ = now_us;
+  if (known_ && !register_again_) {
+    if (ending_) end_said_ = true;
+    return network_.Send(conn_, wire::EncodeControl(MakeHeartbeat(), pool_));
+  }
+  wire::Register message;
+  message.cluster_id = cluster_id_;
+  message.role = wire::Role::kServer;
+  message.uid = options_.uid;
+  message.endpoint = options_.endpoint;
+  message.threads = options_.threads;
+  message.wanted_rank = known_ ? static_cast<int32_t>(index_) : options_.wanted_rank;
+  network_.Send(conn_, wire::EncodeControl(message, pool_));
+}
+
+void ServerControlImpl::OnMessage(ConnId conn, const wire::InFrame& frame, int64_t now_us) {
+  if (conn != conn_ || finished_) return;
+  Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
+  if (!message.ok()) {
+    Log("the scheduler at " + ToString(options_.scheduler) + " sent what is no message: " +
+        message.status().message());
+    network_.Close(conn_);
+    return Reconnect(now_us);
+  }
+  conn_heard_us_ = now_us;
+  std::visit(
+      [&](auto& m) {
+        using M = std::decay_t<decltype(m)>;
+        if constexpr (std::is_same_v<M, wire::Registered>) {
+          OnRegistered(m, now_us);
+        } else if constexpr (std::is_same_v<M, wire::HeartbeatReply>) {
+          Heard(m.term, now_us);
+        } else if constexpr (std::is_same_v<M, wire::StateMessage>) {
+          OnState(std::move(m.state), now_us);
+        } else if constexpr (std::is_same_v<M, wire::Refusal>) {
+          OnRefusal(m);
+        }  // anything else is not for a server
+      },
+      *message);
+}
+
+bool ServerControlImpl::Heard(Term term, int64_t now_us) {
+  if (term < term_) return false;
+  term_ = term;
+  heard_us_ = now_us;
+  back_off_us_ = kBackOffMinUs;
+  return true;
+}
+
+void ServerControlImpl::OnRegistered(const wire::Registered& message, int64_t now_us) {
+  if (message.uid != options_.uid || !Heard(message.term, now_us)) return;
+  register_again_ = false;
+  if (!known_) {
+    known_ = true;
+    incarnation_ = message.incarnation;
+    index_ = message.rank;
+    cluster_id_ = message.cluster_id;
+    Log("registered as server " + std::to_string(index_) + " of cluster " + cluster_id_ + " (incarnation " +
+        std::to_string(incarnation_.value) + ")");
+    events_.on_registered(index_, incarnation_);
+    return Say(now_us);
+  }
+  if (message.incarnation == incarnation_) return;
+  // A scheduler that lost its log would give our slots to others.
+  Finish({Code::kProtocol, "the scheduler at " + ToString(options_.scheduler) + " knew this server as incarnation " +
+                               std::to_string(incarnation_.value) + " and now calls it " +
+                               std::to_string(message.incarnation.value) + ": was its log lost?"});
+}
+
+void ServerControlImpl::OnRefusal(const wire::Refusal& message) {
+  if (message.code == Code::kUnavailable) {
+    register_again_ = true;
+    return;
+  }
+  Finish({message.code, message.text});
+}
+
+void ServerControlImpl::Log(const std::string& line) const {
+  if (log_) log_(line);
+}
+
+void ServerControlImpl::Finish(Status result) {
+  if (finished_) return;
+  finished_ = true;
+  result_ = std::move(result);
+  if (conn_ != ConnId{}) network_.Close(conn_);
+  if (!result_.ok()) Log(result_.message());
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,93 @@
+// States to the shards, their reports back, and the end of the job: a server leaves when every one
+// of its shards has seen the end and the scheduler has been told (docs/consistency.md, rule 10).
+#include <algorithm>
+#include <utility>
+
+#include "base/planted.h"
+#include "server/server_control_impl.h"
+
+namespace cairn::server {
+namespace {
+void AddRound(std::vector<wire::TableRound>& rounds, const wire::TableRound& round) {
+  auto it = std::lower_bound(rounds.begin(), rounds.end(), round,
+                             [](auto& a, auto& b) { return a.table < b.table; });
+  if (it == rounds.end() || it->table != round.table) {
+    rounds.insert(it, round);
+  } else {
+    it->round = std::max(it->round, round.round);
+  }
+}
+
+void AddStats(wire::NodeStats& sum, const wire::NodeStats& stats) {
+  sum.pushes += stats.pushes;
+  sum.pulls += stats.pulls;
+  sum.rounds = std::max(sum.rounds, stats.rounds);  // the same rounds, seen by every shard
+  sum.bytes_in += stats.bytes_in;
+  sum.bytes_out += stats.bytes_out;
+  sum.rows += stats.rows;
+  sum.memory_bytes += stats.memory_bytes;
+  sum.connections += stats.connections;
+}
+
+bool Over(const wire::ClusterState& state) {
+  return state.phase == wire::Phase::kEnded || state.phase == wire::Phase::kFailed;
+}
+}  // namespace
+
+MergedReport Merge(const std::vector<ShardReport>& reports) {
+  MergedReport merged;
+  if (reports.empty()) return merged;
+  merged.version = reports[0].version;
+  merged.hold_view = reports[0].hold_view;
+  for (const ShardReport& report : reports) {
+    merged.version = std::min(merged.version, report.version);
+    if (report.hold_view != merged.hold_view) merged.hold_view = ViewNumber{0};
+    AddStats(merged.stats, report.stats);
+  }
+  if (merged.hold_view == ViewNumber{0}) return merged;
+  for (const ShardReport& report : reports)
+    for (const wire::TableRound& round : report.hold_rounds) AddRound(merged.hold_rounds, round);
+  return merged;
+}
+
+void ServerControlImpl::OnReports(const std::vector<ShardReport>& reports, int64_t now_us) {
+  if (finished_) return;
+  MergedReport merged = Merge(reports);
+  const bool changed = merged.version != report_.version || merged.hold_view != report_.hold_view ||
+                       merged.hold_rounds != report_.hold_rounds;
+  report_ = std::move(merged);
+  if (!ending_ && state_ && Over(*state_) && report_.version >= state_->version) {
+    ending_ = true;
+    ending_since_us_ = now_us;
+    if (connected_ && known_) Say(now_us);
+    return;
+  }
+  if (changed && connected_ && known_) Say(now_us);
+}
+
+void ServerControlImpl::OnState(wire::ClusterState state, int64_t now_us) {
+  if (!known_ || state.cluster_id != cluster_id_) return;
+  if (!Heard(state.term, now_us) || (state_ && state.version <= state_->version)) return;
+  state_ = std::make_shared<const wire::ClusterState>(std::move(state));
+  if (CAIRN_BUG(kServerLeavesEarly) && !state_->done_ranks.empty()) return Finish(Status::Ok());
+  events_.on_state(state_);
+}
+
+void ServerControlImpl::LeaveJob() {
+  if (state_->phase == wire::Phase::kEnded) return Finish(Status::Ok());
+  Finish({Code::kJobFailed, state_->failure});
+}
+
+wire::Heartbeat ServerControlImpl::MakeHeartbeat() const {
+  wire::Heartbeat heartbeat;
+  heartbeat.incarnation = incarnation_;
+  heartbeat.uid = options_.uid;
+  heartbeat.version = report_.version;
+  heartbeat.hold_view = report_.hold_view;
+  heartbeat.open_rounds = report_.hold_rounds;
+  heartbeat.end_confirmed = ending_;
+  heartbeat.stats = report_.stats;
+  return heartbeat;
+}
+
+}  // namespace cairn::server

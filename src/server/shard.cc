@@ -1,0 +1,241 @@
+// Frames in: handshake, fencing, dispatch (docs/consistency.md, rules 11 and 12), and what a shard
+// tells about itself.
+#include "server/shard.h"
+
+#include <utility>
+#include <variant>
+
+#include "base/planted.h"
+#include "server/shard_impl.h"
+
+namespace cairn::server {
+
+std::unique_ptr<Shard> Shard::Make(const ShardOptions& options, Network& network, BufferPool& pool,
+                                   ShardObserver* observer) {
+  return std::make_unique<ShardImpl>(options, network, pool, observer);
+}
+
+void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
+  const wire::FrameHeader& header = frame.header;
+  stats_.bytes_in += sizeof(header) + frame.storage.size();
+  if (header.type == wire::FrameType::kControl) return OnControl(conn, frame);
+
+  auto known = connections_.find(conn);
+  if (known == connections_.end()) {
+    Send(conn, wire::EncodeControl(wire::Refusal{header.request_id, Code::kProtocol,
+                                                 options_.name + ": a data connection starts with Hello"},
+                                   pool_));
+    network_.Close(conn);
+    return;
+  }
+  if (known->second.value != header.incarnation) {
+    return Violation(conn, header,
+                     {Code::kProtocol, "frame of incarnation " + std::to_string(header.incarnation) +
+                                           " on a connection of incarnation " +
+                                           std::to_string(known->second.value)});
+  }
+  const LiveClient* client = nullptr;
+  if (Status fenced = Fence(header, &client); !fenced.ok()) {
+    TellFenced(frame, fenced);
+    return SendError(conn, header, fenced);
+  }
+  const Request request{conn, client, frame, now_us};
+  switch (header.type) {
+    case wire::FrameType::kPush: return OnPush(request);
+    case wire::FrameType::kContribute:
+    case wire::FrameType::kDone: return OnRoundFrame(request);
+    case wire::FrameType::kPull: return OnPull(request);
+    default:
+      return Violation(conn, header, {Code::kProtocol, "frame type " +
+                                                           std::to_string(static_cast<int>(header.type)) +
+                                                           " is not for a server"});
+  }
+}
+
+void ShardImpl::OnControl(ConnId conn, const wire::InFrame& frame) {
+  Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
+  const wire::Hello* hello = message.ok() ? std::get_if<wire::Hello>(&*message) : nullptr;
+  Status problem;
+  if (!message.ok()) {
+    problem = message.status();
+  } else if (hello == nullptr) {
+    problem = {Code::kProtocol, std::string(wire::Name(*message)) + " is not for a shard"};
+  } else {
+    problem = CheckHello(*hello);
+  }
+  if (problem.ok()) {
+    connections_[conn] = hello->incarnation;
+    Send(conn, wire::EncodeControl(wire::HelloReply{wire::kProtocolVersion, version()}, pool_));
+    return;
+  }
+  Send(conn, wire::EncodeControl(wire::Refusal{frame.header.request_id, problem.code(),
+                                               options_.name + ": " + problem.message()},
+                                 pool_));
+  if (problem.code() == Code::kProtocol) {
+    OnDisconnect(conn, 0);
+    network_.Close(conn);
+  }
+}
+
+Status ShardImpl::CheckHello(const wire::Hello& hello) const {
+  if (hello.protocol_min > wire::kProtocolVersion || hello.protocol_max < wire::kProtocolVersion) {
+    return {Code::kProtocol, "speaks protocol " + std::to_string(wire::kProtocolVersion) + ", the worker " +
+                                 std::to_string(hello.protocol_min) + " to " +
+                                 std::to_string(hello.protocol_max) + ": use the same release everywhere"};
+  }
+  if (!registered_ || !state_) return {Code::kUnavailable, "not registered yet"};
+  if (!hello.cluster_id.empty() && hello.cluster_id != state_->cluster_id) {
+    return {Code::kProtocol, "belongs to cluster " + state_->cluster_id + ", the worker to " + hello.cluster_id};
+  }
+  if (hello.server_incarnation != server_incarnation_ || hello.thread != options_.thread) {
+    return {Code::kProtocol, "is thread " + std::to_string(options_.thread) + " of incarnation " +
+                                 std::to_string(server_incarnation_.value) + ", the worker asks for thread " +
+                                 std::to_string(hello.thread) + " of incarnation " +
+                                 std::to_string(hello.server_incarnation.value)};
+  }
+  if (clients_.Find(hello.incarnation) != nullptr) return Status::Ok();
+  if (hello.incarnation >= state_->next_incarnation)
+    return {Code::kUnavailable, "has not heard of this worker yet"};
+  return {Code::kRetired, "incarnation " + std::to_string(hello.incarnation.value) +
+                              " has left or was declared dead: restart the process"};
+}
+
+Status ShardImpl::Fence(const wire::FrameHeader& header, const LiveClient** client) {
+  if (!state_) return {Code::kUnavailable, options_.name + " has no state yet"};
+  if (state_->phase == wire::Phase::kFailed) return EndOfJob();
+  const Incarnation incarnation{header.incarnation};
+  *client = clients_.Find(incarnation);
+  if (*client == nullptr && incarnation >= state_->next_incarnation)
+    return {Code::kUnavailable, options_.name + " has not heard of this worker yet"};
+  if (*client == nullptr && CAIRN_BUG(kForgetWatermark) && header.type == wire::FrameType::kPush)
+    *client = clients_.Admit(incarnation);
+  if (*client == nullptr) {
+    return {Code::kRetired, "incarnation " + std::to_string(incarnation.value) +
+                                " has left or was declared dead: restart the process"};
+  }
+  if (header.state_version > state_->version.value) {
+    return {Code::kUnavailable, options_.name + " has state " + std::to_string(state_->version.value) +
+                                    ", the frame was made under " + std::to_string(header.state_version)};
+  }
+  return EndOfJob();
+}
+
+void ShardImpl::TellFenced(const wire::InFrame& frame, const Status& why) {
+  const wire::FrameHeader& header = frame.header;
+  if (observer_ == nullptr || why.code() != Code::kRetired || header.type != wire::FrameType::kPush) return;
+  Result<wire::PushView> push = wire::DecodePush(header, frame.body());
+  if (!push.ok()) return;
+  for (const wire::SlotEntry& entry : push->entries) {
+    observer_->OnPush(SlotId{entry.slot}, Incarnation{header.incarnation}, Seq{entry.number},
+                      TableId{header.table}, Outcome::kRetired, why.code(), {}, {},
+                      Hyper{push->params.lr, push->params.weight_decay}, Position{});
+  }
+}
+
+Status ShardImpl::CheckOwner(const Request& request, std::span<const wire::SlotEntry> entries) const {
+  for (const wire::SlotEntry& entry : entries) {
+    const uint32_t local = slots_.LocalOf(entry.slot);
+    if (local == OwnedSlots::kNotHere) [[unlikely]] {
+      return {Code::kUnavailable,
+              options_.name + " is not the owner of slot " + std::to_string(entry.slot) + ": " + SlotsWords()};
+    }
+    if (request.header().state_version < slots_[local].since.value) [[unlikely]] {
+      return {Code::kUnavailable, "slot " + std::to_string(entry.slot) + " moved in state " +
+                                      std::to_string(slots_[local].since.value) + ", the frame was made under " +
+                                      std::to_string(request.header().state_version)};
+    }
+  }
+  return Status::Ok();
+}
+
+std::string ShardImpl::SlotsWords() const {
+  uint32_t owned = 0;
+  for (uint32_t local = 0; local < slots_.size(); ++local) owned += slots_[local].owned;
+  return "it has " + std::to_string(owned) + " of " + std::to_string(slots_.slot_count()) + " slots";
+}
+
+Status ShardImpl::FindTable(const Request& request, TableState** table) {
+  auto it = tables_.find(request.table());
+  *table = it == tables_.end() ? nullptr : &it->second;
+  if (*table != nullptr || (request.table() < state_->next_table && request.table() != TableId{0}))
+    return Status::Ok();
+  return {Code::kInvalidArgument, "there never was a table " + std::to_string(request.table().value)};
+}
+
+void ShardImpl::OnDisconnect(ConnId conn, int64_t) {
+  connections_.erase(conn);
+  parked_.ForgetConnection(conn);
+}
+
+void ShardImpl::OnTick(int64_t now_us) { TellStillWaiting(now_us); }
+
+void ShardImpl::TellStillWaiting(int64_t now_us) {
+  for (auto& [id, request] : parked_.all()) {
+    if (request.conn == ConnId{} || now_us - request.told_us < options_.still_waiting_us) continue;
+    request.told_us = now_us;
+    const TableState& table = tables_.at(TableId{request.header.table});
+    uint32_t local = 0;
+    if (request.every_slot) {
+      while (table.rounds[local].open() >= request.needed || !slots_[local].owned) ++local;
+    } else {
+      local = slots_.LocalOf(request.entries[request.next].slot);
+    }
+    const SlotRound& round = table.rounds[local];
+    Send(request.conn,
+         wire::EncodeControl(wire::StillWaiting{request.header.request_id, table.info.id, round.open(),
+                                                round.MissingRanks(slots_[local].id, table.marks)},
+                             pool_));
+  }
+}
+
+void ShardImpl::Send(ConnId conn, wire::FramePtr frame) {
+  stats_.bytes_out += frame->bytes();
+  network_.Send(conn, std::move(frame));
+}
+
+void ShardImpl::SendError(ConnId conn, const wire::FrameHeader& request, const Status& error) {
+  Send(conn, wire::EncodeError(request, error, pool_));
+}
+
+void ShardImpl::Violation(ConnId conn, const wire::FrameHeader& request, const Status& error) {
+  SendError(conn, request, error.With(options_.name));
+  OnDisconnect(conn, 0);
+  network_.Close(conn);
+}
+
+wire::NodeStats ShardImpl::stats() const {
+  wire::NodeStats stats = stats_;
+  stats.connections = connections_.size();
+  for (const auto& [id, table] : tables_) {
+    for (const auto& rows : table.rows) {
+      if (!rows) continue;
+      stats.rows += rows->rows();
+      stats.memory_bytes += rows->memory_bytes();
+    }
+  }
+  return stats;
+}
+
+Seq ShardImpl::LastSeq(SlotId slot, Incarnation incarnation) const {
+  const uint32_t local = slots_.LocalOf(slot.value);
+  const LiveClient* client = clients_.Find(incarnation);
+  if (local == OwnedSlots::kNotHere || client == nullptr) return Seq{0};
+  return slots_[local].numbers.last(client->index);
+}
+
+Round ShardImpl::OpenRound(TableId table, SlotId slot) const {
+  auto it = tables_.find(table);
+  const uint32_t local = slots_.LocalOf(slot.value);
+  if (it == tables_.end() || !it->second.sync() || local == OwnedSlots::kNotHere) return Round{0};
+  return it->second.rounds[local].open();
+}
+
+void ShardImpl::ForEachRow(TableId table, SlotId slot,
+                           const std::function<void(RowKey, std::span<const std::byte>)>& row) const {
+  auto it = tables_.find(table);
+  const uint32_t local = slots_.LocalOf(slot.value);
+  if (it == tables_.end() || local == OwnedSlots::kNotHere) return;
+  it->second.rows[local]->ForEach(row);
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,180 @@
+// The shard as it is. One class, its work in several files, each with one job:
+//   shard.cc          frames in: handshake, fencing, dispatch; small things the others use
+//   shard_state.cc    a new state: clients, slots, tables, views, holds, the end
+//   pushes.cc         numbered pushes
+//   contributions.cc  parts and marks of sync rounds
+//   closing.cc        which rounds close, and who is answered then
+//   pulls.cc          reads
+// One thread; nothing here blocks or allocates per slot or key on the paths of pushes and pulls.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/live_clients.h"
+#include "server/owned_slots.h"
+#include "server/parked.h"
+#include "server/refusal_texts.h"
+#include "server/shard.h"
+#include "server/table_state.h"
+#include "table/arena.h"
+#include "wire/data.h"
+
+namespace cairn::server {
+
+class ShardImpl final : public Shard {
+ public:
+  ShardImpl(const ShardOptions& options, Network& network, BufferPool& pool, ShardObserver* observer)
+      : options_(options), network_(network), pool_(pool), observer_(observer) {}
+
+  void OnRegistered(uint32_t server_index, Incarnation incarnation) override;
+  void OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) override;
+  void OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) override;
+  void OnDisconnect(ConnId conn, int64_t now_us) override;
+  void OnTick(int64_t now_us) override;
+
+  StateVersion version() const override { return state_ ? state_->version : StateVersion{}; }
+  ViewNumber hold_view() const override { return hold_view_; }
+  std::vector<wire::TableRound> hold_rounds() const override { return hold_rounds_; }
+  wire::NodeStats stats() const override;
+  Seq LastSeq(SlotId slot, Incarnation incarnation) const override;
+  Round OpenRound(TableId table, SlotId slot) const override;
+  void ForEachRow(TableId table, SlotId slot,
+                  const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
+
+ private:
+  // A data frame that has passed the fence.
+  struct Request {
+    ConnId conn;
+    const LiveClient* client;
+    wire::InFrame& frame;
+    int64_t now_us;
+    const wire::FrameHeader& header() const { return frame.header; }
+    Incarnation incarnation() const { return client->incarnation; }
+    TableId table() const { return TableId{frame.header.table}; }
+    Round round() const { return Round{frame.header.round}; }
+    bool has(wire::FrameFlag flag) const { return (frame.header.flags & flag) != 0; }
+  };
+  // One slot's part of a push or contribution, where it lies in the frame.
+  struct Part {
+    const wire::SlotEntry& entry;
+    uint32_t local;
+    std::span<const RowKey> keys;
+    std::span<const std::byte> values;
+  };
+
+  // shard.cc
+  void OnControl(ConnId conn, const wire::InFrame& frame);
+  Status CheckHello(const wire::Hello& hello) const;
+  Status Fence(const wire::FrameHeader& header, const LiveClient** client);
+  void TellFenced(const wire::InFrame& frame, const Status& why);
+  Status CheckOwner(const Request& request, std::span<const wire::SlotEntry> entries) const;
+  // Null with ok: the table has been dropped.
+  Status FindTable(const Request& request, TableState** table);
+  void Send(ConnId conn, wire::FramePtr frame);
+  void SendError(ConnId conn, const wire::FrameHeader& request, const Status& error);
+  void Violation(ConnId conn, const wire::FrameHeader& request, const Status& error);  // and closes
+  void TellStillWaiting(int64_t now_us);
+  std::string SlotsWords() const;
+
+  // shard_state.cc
+  void UpdateClients();
+  void UpdateTables();
+  void DropTables();
+  void UpdateRounds(TableState& table);
+  void RecountOpen(TableState& table);
+  void UpdateHold();
+  void AnswerAllParked(const Status& error);
+  Status EndOfJob() const;  // ok while the job runs
+
+  // pushes.cc
+  void OnPush(const Request& request);
+  // Calls take(Part) for each entry; values are cut only if `shape` is ok.
+  template <class Take>
+  void ForEachPart(const TableState* table, const wire::PushView& push, const Status& shape, Take take);
+  Status CheckPart(const TableState* table, const Status& shape, const Part& part, const char* what) const;
+  void PushPart(const Request& request, TableState* table, const Status& shape, const Hyper& hyper,
+                const Part& part);
+  void RefusePart(const Request& request, const Part& part, const Hyper& hyper, const Status& why);
+  void AddProblem(uint32_t slot, Code code, uint64_t number, const std::string& text);
+  void ObservePush(const Request& request, const Part& part, Outcome outcome, Code code, const Hyper& hyper,
+                   Position position);
+
+  // contributions.cc
+  void OnRoundFrame(const Request& request);
+  Status CheckRound(const Request& request, const TableState& table, const wire::PushView& push,
+                    bool marks) const;
+  Status StageParts(const Request& request, TableState& table, const wire::PushView& push,
+                    std::shared_ptr<KeptFrame>* kept);
+  Status StagePart(const Request& request, TableState& table, const Part& part, Contribution contribution,
+                   std::shared_ptr<KeptFrame>* kept);
+  void ReopenRound(const Request& request, TableState& table, const wire::PushParams& params,
+                   const Part& part);  // a planted bug's
+  void AwaitRound(const Request& request, TableState& table, const wire::PushView& push, bool marks);
+
+  // closing.cc
+  void Reconsider(TableState& table);                                          // every slot
+  void Reconsider(TableState& table, std::span<const wire::SlotEntry> entries);  // these
+  void CloseWhatMay(TableState& table, uint32_t local);
+  void CloseOnce(TableState& table, uint32_t local);
+  void Wake(TableState& table, Round lowest_before);
+  void AdvanceParked(TableState& table, ParkedRequest& request);
+  void Answer(TableState& table, ParkedRequest& request);
+  void AnswerRound(TableState& table, const ParkedRequest& request);
+
+  // pulls.cc
+  void OnPull(const Request& request);
+  void SendValues(ConnId conn, const wire::FrameHeader& request, wire::FrameType type, TableState& table,
+                  std::span<const wire::SlotEntry> entries, std::span<const RowKey> keys);
+
+  const ShardOptions options_;
+  Network& network_;
+  BufferPool& pool_;
+  ShardObserver* const observer_;
+
+  bool registered_ = false;
+  uint32_t server_index_ = 0;
+  Incarnation server_incarnation_;
+  std::shared_ptr<const wire::ClusterState> state_;
+  std::map<ConnId, Incarnation> connections_;  // those that have said a good Hello
+
+  table::Arena arena_;                  // outlives the tables
+  uint64_t kept_bytes_ = 0;             // of early contributions; outlives the tables too
+  LiveClients clients_;
+  OwnedSlots slots_;
+  std::map<TableId, TableState> tables_;
+  ParkedRequests parked_;
+  ViewNumber hold_view_;
+  std::vector<wire::TableRound> hold_rounds_;
+
+  wire::NodeStats stats_;
+  uint64_t parts_pushed_ = 0;           // a planted bug's counter
+  // Kept between frames so that their memory is.
+  std::vector<wire::SlotEntry> problems_;
+  std::string problem_text_;
+  std::vector<wire::SlotEntry> reply_entries_;
+  std::vector<uint32_t> closed_slots_;
+  std::vector<ParkedId> woken_;
+};
+
+template <class Take>
+void ShardImpl::ForEachPart(const TableState* table, const wire::PushView& push, const Status& shape, Take take) {
+  const size_t unit = table == nullptr ? 0 : UnitBytes(table->info.spec);
+  const bool sparse = table != nullptr && table->sparse();
+  size_t key_at = 0, value_at = 0;
+  for (const wire::SlotEntry& entry : push.entries) {
+    Part part{entry, slots_.LocalOf(entry.slot), {}, {}};
+    if (shape.ok()) {
+      if (sparse) part.keys = push.keys.subspan(key_at, entry.count);
+      part.values = push.values.subspan(value_at, entry.count * unit);
+      key_at += entry.count;
+      value_at += entry.count * unit;
+    }
+    take(part);
+  }
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,73 @@
+#include "server/shard_node.h"
+
+#include <utility>
+#include <variant>
+
+#include "wire/control.h"
+
+namespace cairn::server {
+namespace {
+using transport::Loop;
+constexpr int64_t kTickUs = 100'000;
+constexpr int64_t kReportEveryUs = 1'000'000;
+
+// The shard's answer to a good Hello. A refused peer may try again, with small frames only.
+bool IsHelloReply(const wire::Frame& frame) {
+  if (frame.header().type != wire::FrameType::kControl) return false;
+  const auto message = wire::DecodeControl(frame.header(), frame.head.bytes().subspan(sizeof(wire::FrameHeader)));
+  return message.ok() && std::holds_alternative<wire::HelloReply>(*message);
+}
+}  // namespace
+
+ShardNode::ShardNode(const ShardOptions& options, OnReport on_report, LogLine log)
+    : options_(options),
+      on_report_(std::move(on_report)),
+      loop_("cairn-shard-" + std::to_string(options.thread)),
+      network_(loop_, pool_,
+               {.on_connected = [](ConnId) {},
+                .on_message = [this](ConnId conn, wire::InFrame& frame) {
+                  shard_->OnMessage(conn, frame, Loop::NowUs());
+                },
+                .on_disconnect = [this](ConnId conn) { shard_->OnDisconnect(conn, Loop::NowUs()); }},
+               {.accepts = IsHelloReply, .log = std::move(log)}),
+      shard_(Shard::Make(options_, network_, pool_)) {}
+
+ShardNode::~ShardNode() { loop_.Stop(); }
+
+void ShardNode::Start() {
+  loop_.SetTick([this] { return OnTick(); });
+  loop_.Start();
+}
+
+void ShardNode::Adopt(transport::AcceptedConnection connection) {
+  auto held = std::make_shared<transport::AcceptedConnection>(std::move(connection));
+  loop_.Post([this, held] { network_.Adopt(std::move(*held)); });
+}
+
+void ShardNode::Registered(uint32_t server_index, Incarnation incarnation) {
+  loop_.Post([this, server_index, incarnation] { shard_->OnRegistered(server_index, incarnation); });
+}
+
+void ShardNode::State(std::shared_ptr<const wire::ClusterState> state) {
+  loop_.Post([this, state = std::move(state)] {
+    shard_->OnState(state, Loop::NowUs());
+    Report();
+  });
+}
+
+void ShardNode::CloseConnections() {
+  loop_.Post([this] { network_.CloseAll(); });
+}
+
+int64_t ShardNode::OnTick() {
+  shard_->OnTick(Loop::NowUs());
+  if (Loop::NowUs() - last_report_us_ >= kReportEveryUs) Report();
+  return kTickUs;
+}
+
+void ShardNode::Report() {
+  last_report_us_ = Loop::NowUs();
+  on_report_(options_.thread, {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), shard_->stats()});
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,128 @@
+// A new state: who is let in, which slots and tables are here, who is awaited, and when to hold
+// (docs/consistency.md, rules 6, 14, 19 and 20).
+#include <algorithm>
+#include <utility>
+
+#include "base/planted.h"
+#include "server/shard_impl.h"
+
+namespace cairn::server {
+
+void ShardImpl::OnRegistered(uint32_t server_index, Incarnation incarnation) {
+  if (registered_) return;
+  registered_ = true;
+  server_index_ = server_index;
+  server_incarnation_ = incarnation;
+  if (!state_) return;
+  // The state came first: only now is it known which slots are ours.
+  auto state = std::exchange(state_, nullptr);
+  OnState(std::move(state), 0);
+}
+
+void ShardImpl::OnState(std::shared_ptr<const wire::ClusterState> state, int64_t) {
+  if (state_ && state->version <= state_->version) return;
+  state_ = std::move(state);
+  // A request may wait at a slot that moves away; its client finds the new owner.
+  if (registered_ && slots_.Update(*state_, server_index_, options_.thread, options_.refusals_kept))
+    AnswerAllParked({Code::kUnavailable, options_.name + " is no longer the owner of some slots"});
+  UpdateClients();
+  UpdateTables();
+  UpdateHold();
+  if (!EndOfJob().ok()) return AnswerAllParked(EndOfJob());
+  for (auto& [id, table] : tables_)
+    if (table.sync()) Reconsider(table);
+}
+
+void ShardImpl::UpdateClients() {
+  for (const LiveClient& gone : clients_.Update(*state_)) {
+    slots_.Forget(gone.index);
+    parked_.ForgetClient(gone.incarnation);
+    if (observer_ != nullptr) observer_->OnRetired(gone.incarnation);
+  }
+}
+
+void ShardImpl::UpdateTables() {
+  DropTables();
+  for (const wire::TableInfo& info : state_->tables) {
+    TableState& table = tables_[info.id];
+    table.info = info;
+    table.rows.resize(slots_.size());
+    for (uint32_t local = 0; local < slots_.size(); ++local) {
+      if (!slots_[local].owned) {
+        table.rows[local].reset();
+      } else if (!table.rows[local]) {
+        table.rows[local] =
+            table::SlotTable::Make(info, slots_[local].id, static_cast<uint32_t>(state_->slots.size()), arena_);
+      }
+    }
+    if (table.sync()) UpdateRounds(table);
+  }
+}
+
+void ShardImpl::DropTables() {
+  for (auto it = tables_.begin(); it != tables_.end();) {
+    if (state_->FindTable(it->first) != nullptr) {
+      ++it;
+      continue;
+    }
+    for (const ParkedRequest& request : parked_.TakeTable(it->first))
+      if (request.conn != ConnId{}) SendError(request.conn, request.header, DroppedTable(it->first));
+    it = tables_.erase(it);
+  }
+}
+
+void ShardImpl::UpdateRounds(TableState& table) {
+  table.rounds.resize(slots_.size());
+  std::vector<Member> members;
+  for (const wire::WorkerInfo& worker : state_->workers) {
+    if (worker.join_view == ViewNumber{0}) continue;
+    members.push_back({worker.incarnation, worker.rank, FirstRound(*state_, worker, table.info), {}});
+  }
+  table.marks.SetMembers(std::move(members));
+  table.latest_start = Round{0};
+  for (const wire::View& view : state_->views)
+    for (const wire::TableRound& start : view.starts)
+      if (start.table == table.info.id) table.latest_start = std::max(table.latest_start, start.round);
+  RecountOpen(table);
+}
+
+void ShardImpl::RecountOpen(TableState& table) {
+  table.at_lowest = 0;
+  bool first = true;
+  for (uint32_t local = 0; local < table.rounds.size(); ++local) {
+    if (!slots_[local].owned) continue;
+    const Round open = table.rounds[local].open();
+    if (first || open < table.lowest_open) {
+      table.lowest_open = open;
+      table.at_lowest = 0;
+    }
+    if (first || open > table.highest_open) table.highest_open = open;
+    first = false;
+    table.at_lowest += open == table.lowest_open;
+  }
+}
+
+void ShardImpl::UpdateHold() {
+  const bool begins = state_->pending_view != hold_view_;
+  hold_view_ = state_->pending_view;
+  if (begins) hold_rounds_.clear();
+  for (auto& [id, table] : tables_) {
+    if (!table.sync()) continue;
+    if (hold_view_ == ViewNumber{0} || CAIRN_BUG(kNoHold)) table.held.reset();
+    if (hold_view_ == ViewNumber{0} || !begins || slots_.size() == 0) continue;
+    hold_rounds_.push_back({id, table.highest_open});
+    if (!CAIRN_BUG(kNoHold)) table.held = table.highest_open;
+  }
+}
+
+Status ShardImpl::EndOfJob() const {
+  if (state_->phase != wire::Phase::kEnded && state_->phase != wire::Phase::kFailed) return Status::Ok();
+  return {Code::kJobFailed, state_->failure.empty() ? "the job has ended" : state_->failure};
+}
+
+void ShardImpl::AnswerAllParked(const Status& error) {
+  for (const ParkedRequest& request : parked_.TakeAll())
+    if (request.conn != ConnId{}) SendError(request.conn, request.header, error);
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,42 @@
+// All that a shard holds of one table: its rows, slot by slot, and its rounds.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "server/done_marks.h"
+#include "server/owned_slots.h"
+#include "server/round.h"
+#include "table/slot_table.h"
+#include "wire/cluster_state.h"
+
+namespace cairn::server {
+
+inline size_t ElementBytes(const TableSpec& spec) { return spec.element == ElementType::kInt64 ? 8 : 4; }
+// Bytes of one unit of an entry's count: a sparse row or a dense element.
+inline size_t UnitBytes(const TableSpec& spec) {
+  return ElementBytes(spec) * (spec.kind == TableKind::kSparse ? spec.dim : 1);
+}
+
+struct TableState {
+  wire::TableInfo info;
+  std::vector<std::unique_ptr<table::SlotTable>> rows;  // by local slot; null where it moved away
+
+  // Sync tables only.
+  std::vector<SlotRound> rounds;   // by local slot
+  DoneMarks marks;
+  Round latest_start;              // the highest first round of any view
+  std::optional<Round> held;       // while a view is pending: no round above this closes
+  Round lowest_open, highest_open;  // over the slots here
+  uint32_t at_lowest = 0;          // slots whose open round is the lowest
+  uint32_t unclean_slots = 0;      // slots whose last round ended in more than ok for somebody
+  std::vector<ParkedId> waiting_for_all;  // done marks, until the lowest open round rises
+
+  bool sync() const { return info.spec.mode == Mode::kSync; }
+  bool sparse() const { return info.spec.kind == TableKind::kSparse; }
+};
+
+}  // namespace cairn::server

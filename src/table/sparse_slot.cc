@@ -1,0 +1,180 @@
+#include "table/sparse_slot.h"
+
+#include <xxhash.h>
+
+#include <cstring>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "optimizer/kernels.h"
+#include "optimizer/span_ops.h"
+#include "table/row_pipeline.h"
+
+namespace cairn::table {
+namespace {
+
+size_t ElementBytes(ElementType element) { return element == ElementType::kFloat32 ? 4 : 8; }
+
+std::string Where(const std::string& table, SlotId slot) {
+  return "table \"" + table + "\", slot " + std::to_string(slot.value);
+}
+
+}  // namespace
+
+SparseSlot::SparseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_count, Arena& arena)
+    : name_(info.spec.name),
+      element_(info.spec.element),
+      optimizer_(info.spec.optimizer),
+      check_finite_(element_ == ElementType::kFloat32 && info.spec.non_finite == NonFinitePolicy::kReject),
+      dim_(info.spec.dim),
+      slot_(slot),
+      slot_count_(slot_count),
+      initial_(info.spec.init, info.id, info.spec.element),
+      arena_(arena),
+      index_(arena, Mix64(info.id.value, slot.value)),
+      rows_(arena, info.spec.dim * ElementBytes(info.spec.element)) {
+  CAIRN_CHECK(slot.value < slot_count);
+}
+
+Status SparseSlot::CheckKeys(std::span<const RowKey> keys) const {
+  // The lines are needed next, by Apply or Read: on their way while the rest is checked.
+  constexpr size_t kAhead = kLead;
+  for (size_t i = 0; i < keys.size() && i < kAhead; ++i) index_.Prefetch(LineIndex::HashOf(keys[i]));
+  uint32_t wrong = 0;
+  for (RowKey key : keys) wrong |= wire::SlotOfKey(key, slot_count_).value ^ slot_.value;
+  if (wrong == 0) return Status::Ok();
+  return {Code::kInvalidArgument, Where(name_, slot_) + ": a key that belongs to another slot"};
+}
+
+Status SparseSlot::Check(std::span<const RowKey> keys, std::span<const std::byte> values) const {
+  if (values.size() / rows_.row_bytes() != keys.size() || values.size() % rows_.row_bytes() != 0) {
+    return {Code::kInvalidArgument, Where(name_, slot_) + " has dim " + std::to_string(dim_) + ": " +
+                                        std::to_string(keys.size()) + " keys need " +
+                                        std::to_string(ReadBytes(keys.size())) + " bytes of values, not " +
+                                        std::to_string(values.size())};
+  }
+  if (Status status = CheckKeys(keys); !status.ok()) return status;
+  if (check_finite_ &&
+      !optimizer::AllFinite({reinterpret_cast<const float*>(values.data()), values.size() / sizeof(float)})) {
+    return {Code::kNotFinite, Where(name_, slot_) + ": the push carries NaN or Inf"};
+  }
+  return Status::Ok();
+}
+
+uint32_t SparseSlot::FindOrCreate(RowKey key, uint64_t hash) {
+  uint32_t row = index_.Find(key, hash);
+  if (__builtin_expect(row == LineIndex::kNoRow, 0)) {
+    row = rows_.Add();
+    index_.Insert(key, hash, row);
+    initial_.FillRow(key, dim_, rows_.At(row));
+  }
+  return row;
+}
+
+template <class Work>
+void SparseSlot::UpdateRows(std::span<const RowKey> keys, Work work) {
+  ForRows(
+      index_, rows_, keys, [this](RowKey key, uint64_t hash) { return FindOrCreate(key, hash); },
+      [&](size_t i, uint32_t row) { work(i, rows_.At(row)); });
+}
+
+void SparseSlot::Apply(std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper) {
+  if (element_ == ElementType::kInt64) {
+    const auto* g = reinterpret_cast<const uint64_t*>(values.data());
+    UpdateRows(keys, [&](size_t i, std::byte* row) {
+      optimizer::Sum(reinterpret_cast<uint64_t*>(row), g + i * dim_, dim_);
+    });
+    return;
+  }
+  const auto* g = reinterpret_cast<const float*>(values.data());
+  WithDim(dim_, [&](auto dim) {
+    if (optimizer_ == OptimizerKind::kSum) {
+      UpdateRows(keys, [&](size_t i, std::byte* row) {
+        optimizer::Sum(reinterpret_cast<float*>(row), g + i * dim, dim);
+      });
+    } else {
+      UpdateRows(keys, [&](size_t i, std::byte* row) {
+        optimizer::Sgd(reinterpret_cast<float*>(row), g + i * dim, dim, hyper);
+      });
+    }
+  });
+}
+
+void SparseSlot::Read(std::span<const RowKey> keys, std::byte* out) const {
+  const auto find = [this](RowKey key, uint64_t hash) { return index_.Find(key, hash); };
+  const auto read_all = [&](auto row_bytes) {
+    ForRows(index_, rows_, keys, find, [&](size_t i, uint32_t row) {
+      if (__builtin_expect(row == LineIndex::kNoRow, 0)) {
+        initial_.FillRow(keys[i], dim_, out + i * row_bytes);
+      } else {
+        std::memcpy(out + i * row_bytes, rows_.At(row), row_bytes);
+      }
+    });
+  };
+  if (rows_.row_bytes() == 64) {  // dim 16: four moves instead of a call
+    read_all(std::integral_constant<size_t, 64>{});
+  } else {
+    read_all(rows_.row_bytes());
+  }
+}
+
+void SparseSlot::Stage(std::span<const RowKey> keys, std::span<const std::byte> values, double weight) {
+  if (staging_ == nullptr) {
+    staging_ = std::make_unique<SparseStaging>(arena_, element_, dim_, Mix64(slot_.value, 0x57A6E));
+  }
+  staging_->Add(keys, values, optimizer_ == OptimizerKind::kSum ? 1.0f : static_cast<float>(weight));
+  staged_ = true;
+}
+
+void SparseSlot::ApplyStaged(const Hyper& hyper, double divisor) {
+  if (!staged_) return;
+  const std::span<const RowKey> keys = staging_->keys();
+  if (element_ == ElementType::kInt64) {
+    UpdateRows(keys, [&](size_t i, std::byte* row) {
+      optimizer::Sum(reinterpret_cast<uint64_t*>(row), reinterpret_cast<const uint64_t*>(staging_->SumsOf(i)), dim_);
+    });
+  } else if (optimizer_ == OptimizerKind::kSum) {
+    UpdateRows(keys, [&](size_t i, std::byte* row) {
+      optimizer::Sum(reinterpret_cast<float*>(row), reinterpret_cast<const float*>(staging_->SumsOf(i)), dim_);
+    });
+  } else {
+    CAIRN_CHECK(divisor > 0);
+    const auto by = static_cast<float>(divisor);
+    // Weights come from peers: a divisor that is no float counts as 0, and nothing is applied.
+    if (by > 0) {
+      WithDim(dim_, [&](auto dim) {
+        UpdateRows(keys, [&](size_t i, std::byte* row) {
+          const auto* sum = reinterpret_cast<const float*>(staging_->SumsOf(i));
+          optimizer::SgdOfMean(reinterpret_cast<float*>(row), sum, dim, hyper, by);
+        });
+      });
+    }
+  }
+  DropStaged();
+}
+
+void SparseSlot::DropStaged() {
+  if (staging_ != nullptr) staging_->Clear();
+  staged_ = false;
+}
+
+uint64_t SparseSlot::memory_bytes() const {
+  return sizeof(*this) + index_.memory_bytes() + rows_.memory_bytes() +
+         (staging_ == nullptr ? 0 : staging_->memory_bytes());
+}
+
+uint64_t SparseSlot::Hash() const {
+  uint64_t sum = 0;  // addition, so that the order does not matter
+  index_.ForEach([&](RowKey key, uint32_t row) {
+    sum += XXH3_64bits_withSeed(rows_.At(row), rows_.row_bytes(), Mix64(key));
+  });
+  return sum;
+}
+
+void SparseSlot::ForEach(const std::function<void(RowKey, std::span<const std::byte>)>& row) const {
+  index_.ForEach([&](RowKey key, uint32_t number) {
+    row(key, std::span<const std::byte>(rows_.At(number), rows_.row_bytes()));
+  });
+}
+
+}  // namespace cairn::table

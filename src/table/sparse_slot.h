@@ -1,0 +1,58 @@
+// A sparse table's rows in one slot: an index (key → row number) over slabs of rows.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "table/initial_value.h"
+#include "table/line_index.h"
+#include "table/row_slabs.h"
+#include "table/slot_table.h"
+#include "table/sparse_staging.h"
+
+namespace cairn::table {
+
+class SparseSlot final : public SlotTable {
+ public:
+  // Requires info.spec.dim > 0.
+  SparseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_count, Arena& arena);
+
+  Status Check(std::span<const RowKey> keys, std::span<const std::byte> values) const override;
+  Status CheckKeys(std::span<const RowKey> keys) const override;
+  void Apply(std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper) override;
+  size_t ReadBytes(size_t key_count) const override { return key_count * rows_.row_bytes(); }
+  void Read(std::span<const RowKey> keys, std::byte* out) const override;
+
+  void Stage(std::span<const RowKey> keys, std::span<const std::byte> values, double weight) override;
+  bool staged() const override { return staged_; }
+  void ApplyStaged(const Hyper& hyper, double divisor) override;
+  void DropStaged() override;
+
+  uint64_t rows() const override { return rows_.count(); }
+  uint64_t memory_bytes() const override;
+  uint64_t Hash() const override;
+  void ForEach(const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
+
+ private:
+  // The row of a key, created with its initial value if it is missing.
+  uint32_t FindOrCreate(RowKey key, uint64_t hash);
+  // work(i, row's address) for each key, rows created where they are missing.
+  template <class Work>
+  void UpdateRows(std::span<const RowKey> keys, Work work);
+
+  const std::string name_;
+  const ElementType element_;
+  const OptimizerKind optimizer_;
+  const bool check_finite_;
+  const uint32_t dim_;
+  const SlotId slot_;
+  const uint32_t slot_count_;
+  const InitialValue initial_;
+  Arena& arena_;
+  LineIndex index_;
+  RowSlabs rows_;
+  std::unique_ptr<SparseStaging> staging_;  // made by the first Stage
+  bool staged_ = false;
+};
+
+}  // namespace cairn::table

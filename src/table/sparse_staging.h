@@ -1,0 +1,38 @@
+// The sums of one sync round of a sparse table in one slot: a row for every key that somebody
+// contributed to. Emptied each round at the cost of what was in it; memory is kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cairn/types.h"
+#include "table/arena.h"
+#include "table/line_index.h"
+#include "table/row_slabs.h"
+
+namespace cairn::table {
+
+class SparseStaging {
+ public:
+  SparseStaging(Arena& arena, ElementType element, uint32_t dim, uint64_t seed);
+
+  // Adds weight × values, row by row; the first to a key is copied. int64 ignores the weight.
+  void Add(std::span<const RowKey> keys, std::span<const std::byte> values, float weight);
+  void Clear();
+
+  // Keys in the order of their first contribution; the sums of keys()[i].
+  std::span<const RowKey> keys() const { return keys_; }
+  const std::byte* SumsOf(size_t i) const { return sums_.At(sums_.RowOf(i)); }
+  uint64_t memory_bytes() const;
+
+ private:
+  const ElementType element_;
+  const uint32_t dim_;
+  LineIndex index_;
+  RowSlabs sums_;
+  std::vector<RowKey> keys_;
+};
+
+}  // namespace cairn::table

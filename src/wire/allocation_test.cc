@@ -1,0 +1,59 @@
+// The data path takes no memory: decoders none at all, encoders only what the pool lends (and the
+// shared pointer). Counted by replacing operator new for this test program.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "wire/data.h"
+#include "wire/wire_samples.h"
+
+namespace {
+thread_local long allocations = 0;
+}
+
+void* operator new(size_t size) {
+  ++allocations;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace cairn::wire {
+namespace {
+
+TEST(Allocation, DecodersTakeNone) {
+  BufferPool pool;
+  for (const NamedFrame& sample : SampleData(pool)) {
+    Result<InFrame> in = Parse(Flatten(*sample.frame, pool).bytes(), kMaxBodyBytes, pool);
+    ASSERT_TRUE(in.ok());
+    const FrameHeader& header = in->header;
+    PushReplyView refusal;
+    const long before = allocations;
+    bool ok = CheckHeader(header, kMaxBodyBytes).ok() && CheckBody(header, in->body()).ok();
+    switch (header.type) {
+      case FrameType::kPush:
+      case FrameType::kContribute:
+      case FrameType::kDone: ok = ok && DecodePush(header, in->body()).ok(); break;
+      case FrameType::kPull: ok = ok && DecodePull(header, in->body()).ok(); break;
+      case FrameType::kPushReply: ok = ok && DecodePushReply(header, in->body()).ok(); break;
+      case FrameType::kError: ok = ok && DecodeError(header, in->body()).ok(); break;
+      default:
+        ok = ok && (DecodeRoundRefusal(header, in->body(), &refusal) || DecodeValues(header, in->body()).ok());
+    }
+    EXPECT_EQ(allocations, before) << sample.name;
+    EXPECT_TRUE(ok) << sample.name;
+  }
+}
+
+TEST(Allocation, EncodersUseThePoolAgain) {
+  BufferPool pool;
+  (void)SampleData(pool);
+  const size_t warm = pool.allocated_bytes();
+  (void)SampleData(pool);
+  EXPECT_EQ(pool.allocated_bytes(), warm);
+}
+
+}  // namespace
+}  // namespace cairn::wire

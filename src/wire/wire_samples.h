@@ -1,0 +1,162 @@
+// One of everything that travels: the same messages for unit tests, golden files and fuzz seeds.
+// Every field has a value of its own, so that a forgotten or swapped one shows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "wire/cluster_state.h"
+#include "wire/control.h"
+#include "wire/data.h"
+
+namespace cairn::wire {
+
+inline TableSpec SampleSpec() {
+  TableSpec spec;
+  spec.name = "user_emb";
+  spec.kind = TableKind::kSparse;
+  spec.element = ElementType::kInt64;
+  spec.mode = Mode::kSync;
+  spec.optimizer = OptimizerKind::kSgd;
+  spec.non_finite = NonFinitePolicy::kAllow;
+  spec.deterministic = true;
+  spec.size = 1001;
+  spec.dim = 16;
+  spec.init = Init::Normal(0.5f, 0.25f, 0x1122334455667788);
+  return spec;
+}
+
+inline ClusterState SampleState() {
+  ClusterState state;
+  state.cluster_id = "c-7f3a";
+  state.term = Term{3};
+  state.version = StateVersion{41};
+  state.phase = Phase::kRunning;
+  state.failure = "none so far";
+  state.expected_servers = 2;
+  state.expected_workers = 4;
+  state.servers = {{0, Incarnation{1}, {"10.0.0.1", 7001}, 2}, {1, Incarnation{2}, {"10.0.0.2", 7002}, 1}};
+  state.slots = {{0, 0, 1, StateVersion{5}}, {1, 0, 2, StateVersion{6}}, {0, 1, 3, StateVersion{7}}};
+  state.workers = {{Rank{0}, Incarnation{3}, ViewNumber{1}, {"10.0.0.3", 0}},
+                   {Rank{2}, Incarnation{9}, ViewNumber{2}, {"10.0.0.4", 12}},
+                   {Rank{5}, Incarnation{11}, ViewNumber{0}, {"", 0}}};
+  state.next_incarnation = Incarnation{12};
+  state.view = ViewNumber{2};
+  state.pending_view = ViewNumber{3};
+  state.views = {{ViewNumber{1}, {}}, {ViewNumber{2}, {{TableId{1}, Round{17}}, {TableId{4}, Round{90}}}}};
+  TableSpec dense;
+  dense.name = "dense";
+  dense.size = 61706;
+  state.tables = {{TableId{1}, dense, ViewNumber{1}}, {TableId{4}, SampleSpec(), ViewNumber{2}}};
+  state.next_table = TableId{6};
+  state.done_ranks = {1, 3};
+  return state;
+}
+
+// In the order of the variant.
+inline std::vector<ControlMessage> SampleControl() {
+  std::vector<ControlMessage> all;
+  all.push_back(Register{1, 2, "c-7f3a", Role::kServer, 77, {"10.0.0.9", 7009}, 8, 3});
+  all.push_back(Registered{77, "c-7f3a", Term{3}, Incarnation{12}, 5, 6});
+  all.push_back(Heartbeat{Incarnation{12}, 77, StateVersion{41}, 9, ViewNumber{3},
+                          {{TableId{1}, Round{20}}, {TableId{4}, Round{91}}}, true, {1, 2, 3, 4, 5, 6, 7, 8}});
+  all.push_back(HeartbeatReply{Term{3}, StateVersion{42}, 8, "rank 5 has not reached barrier 9"});
+  all.push_back(StateMessage{SampleState()});
+  all.push_back(CreateTable{101, Incarnation{12}, SampleSpec()});
+  all.push_back(DropTable{102, Incarnation{12}, "user_emb"});
+  all.push_back(TableReply{101, Code::kAlreadyExists, "dim is 16, not 32", TableId{4}, StateVersion{42}});
+  all.push_back(Leave{Incarnation{12}});
+  all.push_back(LeaveReply{Incarnation{12}});
+  all.push_back(GiveUp{5});
+  all.push_back(AbortJob{"rank 5 exited with 139"});
+  all.push_back(StatusRequest{103});
+  all.push_back(StatusReply{103, "{\"phase\":\"running\"}"});
+  all.push_back(Hello{1, 2, "c-7f3a", Incarnation{12}, Incarnation{2}, 1});
+  all.push_back(HelloReply{1, StateVersion{41}});
+  all.push_back(Refusal{104, Code::kRetired, "incarnation 12 was declared dead"});
+  all.push_back(StillWaiting{105, TableId{4}, Round{91}, {0, 2}});
+  return all;
+}
+
+struct NamedFrame {
+  std::string name;
+  FramePtr frame;
+};
+
+// `count` floats 1, 2, 3 … as a pool buffer.
+inline Buffer SampleFloats(size_t count, BufferPool& pool) {
+  Buffer out = pool.Get(count * sizeof(float));
+  for (size_t i = 0; i < count; ++i) {
+    const float value = static_cast<float>(i + 1);
+    std::memcpy(out.data() + i * sizeof(float), &value, sizeof(value));
+  }
+  return out;
+}
+
+inline DataParts SampleParts(FrameType type) {
+  DataParts parts;
+  parts.type = type;
+  parts.request_id = 0x0102030405060708;
+  parts.incarnation = Incarnation{12};
+  parts.state_version = StateVersion{41};
+  parts.table = TableId{4};
+  return parts;
+}
+
+// Every kind of data frame, dense and sparse.
+inline std::vector<NamedFrame> SampleData(BufferPool& pool) {
+  static const PushParams kParams = {2.5, 0.125f, 0.0625f, 0, 0, {}};
+  static const SlotEntry kDense[] = {{1, 3, 7}, {4, 2, 8}};        // 5 elements
+  static const SlotEntry kSparse[] = {{0, 2, 7}, {2, 0, 8}, {200, 1, 9}};  // 3 keys, rows of 2
+  static const SlotEntry kAsked[] = {{0, 2, 0}, {200, 1, 0}};
+  static const SlotEntry kAnswered[] = {{0, 2, Position::Of(1, 50).packed}, {200, 1, Position::Of(2, 1).packed}};
+  static const uint64_t kKeys[] = {11, 0xFFFFFFFFFFFFFFFF, 13};
+  static const std::byte kBitmap[] = {std::byte{0x12}, std::byte{0}, std::byte{0x80}};
+
+  std::vector<NamedFrame> all;
+  const auto add = [&](const char* name, DataParts parts) {
+    all.push_back({name, EncodeData(std::move(parts), pool)});
+  };
+  DataParts p = SampleParts(FrameType::kPush);
+  p.params = &kParams, p.entries = kDense, p.owned = SampleFloats(5, pool);
+  add("push_dense", std::move(p));
+  p = SampleParts(FrameType::kPush);
+  p.params = &kParams, p.entries = kSparse, p.keys = kKeys, p.owned = SampleFloats(6, pool);
+  p.flags = kFlagValuesChecked;
+  add("push_sparse", std::move(p));
+  p = SampleParts(FrameType::kContribute);
+  p.params = &kParams, p.entries = kSparse, p.keys = kKeys, p.owned = SampleFloats(6, pool);
+  p.done_bitmap = kBitmap, p.round = Round{91}, p.flags = kFlagDone | kFlagPullAfter;
+  add("contribute", std::move(p));
+  p = SampleParts(FrameType::kDone);
+  p.params = &kParams, p.done_bitmap = kBitmap, p.round = Round{91}, p.flags = kFlagPullAfter;
+  add("done", std::move(p));
+  p = SampleParts(FrameType::kPull);
+  p.entries = kAsked, p.keys = kKeys, p.round = Round{91}, p.flags = kFlagSyncPull;
+  add("pull", std::move(p));
+  p = SampleParts(FrameType::kPullReply);
+  p.entries = kAnswered, p.owned = SampleFloats(6, pool);
+  add("pull_reply", std::move(p));
+  p = SampleParts(FrameType::kRoundReply);
+  p.entries = kAnswered, p.owned = SampleFloats(6, pool), p.round = Round{91}, p.flags = kFlagPullAfter;
+  add("round_reply", std::move(p));
+
+  FrameHeader request;
+  request.request_id = 0x0102030405060708;
+  request.incarnation = 12;
+  request.table = 4;
+  const SlotEntry problems[] = {{1, static_cast<uint32_t>(Code::kUnavailable), 6},
+                                {4, static_cast<uint32_t>(Code::kNotFinite), 8}};
+  all.push_back({"push_reply_ok", EncodePushReply(request, {}, "", pool)});
+  all.push_back({"push_reply_problems", EncodePushReply(request, problems, "slot 4: NaN in row 2", pool)});
+  all.push_back({"error", EncodeError(request, {Code::kRetired, "incarnation 12 was declared dead"}, pool)});
+  request.round = 91;
+  all.push_back({"round_refusal", EncodeRoundRefusal(request, problems, "ranks 0 and 2: lr differs", pool)});
+  return all;
+}
+
+}  // namespace cairn::wire

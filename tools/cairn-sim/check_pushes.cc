@@ -1,0 +1,185 @@
+// Numbered pushes: each number decided once and in order, acknowledged only when it is in the
+// shard, and the same outcome for every copy.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "checkers.h"
+#include "wire/data.h"
+
+namespace cairn::sim {
+
+namespace {
+
+using Stream = std::pair<uint32_t, uint64_t>;  // slot, incarnation
+
+std::string Words(SlotId slot, Incarnation incarnation, Seq seq) {
+  return "number " + std::to_string(seq.value) + " of incarnation " + std::to_string(incarnation.value) +
+         " in slot " + std::to_string(slot.value);
+}
+
+class AppliedOnce final : public Checker {
+ public:
+  explicit AppliedOnce(Context& context) : Checker("applied-once", context) {}
+
+  void OnPush(const PushEvent& e) override {
+    uint64_t& last = last_[{e.slot.value, e.incarnation.value}];
+    const std::string what = Words(e.slot, e.incarnation, e.seq);
+    switch (e.outcome) {
+      case server::Outcome::kApplied:
+      case server::Outcome::kRefused:
+        if (e.seq.value != last + 1) Violation(what + " is decided after number " + std::to_string(last));
+        last = e.seq.value;
+        if (!IsLive(e)) Violation(what + " is decided although its worker is retired");
+        if (e.outcome == server::Outcome::kApplied) CheckContent(e, what);
+        break;
+      case server::Outcome::kDuplicate:
+        if (e.seq.value > last) Violation(what + " is called a duplicate after number " + std::to_string(last));
+        break;
+      case server::Outcome::kGap:
+        if (e.seq.value <= last + 1) Violation(what + " is called a gap after number " + std::to_string(last));
+        break;
+      case server::Outcome::kRetired: break;
+    }
+  }
+  void OnRetired(const ShardName& shard, Incarnation incarnation) override {
+    const auto& state = context_.shard_states[shard];
+    if (state && state->FindWorker(incarnation) != nullptr) {
+      Violation(ToString(shard) + " retires incarnation " + std::to_string(incarnation.value) + ", which lives");
+    }
+  }
+
+ private:
+  bool IsLive(const PushEvent& e) const {
+    auto it = context_.shard_states.find(e.shard);
+    return it != context_.shard_states.end() && it->second->FindWorker(e.incarnation) != nullptr;
+  }
+  void CheckContent(const PushEvent& e, const std::string& what) {
+    const Part* part = context_.facts.Push(e.incarnation, e.slot, e.seq);
+    if (part == nullptr) return Violation(what + " was never sent");
+    if (part->table != e.table || !std::ranges::equal(part->keys, e.keys) ||
+        !std::ranges::equal(part->values, e.values)) {
+      Violation(what + " is applied with another content than was sent");
+    }
+  }
+  std::map<Stream, uint64_t> last_;
+};
+
+class EarlyAck final : public Checker {
+ public:
+  explicit EarlyAck(Context& context) : Checker("early-ack", context) {}
+
+  void OnPush(const PushEvent& e) override {
+    if (e.outcome == server::Outcome::kApplied) applied_[{e.slot.value, e.incarnation.value}].insert(e.seq.value);
+  }
+  void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) override {
+    const std::string what = Words(slot, incarnation, seq);
+    if (!applied_[{slot.value, incarnation.value}].contains(seq.value)) {
+      Violation(what + " is acknowledged and was not applied");
+    }
+    server::Shard* shard = context_.ShardOf(slot);
+    if (shard == nullptr) return;
+    const auto& state = context_.shard_states[context_.OwnerOf(slot)];
+    if (state->FindWorker(incarnation) != nullptr && shard->LastSeq(slot, incarnation) < seq) {
+      Violation(what + " is acknowledged, but the slot has only " +
+                std::to_string(shard->LastSeq(slot, incarnation).value));
+    }
+  }
+  void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round, const Status& outcome) override {
+    if (!outcome.ok()) return;
+    for (const auto& [name, shard] : context_.shards) {
+      const auto& state = context_.shard_states[name];
+      if (!state || state->FindTable(table) == nullptr) continue;
+      for (uint32_t s = 0; s < context_.durable.slots.size(); ++s) {
+        if (context_.OwnerOf(SlotId(s)) != name || shard->OpenRound(table, SlotId(s)) > round) continue;
+        return Violation("round " + std::to_string(round.value) + " of table " + std::to_string(table.value) +
+                         " is acknowledged to incarnation " + std::to_string(incarnation.value) +
+                         " and still open in slot " + std::to_string(s));
+      }
+    }
+  }
+
+ private:
+  std::map<Stream, std::set<uint64_t>> applied_;
+};
+
+class SameOutcome final : public Checker {
+ public:
+  explicit SameOutcome(Context& context) : Checker("same-outcome", context) {}
+
+  void OnPush(const PushEvent& e) override {
+    auto& decided = decided_[{e.slot.value, e.incarnation.value, e.seq.value}];
+    if (e.outcome == server::Outcome::kApplied) {
+      decided = Code::kOk;
+    } else if (e.outcome == server::Outcome::kRefused) {
+      if (decided && *decided != e.code) Violation(Words(e.slot, e.incarnation, e.seq) + " is refused differently");
+      decided = e.code;
+    } else if (e.outcome == server::Outcome::kDuplicate && decided && *decided != e.code) {
+      Violation("a copy of " + Words(e.slot, e.incarnation, e.seq) + " gets " + std::string(CodeName(e.code)) +
+                ", the original got " + std::string(CodeName(*decided)));
+    }
+  }
+
+  void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
+                  std::span<const std::byte> body) override {
+    if (from.role == wire::Role::kWorker && header.type == wire::FrameType::kPush) {
+      Numbers& numbers = requests_[{header.incarnation, header.request_id}];
+      if (!numbers.empty()) return;
+      const auto push = wire::DecodePush(header, body);
+      for (const wire::SlotEntry& e : push->entries) numbers.emplace_back(e.slot, e.number);
+    } else if (from.role == wire::Role::kServer && header.type == wire::FrameType::kPushReply) {
+      CheckReply(header, body);
+    } else if (from.role == wire::Role::kServer && header.type == wire::FrameType::kRoundReply) {
+      CheckRoundReply(header, body);
+    }
+  }
+
+ private:
+  using Numbers = std::vector<std::pair<uint32_t, uint64_t>>;  // slot, sequence number
+
+  void CheckReply(const wire::FrameHeader& header, std::span<const std::byte> body) {
+    const auto reply = wire::DecodePushReply(header, body);
+    if (!reply.ok()) return Violation("a PushReply that can't be read: " + reply.status().ToString());
+    for (const auto& [slot, seq] : requests_[{header.incarnation, header.request_id}]) {
+      Code told = Code::kOk;
+      for (const wire::SlotEntry& e : reply->entries) {
+        if (e.slot == slot) told = static_cast<Code>(e.count);
+      }
+      if (told == Code::kUnavailable) continue;  // a gap is no outcome
+      const auto& decided = decided_[{slot, header.incarnation, seq}];
+      if (!decided || *decided != told) {
+        Violation(Words(SlotId(slot), Incarnation(header.incarnation), Seq(seq)) + " is answered " +
+                  std::string(CodeName(told)) + " and was " +
+                  (decided ? "decided " + std::string(CodeName(*decided)) : "not decided"));
+      }
+    }
+  }
+
+  void CheckRoundReply(const wire::FrameHeader& header, std::span<const std::byte> body) {
+    wire::PushReplyView refusal;
+    std::vector<std::pair<uint32_t, uint32_t>> told;
+    if (wire::DecodeRoundRefusal(header, body, &refusal)) {
+      for (const wire::SlotEntry& e : refusal.entries) told.emplace_back(e.slot, e.count);
+    }
+    auto [it, added] = rounds_.try_emplace({header.incarnation, header.request_id}, told);
+    if (!added && it->second != told) {
+      Violation("round " + std::to_string(header.round) + " of table " + std::to_string(header.table) +
+                " gets two different answers for incarnation " + std::to_string(header.incarnation));
+    }
+  }
+
+  std::map<std::tuple<uint32_t, uint64_t, uint64_t>, std::optional<Code>> decided_;
+  std::map<std::pair<uint64_t, uint64_t>, Numbers> requests_;
+  std::map<std::pair<uint64_t, uint64_t>, std::vector<std::pair<uint32_t, uint32_t>>> rounds_;
+};
+
+}  // namespace
+
+CheckerPtr MakeAppliedOnce(Context& context) { return std::make_unique<AppliedOnce>(context); }
+CheckerPtr MakeEarlyAck(Context& context) { return std::make_unique<EarlyAck>(context); }
+CheckerPtr MakeSameOutcome(Context& context) { return std::make_unique<SameOutcome>(context); }
+
+}  // namespace cairn::sim

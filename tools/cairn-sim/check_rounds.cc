@@ -1,0 +1,155 @@
+// Rounds: each closes once and in order, a worker starts the next one only when the last is closed
+// everywhere, and whoever lives is counted.
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "checkers.h"
+
+namespace cairn::sim {
+
+namespace {
+
+std::string Words(TableId table, Round round) {
+  return "round " + std::to_string(round.value) + " of table " + std::to_string(table.value);
+}
+
+class RoundOnce final : public Checker {
+ public:
+  explicit RoundOnce(Context& context) : Checker("round-once", context) {}
+  void OnClosed(const ShardName&, const server::CloseRecord& record) override {
+    uint64_t& last = last_[{record.table.value, record.slot.value}];
+    if (record.round.value != last + 1) {
+      Violation("slot " + std::to_string(record.slot.value) + " closes " + Words(record.table, record.round) +
+                " after round " + std::to_string(last));
+    }
+    last = record.round.value;
+  }
+
+ private:
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> last_;
+};
+
+class NextRound final : public Checker {
+ public:
+  explicit NextRound(Context& context) : Checker("next-round", context) {}
+  void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
+                  std::span<const std::byte>) override {
+    const bool contribution = header.type == wire::FrameType::kContribute || header.type == wire::FrameType::kDone;
+    if (from.role != wire::Role::kWorker || !contribution) return;
+    auto [it, first] = started_.try_emplace({header.incarnation, header.table}, header.round);
+    if (first || header.round <= it->second) return;
+    it->second = header.round;
+    for (const auto& [name, shard] : context_.shards) {
+      const auto& state = context_.shard_states[name];
+      if (!state || state->FindTable(TableId(header.table)) == nullptr) continue;
+      for (uint32_t s = 0; s < context_.durable.slots.size(); ++s) {
+        if (context_.OwnerOf(SlotId(s)) != name) continue;
+        if (shard->OpenRound(TableId(header.table), SlotId(s)).value >= header.round) continue;
+        return Violation("incarnation " + std::to_string(header.incarnation) + " starts " +
+                         Words(TableId(header.table), Round(header.round)) + " while the last one is open in slot " +
+                         std::to_string(s));
+      }
+    }
+  }
+
+ private:
+  std::map<std::pair<uint64_t, uint32_t>, uint64_t> started_;
+};
+
+class Contributors final : public Checker {
+ public:
+  explicit Contributors(Context& context) : Checker("contributors", context) {}
+
+  void OnClosed(const ShardName& shard, const server::CloseRecord& record) override {
+    auto& set = sets_[{record.table.value, record.round.value}][record.slot.value];
+    for (const server::Contributor& c : record.contributors) {
+      set.insert(c.incarnation.value);
+      uint64_t& last = last_round_[{record.table.value, c.incarnation.value}];
+      last = std::max(last, record.round.value);
+      if (c.live) CheckMark(record, c);
+    }
+    const auto state = context_.states.find(record.version.value);
+    if (state == context_.states.end()) {
+      return Violation(ToString(shard) + " closes under version " + std::to_string(record.version.value) +
+                       ", which it was never given");
+    }
+    const wire::TableInfo* table = state->second->FindTable(record.table);
+    if (table == nullptr) return Violation(Words(record.table, record.round) + " closes in a dropped table");
+    for (const wire::WorkerInfo& worker : state->second->workers) {
+      if (worker.join_view.value == 0 || FirstRound(*state->second, worker, *table) > record.round) continue;
+      if (!set.contains(worker.incarnation.value)) {
+        Violation("slot " + std::to_string(record.slot.value) + " closes " + Words(record.table, record.round) +
+                  " without rank " + std::to_string(worker.rank.value) + ", which lives");
+      }
+    }
+    for (const server::Contributor& c : record.contributors) {
+      if (c.live && state->second->FindWorker(c.incarnation) == nullptr) {
+        Violation("slot " + std::to_string(record.slot.value) + " counts incarnation " +
+                  std::to_string(c.incarnation.value) + " as live in " + Words(record.table, record.round));
+      }
+    }
+  }
+
+  void OnStaged(const StagedEvent& e) override {
+    const auto& state = context_.shard_states[e.shard];
+    if (!state || state->FindWorker(e.incarnation) == nullptr) {
+      Violation("slot " + std::to_string(e.slot.value) + " stages a contribution of incarnation " +
+                std::to_string(e.incarnation.value) + ", which is retired");
+    }
+  }
+
+  void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round, const Status& outcome) override {
+    if (!outcome.ok()) return;
+    for (const auto& [slot, set] : sets_[{table.value, round.value}]) {
+      if (set.contains(incarnation.value)) continue;
+      Violation(Words(table, round) + " is acknowledged to incarnation " + std::to_string(incarnation.value) +
+                ", which slot " + std::to_string(slot) + " did not count");
+    }
+  }
+
+  void AtEnd() override {
+    for (const auto& [id, slots] : sets_) {
+      std::set<uint64_t> all;
+      for (const auto& [slot, set] : slots) all.insert(set.begin(), set.end());
+      for (const auto& [slot, set] : slots) {
+        for (uint64_t incarnation : all) {
+          if (!set.contains(incarnation)) CheckDied(id.first, id.second, slot, incarnation);
+        }
+      }
+    }
+  }
+
+ private:
+  // A live contributor has said done, and what it says it contributes here has come.
+  void CheckMark(const server::CloseRecord& record, const server::Contributor& c) {
+    const RoundSaid* said = context_.facts.Said(c.incarnation, record.table, record.round);
+    const std::string who = "incarnation " + std::to_string(c.incarnation.value) + " in " +
+                            Words(record.table, record.round) + ", slot " + std::to_string(record.slot.value);
+    if (said == nullptr || !said->done_said) return Violation(who + " is counted and was not done");
+    if (said->Touches(record.slot.value) && !c.gradient && !c.refused) {
+      Violation(who + " is counted without its contribution");
+    }
+  }
+  void CheckDied(uint32_t table, uint64_t round, uint32_t slot, uint64_t incarnation) {
+    const bool lives = context_.durable.FindWorker(Incarnation(incarnation)) != nullptr;
+    const std::string what = Words(TableId(table), Round(round)) + " counts incarnation " +
+                             std::to_string(incarnation) + " in some slots and not in slot " + std::to_string(slot);
+    if (lives || context_.left.contains(incarnation)) return Violation(what + ", and it did not die");
+    if (last_round_[{table, incarnation}] > round) Violation(what + ", and it did not die in that round");
+  }
+
+  std::map<std::pair<uint32_t, uint64_t>, std::map<uint32_t, std::set<uint64_t>>> sets_;
+  std::map<std::pair<uint32_t, uint64_t>, uint64_t> last_round_;
+};
+
+}  // namespace
+
+CheckerPtr MakeRoundOnce(Context& context) { return std::make_unique<RoundOnce>(context); }
+CheckerPtr MakeNextRound(Context& context) { return std::make_unique<NextRound>(context); }
+CheckerPtr MakeContributors(Context& context) { return std::make_unique<Contributors>(context); }
+
+}  // namespace cairn::sim

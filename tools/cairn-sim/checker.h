@@ -1,0 +1,152 @@
+// What a checker is and what it may look at. Checkers judge a run from outside: they see every
+// event at the moment it happens, and the memory of every simulated node. They never act. One
+// thread per world.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "cairn/status.h"
+#include "client/client_core.h"
+#include "facts.h"
+#include "plan.h"
+#include "server/shard.h"
+#include "wire/cluster_state.h"
+#include "wire/control.h"
+
+namespace cairn::sim {
+
+struct ShardName {
+  uint32_t server = 0, thread = 0;
+  auto operator<=>(const ShardName&) const = default;
+};
+std::string ToString(const ShardName& shard);
+
+// Who holds a port: a scheduler, a server's control side or one of its shards, a worker, a tool.
+struct Actor {
+  wire::Role role = wire::Role::kTool;
+  uint32_t index = 0;   // server index or the launcher's number of the worker
+  int32_t thread = -1;  // shards only
+  int process = -1;
+  static Actor FromTag(uint64_t tag, int process);
+  uint64_t Tag() const;
+};
+
+struct PushEvent {
+  ShardName shard;
+  SlotId slot;
+  Incarnation incarnation;
+  Seq seq;
+  TableId table;
+  server::Outcome outcome;
+  Code code;
+  std::span<const RowKey> keys;
+  std::span<const std::byte> values;
+  Hyper hyper;
+  Position position;
+};
+struct StagedEvent {
+  ShardName shard;
+  SlotId slot;
+  Incarnation incarnation;
+  TableId table;
+  Round round;
+  double weight;
+  bool refused;
+  std::span<const RowKey> keys;
+  std::span<const std::byte> values;
+};
+// A call of a worker has ended.
+struct CallEnd {
+  enum class Kind { kStart, kCreate, kDrop, kPush, kRound, kPull, kBarrier, kLeave };
+  Kind kind = Kind::kPush;
+  Status status;
+  Incarnation incarnation;
+  uint32_t worker = 0;           // the launcher's number
+  TableId table;
+  bool rogue = false;            // carried a NaN on purpose
+  bool odd_hyper = false;        // used other hyper-parameters than the round has, on purpose
+  bool short_deadline = false;
+  bool churned = false;          // on a table that others drop
+  // Pulls and rounds that read: what was asked and what came.
+  const wire::TableInfo* info = nullptr;
+  std::span<const RowKey> keys;
+  std::span<const std::byte> out;
+  const std::map<uint32_t, Position>* acknowledged = nullptr;  // per slot, when the pull was submitted
+};
+const char* Name(CallEnd::Kind kind);
+
+// What every checker can see.
+struct Context {
+  explicit Context(const Plan& p);
+
+  const Plan& plan;
+  std::function<int64_t()> now_us;
+  std::function<void(const char* checker, const std::string& what)> report;
+  Facts facts;
+  // Living shards, and the newest state that each was given.
+  std::map<ShardName, server::Shard*> shards;
+  std::map<ShardName, std::shared_ptr<const wire::ClusterState>> shard_states;
+  std::map<uint64_t, std::shared_ptr<const wire::ClusterState>> states;  // given to shards, by version
+  // The scheduler's durable decisions.
+  wire::ClusterState durable;
+  std::map<uint32_t, wire::TableInfo> tables;       // every table that ever was, by id
+  std::map<uint64_t, uint32_t> ranks;               // incarnation → rank of every worker that ever was
+  std::set<uint64_t> left;                          // incarnations that left in good order
+  std::map<uint64_t, uint64_t> barrier_bases;       // incarnation → where it counts its barriers from
+  // Where each numbered push of (incarnation, slot) stands in the slot's order, by number - 1.
+  std::map<std::pair<uint64_t, uint32_t>, std::vector<Position>> positions;
+
+  // The slot's owner, once there is a slot map.
+  ShardName OwnerOf(SlotId slot) const;
+  server::Shard* ShardOf(SlotId slot) const;
+};
+
+class Checker {
+ public:
+  Checker(const char* name, Context& context) : context_(context), name_(name) {}
+  virtual ~Checker() = default;
+  const char* name() const { return name_; }
+
+  // Shards.
+  virtual void OnPush(const PushEvent&) {}
+  virtual void OnStaged(const StagedEvent&) {}
+  virtual void OnClosed(const ShardName&, const server::CloseRecord&) {}
+  virtual void OnRetired(const ShardName&, Incarnation) {}
+  // Clients.
+  virtual void OnAcknowledged(SlotId, Incarnation, Seq) {}
+  virtual void OnRoundAcknowledged(Incarnation, TableId, Round, const Status&) {}
+  virtual void OnRead(SlotId, Incarnation, TableId, Position) {}
+  virtual void OnCallEnd(const CallEnd&) {}
+  virtual void OnBarrier(uint32_t /*worker*/, Incarnation, uint64_t /*count*/, bool /*passed*/) {}
+  // The wire, at the moment of sending.
+  virtual void OnControlSent(const Actor& /*from*/, const Actor* /*to*/, const wire::ControlMessage&) {}
+  virtual void OnDataSent(const Actor& /*from*/, const Actor* /*to*/, const wire::FrameHeader&,
+                          std::span<const std::byte> /*body*/) {}
+  // The scheduler has made a state durable.
+  virtual void OnDurable(const wire::ClusterState&) {}
+  // A process leaves of its own will.
+  virtual void OnExit(const Actor&, const Status&) {}
+  // A worker process is over, one way or another.
+  virtual void OnClientGone(uint32_t /*worker*/, const client::ClientCore&, uint64_t /*incidents*/) {}
+  virtual void AtEnd() {}
+
+ protected:
+  void Violation(const std::string& what) { context_.report(name_, what); }
+  Context& context_;
+
+ private:
+  const char* name_;
+};
+
+std::vector<std::unique_ptr<Checker>> MakeCheckers(Context& context);
+
+}  // namespace cairn::sim

@@ -1,0 +1,41 @@
+// One maker per checker; check_all.cc puts them together. Grouped in files by what they look at.
+#pragma once
+
+#include <memory>
+
+#include "checker.h"
+
+namespace cairn::sim {
+
+using CheckerPtr = std::unique_ptr<Checker>;
+
+// check_pushes.cc
+CheckerPtr MakeAppliedOnce(Context& context);  // applied-once
+CheckerPtr MakeEarlyAck(Context& context);     // early-ack
+CheckerPtr MakeSameOutcome(Context& context);  // same-outcome
+// check_sums.cc
+CheckerPtr MakeExactSums(Context& context);    // exact-sums
+// check_rounds.cc
+CheckerPtr MakeRoundOnce(Context& context);    // round-once
+CheckerPtr MakeNextRound(Context& context);    // next-round
+CheckerPtr MakeContributors(Context& context); // contributors
+// check_divisor.cc
+CheckerPtr MakeDivisor(Context& context);      // divisor
+CheckerPtr MakeHyper(Context& context);        // hyper
+// check_model.cc
+CheckerPtr MakeReferenceModel(Context& context);  // reference-model
+// check_reads.cc
+CheckerPtr MakeMonotoneReads(Context& context);   // monotone-reads
+CheckerPtr MakeReadsCommitted(Context& context);  // reads-committed
+// check_scheduler.cc
+CheckerPtr MakeIncarnations(Context& context);  // incarnations
+CheckerPtr MakeViewsDurable(Context& context);  // views-durable
+CheckerPtr MakeTables(Context& context);        // tables
+CheckerPtr MakeBarrier(Context& context);       // barrier
+// check_calls.cc
+CheckerPtr MakeOutcomes(Context& context);      // outcomes
+CheckerPtr MakeAmplification(Context& context); // amplification
+CheckerPtr MakeQueueBounds(Context& context);   // queue-bounds
+CheckerPtr MakeLeftEarly(Context& context);     // left-early
+
+}  // namespace cairn::sim

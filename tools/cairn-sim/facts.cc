@@ -1,0 +1,94 @@
+#include "facts.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace cairn::sim {
+
+namespace {
+
+Part MakePart(const wire::FrameHeader& header, const wire::PushView& push, std::span<const uint64_t> keys,
+              std::span<const std::byte> values) {
+  Part part;
+  part.table = TableId(header.table);
+  part.keys.assign(keys.begin(), keys.end());
+  part.values.assign(values.begin(), values.end());
+  part.hyper = {.lr = push.params.lr, .weight_decay = push.params.weight_decay};
+  part.request = header.request_id;
+  return part;
+}
+
+bool Same(const Part& part, const wire::FrameHeader& header, std::span<const uint64_t> keys,
+          std::span<const std::byte> values) {
+  return part.table.value == header.table && std::ranges::equal(part.keys, keys) &&
+         std::ranges::equal(part.values, values);
+}
+
+}  // namespace
+
+uint64_t Facts::OnSent(const wire::FrameHeader& header, const wire::PushView& push) {
+  if (header.type == wire::FrameType::kPush) return OnNumbered(header, push);
+  OnRound(header, push);
+  return 0;
+}
+
+uint64_t Facts::OnNumbered(const wire::FrameHeader& header, const wire::PushView& push) {
+  uint64_t fresh = 0;
+  ForEachPart(push.entries, push.keys, push.values, [&](const wire::SlotEntry& e, auto keys, auto values) {
+    Numbered& numbered = pushes_[{header.incarnation, e.slot}];
+    auto [it, added] = numbered.try_emplace(e.number);
+    if (added) {
+      if (e.number != numbered.size()) {
+        complain_("worker incarnation " + std::to_string(header.incarnation) + " numbers slot " +
+                  std::to_string(e.slot) + " with " + std::to_string(e.number) + " after " +
+                  std::to_string(numbered.size() - 1) + " pushes");
+      }
+      it->second = MakePart(header, push, keys, values);
+      fresh += values.size();
+    } else if (!Same(it->second, header, keys, values)) {
+      complain_("worker incarnation " + std::to_string(header.incarnation) + " sends another push as number " +
+                std::to_string(e.number) + " of slot " + std::to_string(e.slot));
+    }
+  });
+  return fresh;
+}
+
+void Facts::OnRound(const wire::FrameHeader& header, const wire::PushView& push) {
+  RoundSaid& said = rounds_[{header.incarnation, header.table, header.round}];
+  const Hyper hyper{.lr = push.params.lr, .weight_decay = push.params.weight_decay};
+  const std::string who = "worker incarnation " + std::to_string(header.incarnation) + " in round " +
+                          std::to_string(header.round) + " of table " + std::to_string(header.table);
+  if (said.done_said || !said.parts.empty()) {
+    if (said.weight != push.params.weight || said.hyper != hyper) complain_(who + " changes its weight");
+  }
+  said.weight = push.params.weight;
+  said.hyper = hyper;
+  if (header.type == wire::FrameType::kDone || (header.flags & wire::kFlagDone) != 0) {
+    if (said.done_said && !std::ranges::equal(said.bitmap, push.done_bitmap)) complain_(who + " changes its mark");
+    said.bitmap.assign(push.done_bitmap.begin(), push.done_bitmap.end());
+    said.done_said = true;
+  }
+  if (header.type != wire::FrameType::kContribute) return;
+  ForEachPart(push.entries, push.keys, push.values, [&](const wire::SlotEntry& e, auto keys, auto values) {
+    auto [it, added] = said.parts.try_emplace(e.slot);
+    if (added) {
+      it->second = MakePart(header, push, keys, values);
+    } else if (!Same(it->second, header, keys, values)) {
+      complain_(who + " changes its contribution to slot " + std::to_string(e.slot));
+    }
+  });
+}
+
+const Part* Facts::Push(Incarnation incarnation, SlotId slot, Seq seq) const {
+  auto it = pushes_.find({incarnation.value, slot.value});
+  if (it == pushes_.end()) return nullptr;
+  auto part = it->second.find(seq.value);
+  return part == it->second.end() ? nullptr : &part->second;
+}
+
+const RoundSaid* Facts::Said(Incarnation incarnation, TableId table, Round round) const {
+  auto it = rounds_.find({incarnation.value, table.value, round.value});
+  return it == rounds_.end() ? nullptr : &it->second;
+}
+
+}  // namespace cairn::sim

@@ -1,0 +1,158 @@
+#include "launcher.h"
+
+#include <utility>
+
+#include "wire/control.h"
+
+namespace cairn::sim {
+
+namespace {
+constexpr int64_t kGiveUpEveryUs = 500'000;
+}
+
+Launcher::Launcher(World& world) : world_(world), random_(Mix64(world.plan().seed, 44)) {
+  process_ = world.fabric().AddProcess(kLauncherHost, "launcher");
+  port_ = world.fabric().AddPort(process_, "launcher", Actor{.role = wire::Role::kTool}.Tag(), this);
+  const Plan& plan = world.plan();
+  entries_.resize(plan.workers + plan.late_workers);
+  for (uint32_t i = 0; i < entries_.size(); ++i) {
+    const bool chooses = plan.seed % 3 != 0;
+    entries_[i].wanted_rank = chooses ? static_cast<int32_t>(i) : -1;
+    entries_[i].short_life = plan.early_leave && random_.Chance(0.4);
+  }
+}
+
+void Launcher::Start() {
+  const Plan& plan = world_.plan();
+  for (uint32_t i = 0; i < entries_.size(); ++i) {
+    StartAfter(i, i < plan.workers ? random_.Between(0, 1'500'000) : random_.Between(1'000'000, 9'000'000));
+  }
+}
+
+void Launcher::StartAfter(uint32_t number, int64_t delay_us) {
+  entries_[number].waiting = true;
+  world_.queue().After(delay_us, [this, number] { StartNow(number); });
+}
+
+void Launcher::StartNow(uint32_t number) {
+  Entry& entry = entries_[number];
+  entry.waiting = false;
+  if (entry.process) return;
+  // Nobody joins a job that is over; a late worker may also come before the job has formed.
+  const wire::Phase phase = world_.context().durable.phase;
+  if (phase == wire::Phase::kEnded || phase == wire::Phase::kFailed) return;
+  entry.process = std::make_unique<WorkerProcess>(world_, number, entry.wanted_rank, entry.short_life);
+  entry.process->Start();
+}
+
+void Launcher::Bury(Entry& entry) {
+  WorkerProcess& worker = *entry.process;
+  if (worker.registered()) {
+    entry.wanted_rank = static_cast<int32_t>(worker.core().rank().value);
+    world_.Tell([&](Checker& c) {
+      c.OnClientGone(worker.number(), worker.core(), world_.fabric().incidents(WorkerHost(worker.number())));
+    });
+  }
+  world_.Dispose([dead = std::shared_ptr<WorkerProcess>(std::move(entry.process))] {});
+}
+
+void Launcher::OnExit(WorkerProcess& worker, const Status& status) {
+  const uint32_t number = worker.number();
+  Entry& entry = entries_[number];
+  const Actor actor{.role = wire::Role::kWorker, .index = number, .process = worker.process()};
+  world_.Tell([&](Checker& c) { c.OnExit(actor, status); });
+  world_.fabric().Kill(worker.process(), false);
+  if (entry.process.get() != &worker) return;  // a twin has taken its place
+  Bury(entry);
+  if (status.ok() || status.code() == Code::kJobFailed) return;
+  Restart(number);
+}
+
+void Launcher::Kill(uint32_t number, bool silent) {
+  Entry& entry = entries_[number];
+  if (!entry.process) return;
+  world_.fabric().Kill(entry.process->process(), silent);
+  Bury(entry);
+  Restart(number);
+}
+
+void Launcher::Restart(uint32_t number) {
+  Entry& entry = entries_[number];
+  if (entry.restarts++ < world_.plan().max_restarts) {
+    ++world_.outcome().restarts;
+    StartAfter(number, random_.Between(50'000, 2'500'000));
+  } else if (world_.plan().give_up) {
+    GiveUp(entry.wanted_rank);
+  }
+}
+
+void Launcher::StartTwin(uint32_t number) {
+  Entry& entry = entries_[number];
+  if (!entry.process || !entry.process->registered()) return;
+  // The first one lives on, until it is told that it is retired.
+  replaced_.push_back(entry.process->process());
+  Bury(entry);
+  StartAfter(number, 1);
+}
+
+void Launcher::GiveUp(int32_t rank) {
+  if (rank < 0) return;  // the scheduler finds out by itself
+  given_up_.insert(static_cast<uint32_t>(rank));
+  if (given_up_.size() == 1) TellScheduler();
+}
+
+// Repeats it as long as the job runs: there is no answer.
+void Launcher::TellScheduler() {
+  const wire::Phase phase = world_.context().durable.phase;
+  if (phase == wire::Phase::kEnded || phase == wire::Phase::kFailed) return;
+  if (connected_) {
+    for (uint32_t rank : given_up_) port_->Send(conn_, wire::EncodeControl(wire::GiveUp{rank}, world_.pool()));
+  } else {
+    if (conn_.value != 0) port_->Close(conn_);
+    conn_ = port_->Connect(world_.scheduler_endpoint());
+  }
+  world_.queue().After(kGiveUpEveryUs, [this] { TellScheduler(); });
+}
+
+void Launcher::OnConnected(ConnId conn) { connected_ = conn == conn_; }
+void Launcher::OnDisconnect(ConnId conn) {
+  if (conn != conn_) return;
+  connected_ = false;
+  conn_ = {};
+}
+
+std::vector<uint32_t> Launcher::Running() const {
+  std::vector<uint32_t> running;
+  for (uint32_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].process) running.push_back(i);
+  }
+  return running;
+}
+
+WorkerProcess* Launcher::Find(uint32_t number) const { return entries_[number].process.get(); }
+
+bool Launcher::Over() const {
+  const wire::Phase phase = world_.context().durable.phase;
+  const bool job_over = phase == wire::Phase::kEnded || phase == wire::Phase::kFailed;
+  for (const Entry& entry : entries_) {
+    if (entry.process || (entry.waiting && !job_over)) return false;
+  }
+  for (int old : replaced_) {
+    if (world_.fabric().alive(old)) return false;
+  }
+  return true;
+}
+
+std::string Launcher::WhoIsLeft() const {
+  std::string text;
+  for (uint32_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].process) text += "; " + entries_[i].process->WhatItDoes();
+    if (entries_[i].waiting) text += "; worker " + std::to_string(i) + " not started";
+  }
+  for (int old : replaced_) {
+    if (world_.fabric().alive(old)) text += "; replaced process " + std::to_string(old) + " runs on";
+  }
+  return text;
+}
+
+}  // namespace cairn::sim

@@ -1,0 +1,124 @@
+#include "plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/random.h"
+
+namespace cairn::sim {
+
+namespace {
+
+constexpr int64_t kMs = 1000, kSecond = 1'000'000;
+
+TablePlan Account(const std::string& name, TableKind kind, Mode mode, Random& random) {
+  TablePlan t;
+  t.spec = {.name = name, .kind = kind, .element = ElementType::kInt64, .mode = mode};
+  if (kind == TableKind::kDense) {
+    t.spec.size = static_cast<uint64_t>(random.Between(4, 3000));
+  } else {
+    t.spec.dim = 4;
+  }
+  t.keys = static_cast<uint64_t>(random.Between(4, 32));
+  return t;
+}
+
+TablePlan Floats(const std::string& name, Mode mode, Random& random) {
+  TablePlan t;
+  t.spec = {.name = name, .kind = random.Chance(0.5) ? TableKind::kDense : TableKind::kSparse, .mode = mode};
+  t.spec.optimizer = random.Chance(0.75) ? OptimizerKind::kSgd : OptimizerKind::kSum;
+  if (t.spec.kind == TableKind::kDense) {
+    t.spec.size = static_cast<uint64_t>(random.Chance(0.3) ? random.Between(2000, 5000) : random.Between(1, 300));
+  } else {
+    t.spec.dim = static_cast<uint32_t>(random.Between(1, 9));
+  }
+  t.spec.deterministic = mode == Mode::kSync && random.Chance(0.5);
+  if (random.Chance(0.15)) t.spec.non_finite = NonFinitePolicy::kAllow;
+  const uint64_t seed = random.Next();
+  switch (random.Below(4)) {
+    case 0: t.spec.init = Init::Zeros(); break;
+    case 1: t.spec.init = Init::Constant(0.5f); break;
+    case 2: t.spec.init = Init::Uniform(-1.0f, 1.0f, seed); break;
+    default: t.spec.init = Init::Normal(0.0f, 0.1f, seed); break;
+  }
+  t.keys = static_cast<uint64_t>(random.Between(4, 40));
+  return t;
+}
+
+void MakeTables(Plan& plan, Random& random) {
+  auto add = [&](TablePlan t, int64_t low, int64_t high) {
+    t.ops = static_cast<uint32_t>(random.Between(low, high));
+    t.window = static_cast<uint32_t>(random.Between(1, 24));
+    plan.tables.push_back(std::move(t));
+  };
+  add(Account("accounts", TableKind::kSparse, Mode::kAsync, random), 40, 90);
+  if (random.Chance(0.4)) add(Account("ledger", TableKind::kDense, Mode::kAsync, random), 5, 20);
+  if (random.Chance(0.5)) {
+    const TableKind kind = random.Chance(0.5) ? TableKind::kDense : TableKind::kSparse;
+    add(Account("round_accounts", kind, Mode::kSync, random), 5, 20);
+  }
+  if (random.Chance(0.4)) add(Floats("async_floats", Mode::kAsync, random), 10, 30);
+  if (random.Chance(0.75)) add(Floats("weights", Mode::kSync, random), 8, 25);
+  if (random.Chance(0.25)) add(Floats("more_weights", Mode::kSync, random), 4, 12);
+}
+
+void MakeFaults(Plan& plan, Random& random) {
+  FaultProfile& n = plan.network;
+  n.delay_us = random.Between(50, 2000);
+  n.jitter_us = random.Between(10, 3000);
+  if (plan.severity == 0) return;
+  const double scale = plan.severity == 1 ? 0.3 : plan.severity == 2 ? 1.0 : 3.0;
+  // Not every kind under every seed: some histories need calm on one side.
+  auto maybe = [&](double chance, double p) { return random.Chance(chance) ? p * scale : 0; };
+  n.long_delay = maybe(0.5, 0.004);
+  n.long_delay_us = random.Between(200 * kMs, 8 * kSecond);
+  n.loss = maybe(0.6, 0.01);
+  n.reorder = maybe(0.6, 0.03);
+  n.reorder_us = random.Between(1 * kMs, 300 * kMs);
+  n.duplicate = maybe(0.6, 0.03);
+  n.late_duplicate = maybe(0.6, 0.02);
+  n.late_us = random.Between(2 * kSecond, 25 * kSecond);
+  n.reset = maybe(0.6, 0.005);
+  plan.partitions = maybe(0.5, 0.3);
+  plan.worker_kills = maybe(0.6, 0.25);
+  plan.scheduler_kills = maybe(0.6, 0.2);
+  plan.store_crashes = maybe(0.4, 0.08);  // per append
+  plan.pauses = maybe(0.5, 0.25);
+  plan.twins = maybe(0.3, 0.06);
+  plan.slow = maybe(0.3, 0.15);
+}
+
+}  // namespace
+
+Plan MakePlan(uint64_t seed) {
+  Random random(Mix64(seed, 0xCA1124));
+  Plan plan;
+  plan.seed = seed;
+  const double dice = static_cast<double>(random.Below(100)) / 100;
+  plan.severity = dice < 0.12 ? 0 : dice < 0.5 ? 1 : dice < 0.85 ? 2 : 3;
+  plan.lose_server = random.Chance(0.06);
+  plan.servers = static_cast<uint32_t>(random.Between(1, 4));
+  for (uint32_t i = 0; i < plan.servers; ++i) plan.threads.push_back(static_cast<uint32_t>(random.Between(1, 3)));
+  plan.slots = static_cast<uint32_t>(random.Between(8, random.Chance(0.3) ? 64 : 20));
+  plan.workers = static_cast<uint32_t>(random.Between(1, 5));
+  plan.late_workers = random.Chance(0.5) ? static_cast<uint32_t>(random.Between(1, 2)) : 0;
+  MakeTables(plan, random);
+  plan.churn_tables = random.Chance(0.35);
+  plan.rogue = random.Chance(0.3);
+  plan.hyper_mismatch = random.Chance(0.25);
+  plan.early_leave = random.Chance(0.4);
+  plan.short_deadlines = random.Chance(0.15);
+  plan.give_up = random.Chance(0.5);
+  plan.barriers = random.Chance(0.6) ? static_cast<uint32_t>(random.Between(1, 8)) : 0;
+  plan.max_restarts = static_cast<uint32_t>(random.Between(0, 3));
+  plan.split = random.Chance(0.6) ? 0.4 : 0;
+  plan.max_unacked_bytes = static_cast<uint64_t>(random.Chance(0.3) ? random.Between(500, 8000) : 64 << 20);
+  plan.resend_after_us = random.Chance(0.3) ? 3 * kSecond : random.Between(400 * kMs, 1500 * kMs);
+  plan.still_waiting_us = plan.resend_after_us / random.Between(2, 4);
+  plan.think_us = random.Between(1 * kMs, 120 * kMs);
+  MakeFaults(plan, random);
+  plan.heal_us = random.Between(8 * kSecond, 25 * kSecond);
+  return plan;
+}
+
+}  // namespace cairn::sim

@@ -1,0 +1,244 @@
+#include "worker_process.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher.h"
+
+namespace cairn::sim {
+
+namespace {
+constexpr int64_t kTickUs = 50'000;
+constexpr int64_t kStartTimeoutUs = 60'000'000;
+constexpr int64_t kLeavePatienceUs = 1'500'000;
+}  // namespace
+
+WorkerProcess::WorkerProcess(World& world, uint32_t number, int32_t wanted_rank, bool short_life)
+    : world_(world), number_(number), wanted_rank_(wanted_rank), short_life_(short_life), random_(0) {
+  uid_ = world.NewUid();
+  random_ = Random(Mix64(uid_, 17));
+  const std::string name = "worker " + std::to_string(number);
+  process_ = world.fabric().AddProcess(WorkerHost(number), name);
+  port_ = world.fabric().AddPort(process_, name + "." + std::to_string(process_),
+                                 Actor{.role = wire::Role::kWorker, .index = number}.Tag(), this);
+}
+
+WorkerProcess::~WorkerProcess() = default;
+
+void WorkerProcess::Start() {
+  client::ClientCoreOptions options;
+  options.scheduler = world_.scheduler_endpoint();
+  options.wanted_rank = wanted_rank_;
+  options.uid = uid_;
+  options.seed = Mix64(uid_, 3);
+  options.max_unacked_bytes = world_.plan().max_unacked_bytes;
+  options.resend_after_us = world_.plan().resend_after_us;
+  core_ = client::ClientCore::Make(
+      options, *port_, world_.pool(),
+      [this](const std::string& line) { world_.Log("worker " + std::to_string(number_), line); }, world_.now_us(),
+      this);
+  ++calls_;
+  core_->Start(
+      world_.now_us() + kStartTimeoutUs,
+      [this](Status status) {
+        End({.kind = CallEnd::Kind::kStart}, status);
+        Later(0, [this, status] { OnStarted(status); });
+      },
+      world_.now_us());
+  world_.fabric().Run(process_, world_.now_us() + kTickUs, [this] { Tick(); });
+}
+
+void WorkerProcess::OnStarted(const Status& status) {
+  if (!status.ok()) return Exit(status);
+  CreateNext();
+}
+
+void WorkerProcess::CreateNext() {
+  if (tables_.size() == world_.plan().tables.size()) return StartLanes();
+  CreateTable(world_.plan().tables[tables_.size()].spec, kCallTimeoutUs, false, [this](Result<wire::TableInfo> r) {
+    if (!r.ok()) return Exit(r.status());
+    tables_.push_back(*r);
+    CreateNext();
+  });
+}
+
+void WorkerProcess::StartLanes() {
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    TablePlan plan = world_.plan().tables[i];
+    if (short_life_) plan.ops = std::max<uint32_t>(1, plan.ops / 4);
+    lanes_.push_back(plan.spec.mode == Mode::kSync ? MakeRoundLane(*this, plan, tables_[i])
+                                                   : MakeAsyncLane(*this, plan, tables_[i]));
+  }
+  if (world_.plan().barriers > 0) lanes_.push_back(MakeBarrierLane(*this, world_.plan().barriers));
+  if (world_.plan().churn_tables) lanes_.push_back(MakeChurnLane(*this));
+  for (auto& lane : lanes_) lane->Step();
+}
+
+void WorkerProcess::OnLaneProgress() {
+  if (fatal_seen_ || leave_sent_) return;
+  if (!leaving_) {
+    for (auto& lane : lanes_) {
+      if (!lane->share_done()) return;
+    }
+    leaving_ = true;
+    Later(kLeavePatienceUs, [this] { TryToLeave(); });
+  }
+  for (auto& lane : lanes_) {
+    if (lane->busy()) return;
+  }
+  leave_sent_ = true;
+  ++calls_;
+  core_->Leave(
+      Deadline(),
+      [this](Status status) {
+        if (status.ok()) world_.context().left.insert(core_->incarnation().value);
+        End({.kind = CallEnd::Kind::kLeave}, status);
+        Later(0, [this, status] { Exit(status); });
+      },
+      world_.now_us());
+}
+
+// A round of ours is open and the others may wait for our part in another table while they, too,
+// want to leave: lanes that stand still do one round more. As a user's program would have to.
+void WorkerProcess::TryToLeave() {
+  if (leave_sent_ || fatal_seen_) return;
+  for (auto& lane : lanes_) {
+    if (!lane->busy()) lane->OneMore();
+  }
+  Later(kLeavePatienceUs + random_.Between(0, kLeavePatienceUs), [this] { TryToLeave(); });
+}
+
+void WorkerProcess::End(CallEnd end, const Status& status) {
+  --calls_;
+  end.status = status;
+  end.incarnation = core_->incarnation();
+  end.worker = number_;
+  if (status.ok() && (end.kind == CallEnd::Kind::kPush || end.kind == CallEnd::Kind::kRound)) {
+    ++world_.outcome().acknowledged;
+  }
+  if (status.ok() && end.kind == CallEnd::Kind::kPull) ++world_.outcome().reads;
+  world_.Tell([&](Checker& c) { c.OnCallEnd(end); });
+}
+
+void WorkerProcess::Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data,
+                           std::function<void(const Status&)> done) {
+  ++calls_;
+  data->acknowledged = acknowledged_;
+  request.done = [this, end, data, done = std::move(done)](Status status) mutable {
+    end.info = &data->info;
+    end.keys = data->keys;
+    end.out = data->out;
+    end.acknowledged = &data->acknowledged;
+    End(end, status);
+    data->Poison();  // from here on the caller may do what it likes with its memory
+    Later(0, [done = std::move(done), status] { done(status); });
+  };
+  core_->Submit(std::move(request), world_.now_us());
+}
+
+void WorkerProcess::CreateTable(const TableSpec& spec, int64_t timeout_us, bool churned,
+                                std::function<void(Result<wire::TableInfo>)> done) {
+  ++calls_;
+  core_->CreateTable(
+      spec, world_.now_us() + timeout_us,
+      [this, churned, done = std::move(done)](Result<wire::TableInfo> r) {
+        End({.kind = CallEnd::Kind::kCreate, .short_deadline = churned, .churned = churned}, r.status());
+        Later(0, [done, r = std::move(r)] { done(r); });
+      },
+      world_.now_us());
+}
+
+void WorkerProcess::DropTable(const std::string& name, int64_t timeout_us, std::function<void(const Status&)> done) {
+  ++calls_;
+  core_->DropTable(
+      name, world_.now_us() + timeout_us,
+      [this, done = std::move(done)](Status status) {
+        End({.kind = CallEnd::Kind::kDrop, .short_deadline = true, .churned = true}, status);
+        Later(0, [done, status] { done(status); });
+      },
+      world_.now_us());
+}
+
+void WorkerProcess::Barrier(std::function<void(const Status&)> done) {
+  ++calls_;
+  const uint64_t count = world_.context().barrier_bases[core_->incarnation().value] + ++barriers_entered_;
+  world_.Tell([&](Checker& c) { c.OnBarrier(number_, core_->incarnation(), count, false); });
+  core_->Barrier(
+      Deadline(),
+      [this, count, done = std::move(done)](Status status) {
+        if (status.ok()) {
+          world_.Tell([&](Checker& c) { c.OnBarrier(number_, core_->incarnation(), count, true); });
+        }
+        End({.kind = CallEnd::Kind::kBarrier}, status);
+        Later(0, [done, status] { done(status); });
+      },
+      world_.now_us());
+}
+
+void WorkerProcess::Later(int64_t delay_us, std::function<void()> action) {
+  world_.fabric().Run(process_, world_.now_us() + delay_us, std::move(action));
+}
+
+void WorkerProcess::OnConnected(ConnId conn) {
+  core_->OnConnected(conn, world_.now_us());
+  AfterCall();
+}
+void WorkerProcess::OnMessage(ConnId conn, wire::InFrame& frame) {
+  core_->OnMessage(conn, frame, world_.now_us());
+  AfterCall();
+}
+void WorkerProcess::OnDisconnect(ConnId conn) {
+  core_->OnDisconnect(conn, world_.now_us());
+  AfterCall();
+}
+void WorkerProcess::Tick() {
+  core_->OnTick(world_.now_us());
+  AfterCall();
+  world_.fabric().Run(process_, world_.now_us() + kTickUs, [this] { Tick(); });
+}
+
+void WorkerProcess::AfterCall() {
+  if (core_->fatal().ok() || fatal_seen_) return;
+  fatal_seen_ = true;
+  // Every call under way ends with it, at once or at the next tick.
+  Later(4 * kTickUs, [this] { OnFatal(); });
+}
+
+void WorkerProcess::OnFatal() {
+  if (calls_ > 0) {
+    world_.context().report("liveness", "worker " + std::to_string(number_) + " has " + std::to_string(calls_) +
+                                            " calls under way after its core ended with " +
+                                            core_->fatal().ToString());
+  }
+  Exit(core_->fatal());
+}
+
+void WorkerProcess::Exit(const Status& status) {
+  if (exited_) return;
+  exited_ = true;
+  world_.launcher().OnExit(*this, status);
+}
+
+void WorkerProcess::OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) {
+  world_.Tell([&](Checker& c) { c.OnAcknowledged(slot, incarnation, seq); });
+  const auto& positions = world_.context().positions[{incarnation.value, slot.value}];
+  if (seq.value >= 1 && seq.value <= positions.size()) {
+    Position& highest = acknowledged_[slot.value];
+    highest = std::max(highest, positions[seq.value - 1]);
+  }
+}
+void WorkerProcess::OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
+                                        const Status& outcome) {
+  world_.Tell([&](Checker& c) { c.OnRoundAcknowledged(incarnation, table, round, outcome); });
+}
+void WorkerProcess::OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) {
+  world_.Tell([&](Checker& c) { c.OnRead(slot, incarnation, table, position); });
+}
+
+std::string WorkerProcess::WhatItDoes() const {
+  std::string text = "worker " + std::to_string(number_) + ": " + std::to_string(calls_) + " calls";
+  for (const auto& lane : lanes_) text += ", " + lane->WhatItDoes();
+  return text + (leave_sent_ ? ", leaving" : leaving_ ? ", wants to leave" : "");
+}
+
+}  // namespace cairn::sim

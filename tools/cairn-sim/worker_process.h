@@ -1,0 +1,87 @@
+// A simulated worker process: drives client::ClientCore and runs a program of several lanes, which
+// are to it what threads of a trainer are. It ends by leaving the job, by an error that its core
+// has ended with, or by being killed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/random.h"
+#include "client/client_core.h"
+#include "lane.h"
+#include "transport/sim/fabric.h"
+#include "world.h"
+
+namespace cairn::sim {
+
+class WorkerProcess final : public PortHandler, public client::ClientObserver {
+ public:
+  WorkerProcess(World& world, uint32_t number, int32_t wanted_rank, bool short_life);
+  ~WorkerProcess() override;
+  void Start();
+
+  World& world() { return world_; }
+  client::ClientCore& core() { return *core_; }
+  int process() const { return process_; }
+  uint32_t number() const { return number_; }
+  Random& random() { return random_; }
+  bool registered() const { return core_ != nullptr && core_->incarnation().value != 0; }
+  size_t calls_under_way() const { return calls_; }
+  std::string WhatItDoes() const;
+
+  // For the lanes. `done` runs after the call has ended, from the event queue.
+  void Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data,
+              std::function<void(const Status&)> done);
+  void CreateTable(const TableSpec& spec, int64_t timeout_us, bool churned,
+                   std::function<void(Result<wire::TableInfo>)> done);
+  void DropTable(const std::string& name, int64_t timeout_us, std::function<void(const Status&)> done);
+  void Barrier(std::function<void(const Status&)> done);
+  void Later(int64_t delay_us, std::function<void()> action);
+  // Some lane has done its share, or stands between two calls while the worker wants to leave.
+  void OnLaneProgress();
+  // No more rounds are started: it is about to leave.
+  bool leaving() const { return leaving_; }
+  int64_t Deadline() const { return world_.now_us() + kCallTimeoutUs; }
+
+  void OnConnected(ConnId conn) override;
+  void OnMessage(ConnId conn, wire::InFrame& frame) override;
+  void OnDisconnect(ConnId conn) override;
+  void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) override;
+  void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round, const Status& outcome) override;
+  void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) override;
+
+  // Longer than a run may take: a call that ends by it is stuck.
+  static constexpr int64_t kCallTimeoutUs = 3'600'000'000;
+
+ private:
+  void Tick();
+  void AfterCall();
+  void OnStarted(const Status& status);
+  void CreateNext();
+  void StartLanes();
+  void TryToLeave();
+  void OnFatal();
+  void End(CallEnd end, const Status& status);
+  void Exit(const Status& status);
+
+  World& world_;
+  uint32_t number_;
+  int32_t wanted_rank_;
+  bool short_life_;
+  Random random_;
+  int process_;
+  Port* port_;
+  std::unique_ptr<client::ClientCore> core_;
+  std::vector<wire::TableInfo> tables_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::map<uint32_t, Position> acknowledged_;  // highest position of ours that is acknowledged, per slot
+  size_t calls_ = 0;
+  bool leaving_ = false, leave_sent_ = false, exited_ = false, fatal_seen_ = false;
+  uint64_t uid_ = 0;
+  uint64_t barriers_entered_ = 0;
+};
+
+}  // namespace cairn::sim

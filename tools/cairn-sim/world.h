@@ -1,0 +1,130 @@
+// One simulated cluster under one seed: its processes, its network, its disk, whatever goes wrong,
+// and the checkers that watch. One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/random.h"
+#include "checker.h"
+#include "plan.h"
+#include "sim_store.h"
+#include "transport/sim/event_queue.h"
+#include "transport/sim/fabric.h"
+#include "transport/sim/faults.h"
+#include "transport/sim/trace.h"
+
+namespace cairn::sim {
+
+class SchedulerProcess;
+class ServerProcess;
+class WorkerProcess;
+class Launcher;
+class Chaos;
+
+struct Violation {
+  std::string checker;
+  std::string what;
+  int64_t at_us = 0;
+};
+
+// What a run came to.
+struct Outcome {
+  uint64_t seed = 0;
+  std::vector<Violation> violations;  // the first few
+  bool stuck = false;
+  std::string stuck_why;
+  uint64_t trace_hash = 0;
+  FaultCounts faults;
+  uint64_t view_changes = 0, rounds = 0, acknowledged = 0, refused = 0, reads = 0, restarts = 0, events = 0;
+  uint64_t failed_jobs = 0;
+  int64_t virtual_us = 0;
+  bool clean() const { return violations.empty() && !stuck; }
+};
+
+inline constexpr int kSchedulerHost = 0;
+inline int ServerHost(uint32_t index) { return 1 + static_cast<int>(index); }
+inline int WorkerHost(uint32_t number) { return 100 + static_cast<int>(number); }
+inline constexpr int kLauncherHost = 99;
+
+class World final : public Tap {
+ public:
+  World(const Plan& plan, std::FILE* trace_out);
+  ~World() override;
+  Outcome Run();
+
+  // For the processes.
+  const Plan& plan() const { return plan_; }
+  EventQueue& queue() { return queue_; }
+  int64_t now_us() const { return queue_.now_us(); }
+  Fabric& fabric() { return fabric_; }
+  BufferPool& pool() { return pool_; }
+  Context& context() { return context_; }
+  Random& random() { return random_; }
+  FaultCounts& faults() { return outcome_.faults; }
+  SimStore& store() { return *store_; }
+  Outcome& outcome() { return outcome_; }
+  Launcher& launcher() { return *launcher_; }
+  SchedulerProcess* scheduler() { return scheduler_.get(); }
+  const std::vector<std::unique_ptr<ServerProcess>>& servers() const { return servers_; }
+  bool healed() const { return healed_; }
+  wire::Endpoint scheduler_endpoint() const { return {"scheduler", 7000}; }
+  wire::Endpoint server_endpoint(uint32_t index) const {
+    return {"server" + std::to_string(index), static_cast<uint16_t>(8000 + index)};
+  }
+  uint64_t NewUid() { return Mix64(plan_.seed, ++uids_); }
+  void Log(const std::string& who, const std::string& line);
+  // Every checker in turn.
+  template <class Call>
+  void Tell(Call call) {
+    for (auto& checker : checkers_) call(*checker);
+  }
+
+  // A scheduler or server that has been killed, or has left of its own will.
+  uint64_t scheduler_starts() const { return scheduler_starts_; }
+  void KillScheduler(bool restart);
+  void OnSchedulerLeft();
+  void KillServer(uint32_t index);
+  void OnServerLeft(ServerProcess& server, const Status& result);
+  void Dispose(std::function<void()> owner_of_the_dead) { graveyard_.push_back(std::move(owner_of_the_dead)); }
+
+  void OnSend(const Port& from, const Port* to, const wire::FrameHeader& header,
+              std::span<const std::byte> body) override;
+
+ private:
+  void StartScheduler();
+  void OnDurable(std::span<const std::byte> record);
+  SimStore::Fate AppendFate();
+  void Heal();
+  bool Over() const;
+  std::string WhoIsLeft() const;
+
+  const Plan plan_;
+  Outcome outcome_;
+  Trace trace_;
+  EventQueue queue_;
+  BufferPool pool_;
+  Random random_;
+  Fabric fabric_;
+  Context context_;
+  std::vector<std::unique_ptr<Checker>> checkers_;
+  std::unique_ptr<SimStore> store_;
+  std::unique_ptr<SchedulerProcess> scheduler_;
+  std::vector<std::unique_ptr<ServerProcess>> servers_;
+  std::unique_ptr<Launcher> launcher_;
+  std::unique_ptr<Chaos> chaos_;
+  std::vector<std::function<void()>> graveyard_;  // keeps what died in mid-call until the end
+  bool healed_ = false;
+  bool scheduler_left_ = false;
+  uint32_t scheduler_starts_ = 0;
+  uint64_t uids_ = 0;
+};
+
+}  // namespace cairn::sim

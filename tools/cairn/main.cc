@@ -1,0 +1,62 @@
+// cairn: the command line. Subcommands in files of their own; docs/command-line.md has them all.
+#include <unistd.h>
+
+#include <string>
+
+#include "commands.h"
+
+namespace cairn::tool {
+
+void LogLine(const std::string& line) {
+  const std::string text = line + "\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+int Complain(const std::string& message) {
+  LogLine("cairn: " + message);
+  return 1;
+}
+
+Result<cluster::Environment> EnvironmentOf(wire::Role role) {
+  cluster::Variables variables = cluster::ProcessVariables();
+  Result<cluster::Environment> environment = cluster::ReadEnvironment(variables);
+  if (!environment.ok()) return environment;
+  const std::string name = role == wire::Role::kScheduler ? "scheduler" : "server";
+  if (!environment->role) {
+    // Paddle's server finds itself in its list only if it knows that it is one.
+    variables["CAIRN_ROLE"] = name;
+    return cluster::ReadEnvironment(variables);
+  }
+  if (*environment->role != role) {
+    return Result<cluster::Environment>(
+        Code::kInvalidArgument,
+        "this is `cairn " + name +
+            "`, but the environment gives this process another role: look at CAIRN_ROLE, "
+            "MS_ROLE, TRAINING_ROLE and DMLC_ROLE");
+  }
+  return environment;
+}
+
+}  // namespace cairn::tool
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "Cairn, a parameter server: servers hold the parameters, workers push gradients and pull weights, a "
+      "scheduler "
+      "brings them together.\n\n"
+      "A whole job on this machine:\n"
+      "  cairn run -s 2 -w 2 -- ./trainer --my-flags\n"
+      "Over several machines:\n"
+      "  cairn scheduler --host 0.0.0.0 --port 9000 --servers 2 --workers 2\n"
+      "  cairn server --scheduler scheduler.example:9000\n"
+      "  CAIRN_SCHED_HOST=scheduler.example CAIRN_SCHED_PORT=9000 ./trainer --my-flags\n"};
+  app.set_version_flag("--version", "cairn " CAIRN_VERSION);
+  app.require_subcommand(1);
+  int exit_code = 0;
+  cairn::tool::AddRun(app, exit_code);
+  cairn::tool::AddScheduler(app, exit_code);
+  cairn::tool::AddServer(app, exit_code);
+  cairn::tool::AddStatus(app, exit_code);
+  CLI11_PARSE(app, argc, argv);
+  return exit_code;
+}

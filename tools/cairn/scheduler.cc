@@ -1,0 +1,103 @@
+// cairn scheduler: one scheduler as a process of its own.
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "scheduler/scheduler_node.h"
+
+namespace cairn::tool {
+namespace {
+
+struct Flags {
+  std::optional<std::string> host, state_dir, cluster_id;
+  std::optional<uint16_t> port;
+  std::optional<uint32_t> servers, workers, slots;
+  std::optional<int64_t> heartbeat_ms, dead_after_ms, rejoin_grace_ms;
+  int ready_fd = -1;
+};
+
+// A flag, or else the environment's word, or else what is there already.
+template <class T, class U>
+void Choose(T& out, const std::optional<U>& flag, const std::optional<U>& environment) {
+  if (flag) {
+    out = *flag;
+  } else if (environment) {
+    out = *environment;
+  }
+}
+
+scheduler::SchedulerNodeOptions OptionsOf(const Flags& flags, const cluster::Environment& environment) {
+  scheduler::SchedulerNodeOptions options;
+  // Where nodes look for the scheduler is where it listens, unless told otherwise.
+  Choose(options.host, flags.host, environment.host ? environment.host : environment.scheduler_host);
+  Choose(options.port, flags.port, environment.port ? environment.port : environment.scheduler_port);
+  Choose(options.state_dir, flags.state_dir, environment.state_dir);
+  Choose(options.core.cluster_id, flags.cluster_id, environment.cluster_id);
+  Choose(options.core.expected_servers, flags.servers, environment.servers);
+  Choose(options.core.expected_workers, flags.workers, environment.workers);
+  Choose(options.core.slot_count, flags.slots, environment.slots);
+  const auto milliseconds = [](int64_t& out_us, std::optional<int64_t> flag,
+                               std::optional<int64_t> variable) {
+    int64_t ms = out_us / 1000;
+    Choose(ms, flag, variable);
+    out_us = ms * 1000;
+  };
+  milliseconds(options.core.heartbeat_us, flags.heartbeat_ms, environment.heartbeat_ms);
+  milliseconds(options.core.dead_after_us, flags.dead_after_ms, environment.dead_after_ms);
+  milliseconds(options.core.rejoin_grace_us, flags.rejoin_grace_ms, environment.rejoin_grace_ms);
+  options.log = LogLine;
+  return options;
+}
+
+int RunScheduler(const Flags& flags) {
+  const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kScheduler);
+  if (!environment.ok()) return Complain(environment.status().message());
+  Interrupt interrupt;
+  Result<std::unique_ptr<scheduler::SchedulerNode>> node =
+      scheduler::SchedulerNode::Start(OptionsOf(flags, *environment));
+  if (!node.ok()) return Complain(node.status().message());
+  interrupt.Arm([&node] { (*node)->Stop(); });
+  if (flags.ready_fd >= 0) {
+    const std::string port = std::to_string((*node)->endpoint().port) + "\n";
+    [[maybe_unused]] const ssize_t written = write(flags.ready_fd, port.data(), port.size());
+    close(flags.ready_fd);
+  }
+  const Status status = (*node)->Wait();
+  interrupt.Disarm();
+  if (interrupt.signal() != 0) return 128 + interrupt.signal();
+  return status.ok() ? 0 : Complain("scheduler: " + status.message());
+}
+
+}  // namespace
+
+void AddScheduler(CLI::App& app, int& exit_code) {
+  auto* command = app.add_subcommand("scheduler",
+                                     "Runs a scheduler until the job is over.\n\n"
+                                     "What is not given comes from the environment (docs/environment.md).\n"
+                                     "  cairn scheduler --host 0.0.0.0 --port 9000 --servers 2 --workers 4 "
+                                     "--state-dir /var/lib/cairn/job1\n");
+  auto flags = std::make_shared<Flags>();
+  command->add_option("--host", flags->host, "address to listen on (127.0.0.1; 0.0.0.0 for every interface)");
+  command->add_option("--port", flags->port, "port to listen on (0: any free one; it is logged)");
+  command->add_option("-s,--servers", flags->servers, "servers that the job waits for (1)")
+      ->check(CLI::Range(1, 65535));
+  command->add_option("-w,--workers", flags->workers, "workers that the job waits for (1)")
+      ->check(CLI::Range(1, 65535));
+  command->add_option("--slots", flags->slots, "partitions of the tables (256)")->check(CLI::Range(1, 65536));
+  command->add_option(
+      "--state-dir", flags->state_dir,
+      "folder of the scheduler's log: started again with it, a killed scheduler goes on with the same "
+      "cluster (without it, a killed scheduler ends the job)");
+  command->add_option("--cluster-id", flags->cluster_id, "name that nodes must know to join (made up)");
+  command->add_option("--heartbeat-ms", flags->heartbeat_ms, "how often nodes are expected to report (1000)");
+  command->add_option("--dead-after-ms", flags->dead_after_ms, "a node not heard for so long is dead (5000)");
+  command->add_option("--rejoin-grace-ms", flags->rejoin_grace_ms,
+                      "a dead worker's rank is given up after so long, once all others are done (30000)");
+  command->add_option("--ready-fd", flags->ready_fd)->group("");  // for cairn run: the port goes there
+  command->callback([flags, &exit_code] { exit_code = RunScheduler(*flags); });
+}
+
+}  // namespace cairn::tool

@@ -1,0 +1,131 @@
+// cairn server: one server as a process of its own. Where the environment is Paddle's and this is
+// the first server of its list, it hosts the scheduler too, on the same port.
+#include <memory>
+#include <optional>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "scheduler/scheduler_node.h"
+#include "server/server_node.h"
+#include "transport/tcp/listener.h"
+#include "transport/tcp/sockets.h"
+
+namespace cairn::tool {
+namespace {
+
+struct Flags {
+  std::optional<std::string> scheduler, host, advertise, cluster_id;
+  std::optional<uint16_t> port;
+  std::optional<uint32_t> threads, rank;
+};
+
+Result<wire::Endpoint> SchedulerOf(const Flags& flags, const cluster::Environment& environment) {
+  if (flags.scheduler) {
+    Result<wire::Endpoint> endpoint = cluster::ParseEndpoint("--scheduler", *flags.scheduler);
+    if (!endpoint.ok() || endpoint->port != 0) return endpoint;
+    return Result<wire::Endpoint>(Code::kInvalidArgument, "--scheduler " + *flags.scheduler + " has no port");
+  }
+  if (Status status = cluster::RequireScheduler(environment); !status.ok()) {
+    return Result<wire::Endpoint>(status.code(), status.message() + ", or give --scheduler HOST:PORT");
+  }
+  return environment.scheduler();
+}
+
+Result<server::ServerNodeOptions> OptionsOf(const Flags& flags, const cluster::Environment& environment) {
+  Result<wire::Endpoint> scheduler = SchedulerOf(flags, environment);
+  if (!scheduler.ok()) return scheduler.status();
+  server::ServerNodeOptions options;
+  options.control.scheduler = *scheduler;
+  options.control.cluster_id = flags.cluster_id ? *flags.cluster_id : environment.cluster_id.value_or("");
+  const std::optional<uint32_t> rank = flags.rank ? flags.rank : environment.rank;
+  if (rank) options.control.wanted_rank = static_cast<int32_t>(*rank);
+  if (environment.heartbeat_ms) options.control.heartbeat_us = *environment.heartbeat_ms * 1000;
+  if (environment.connect_timeout_ms)
+    options.control.register_deadline_us = *environment.connect_timeout_ms * 1000;
+  const std::optional<std::string> host = flags.host ? flags.host : environment.host;
+  options.host = host ? *host : transport::LocalAddressTowards(*scheduler);
+  options.port = flags.port ? *flags.port : environment.port.value_or(0);
+  if (flags.advertise) {
+    const bool with_port = flags.advertise->find(':') != std::string::npos;
+    const Result<wire::Endpoint> endpoint =
+        cluster::ParseEndpoint("--advertise", with_port ? *flags.advertise : *flags.advertise + ":0");
+    if (!endpoint.ok()) return endpoint.status();
+    options.advertise_host = endpoint->host;
+    options.advertise_port = endpoint->port;
+  }
+  options.threads = flags.threads ? *flags.threads : environment.server_threads.value_or(1);
+  options.log = LogLine;
+  return options;
+}
+
+// The scheduler inside Paddle's first server: it hears what comes in on the server's port.
+Result<std::unique_ptr<scheduler::SchedulerNode>> HostScheduler(const cluster::Environment& environment) {
+  scheduler::SchedulerNodeOptions options;
+  options.listen = false;
+  options.advertised = environment.scheduler();
+  options.core.cluster_id = environment.cluster_id.value_or("");
+  options.core.expected_servers = environment.servers.value_or(1);
+  options.core.expected_workers = environment.workers.value_or(1);
+  options.core.slot_count = environment.slots.value_or(options.core.slot_count);
+  if (environment.heartbeat_ms) options.core.heartbeat_us = *environment.heartbeat_ms * 1000;
+  if (environment.dead_after_ms) options.core.dead_after_us = *environment.dead_after_ms * 1000;
+  if (environment.rejoin_grace_ms) options.core.rejoin_grace_us = *environment.rejoin_grace_ms * 1000;
+  options.log = LogLine;
+  return scheduler::SchedulerNode::Start(std::move(options));
+}
+
+int RunServer(const Flags& flags) {
+  const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kServer);
+  if (!environment.ok()) return Complain(environment.status().message());
+  Result<server::ServerNodeOptions> options = OptionsOf(flags, *environment);
+  if (!options.ok()) return Complain(options.status().message());
+
+  Interrupt interrupt;
+  std::unique_ptr<scheduler::SchedulerNode> hosted;
+  if (environment->hosts_scheduler && !flags.scheduler) {
+    Result<std::unique_ptr<scheduler::SchedulerNode>> started = HostScheduler(*environment);
+    if (!started.ok()) return Complain(started.status().message());
+    hosted = std::move(started).value();
+    options->on_other_connection = [scheduler = hosted.get()](transport::AcceptedConnection connection) {
+      scheduler->Adopt(std::move(connection));
+    };
+  }
+  Result<std::unique_ptr<server::ServerNode>> node = server::ServerNode::Start(*std::move(options));
+  if (!node.ok()) return Complain(node.status().message());
+  interrupt.Arm([&node, &hosted] {
+    (*node)->Stop();
+    if (hosted) hosted->Stop();
+  });
+  Status status = (*node)->Wait();
+  // The others leave through the scheduler hosted here: it goes last, and this listener with it.
+  if (hosted && interrupt.signal() == 0) {
+    const Status scheduler_status = hosted->Wait();
+    if (status.ok()) status = scheduler_status;
+  }
+  interrupt.Disarm();
+  if (interrupt.signal() != 0) return 128 + interrupt.signal();
+  return status.ok() ? 0 : Complain("server: " + status.message());
+}
+
+}  // namespace
+
+void AddServer(CLI::App& app, int& exit_code) {
+  auto* command = app.add_subcommand(
+      "server",
+      "Runs a server until the job is over.\n\n"
+      "What is not given comes from the environment (docs/environment.md). It listens on loopback if the\n"
+      "scheduler is there, otherwise on the interface that routes to the scheduler.\n"
+      "  cairn server --scheduler 10.0.0.1:9000 --threads 4\n");
+  auto flags = std::make_shared<Flags>();
+  command->add_option("--scheduler", flags->scheduler, "HOST:PORT of the scheduler");
+  command->add_option("--host", flags->host, "address to listen on");
+  command->add_option("--port", flags->port, "port to listen on (0: any free one)");
+  command->add_option("--advertise", flags->advertise,
+                      "HOST or HOST:PORT that workers are told, where a proxy stands between");
+  command->add_option("--threads", flags->threads, "shard threads (1)")->check(CLI::Range(1, 1024));
+  command->add_option("--rank", flags->rank, "wanted index among the servers")->check(CLI::Range(0, 65534));
+  command->add_option("--cluster-id", flags->cluster_id, "join only this cluster");
+  command->callback([flags, &exit_code] { exit_code = RunServer(*flags); });
+}
+
+}  // namespace cairn::tool
