@@ -1,5 +1,6 @@
 #include "client/control_calls.h"
 
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -98,7 +99,9 @@ bool ControlCalls::SettleTable(TableCall& call, int64_t now_us) {
 }
 
 void ControlCalls::Settle(bool drained, int64_t now_us) {
-  std::erase_if(tables_, [&](auto& entry) { return SettleTable(entry.second, now_us); });
+  for (auto it = tables_.begin(); it != tables_.end();) {
+    it = SettleTable(it->second, now_us) ? tables_.erase(it) : std::next(it);
+  }
   std::erase_if(barriers_, [&](BarrierCall& call) {
     const bool open = link_.BarrierOpen(call.number);
     if (open) End(call.done, Status::Ok());

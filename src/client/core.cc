@@ -172,8 +172,9 @@ void Core::OpenLinks(int64_t now_us) {
       peer.server_incarnation = server.incarnation;
       peer.cluster_id = state.cluster_id;
       peer.worker = scheduler_.incarnation();
+      ShardLink::Owner& owner = *this;
       links_.push_back(
-          std::make_unique<ShardLink>(std::move(peer), options_, network_, pool_, book_, by_conn_, *this));
+          std::make_unique<ShardLink>(std::move(peer), options_, network_, pool_, book_, by_conn_, owner));
     }
   }
   for (auto& link : links_) link->Connect(now_us);

@@ -8,6 +8,8 @@
 
 namespace cairn::cluster {
 
+using Kind = SuperviseAction::Kind;
+
 std::string ToString(const NodeName& node) {
   if (node.role == wire::Role::kScheduler) return "scheduler";
   return (node.role == wire::Role::kServer ? "server " : "worker ") + std::to_string(node.index);
@@ -26,7 +28,7 @@ std::vector<SuperviseAction> Supervisor::Take() { return std::exchange(actions_,
 
 void Supervisor::Start(const NodeName& node) {
   alive_.insert(node);
-  actions_.push_back(StartNode{node});
+  Do(Kind::kStart, node);
 }
 
 bool Supervisor::AnyWorker() const {
@@ -93,7 +95,7 @@ void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_
       " restarts are used up (--max-restarts)");
   if (!exit_code_) exit_code_ = end.exit_code();
   given_up_.insert(node.index);
-  actions_.push_back(GiveUpRank{node.index});
+  Do(Kind::kGiveUp, node);
 }
 
 void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms) {
@@ -124,7 +126,7 @@ void Supervisor::StopStage(Phase phase, int64_t now_ms) {
   deadline_ms_ = now_ms + options_.stop_grace_ms;
   for (const NodeName& node : alive_) {
     const bool worker = node.role == wire::Role::kWorker;
-    if (worker == (phase == Phase::kStoppingWorkers)) actions_.push_back(TerminateNode{node});
+    if (worker == (phase == Phase::kStoppingWorkers)) Do(Kind::kTerminate, node);
   }
 }
 
@@ -140,7 +142,7 @@ void Supervisor::Settle(int64_t now_ms) {
   if ((phase_ == Phase::kLeaving || phase_ == Phase::kStoppingRest) && alive_.empty()) {
     phase_ = Phase::kDone;
     if (stubborn_ && exit_code() == 0) exit_code_ = 1;
-    if (tail_) actions_.push_back(ShowTail{*tail_});
+    if (tail_) Do(Kind::kShowTail, *tail_);
   }
 }
 
@@ -154,7 +156,7 @@ std::vector<SuperviseAction> Supervisor::OnInterrupt(int signal, int64_t now_ms)
     if (interrupts_ <= 2) Say("killing what is left");
     phase_ = Phase::kStoppingRest;
     deadline_ms_ = now_ms + options_.stop_grace_ms;
-    for (const NodeName& node : alive_) actions_.push_back(KillNode{node});
+    for (const NodeName& node : alive_) Do(Kind::kKill, node);
   }
   Settle(now_ms);
   return Take();
@@ -164,7 +166,8 @@ std::vector<SuperviseAction> Supervisor::OnTick(int64_t now_ms) {
   if ((phase_ == Phase::kRunning || phase_ == Phase::kLeaving) && now_ms >= next_give_up_ms_) {
     next_give_up_ms_ = now_ms + options_.give_up_every_ms;
     for (uint32_t rank = 0; rank < options_.workers; ++rank) {
-      if (phase_ == Phase::kLeaving || given_up_.contains(rank)) actions_.push_back(GiveUpRank{rank});
+      if (phase_ == Phase::kLeaving || given_up_.contains(rank))
+        Do(Kind::kGiveUp, {wire::Role::kWorker, rank});
     }
   }
   if ((phase_ == Phase::kLeaving || stopping()) && now_ms >= deadline_ms_) {
@@ -173,7 +176,7 @@ std::vector<SuperviseAction> Supervisor::OnTick(int64_t now_ms) {
     for (const NodeName& node : alive_) {
       if (phase_ == Phase::kStoppingWorkers && node.role != wire::Role::kWorker) continue;
       names += (names.empty() ? "" : ", ") + ToString(node);
-      actions_.push_back(KillNode{node});
+      Do(Kind::kKill, node);
     }
     Say((phase_ == Phase::kLeaving ? "did not leave after the workers had ended, and is killed: "
                                    : "did not stop when told to, and is killed: ") +

@@ -14,7 +14,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "wire/control.h"
@@ -46,25 +45,19 @@ struct SuperviseOptions {
   int64_t stop_grace_ms = 5'000;     // between SIGTERM and SIGKILL
 };
 
-struct StartNode {
+struct SuperviseAction {
+  enum class Kind {
+    kStart,
+    kTerminate,  // SIGTERM to its process group
+    kKill,       // SIGKILL to its process group
+    kGiveUp,     // tell the scheduler that this worker's rank does not come back
+    kSay,        // `text`, to the user
+    kShowTail,   // its last lines again, at the very end
+  };
+  Kind kind = Kind::kSay;
   NodeName node;
-};
-struct TerminateNode {
-  NodeName node;
-};  // SIGTERM to its process group
-struct KillNode {
-  NodeName node;
-};  // SIGKILL to its process group
-struct GiveUpRank {
-  uint32_t rank = 0;
-};
-struct SayLine {
   std::string text;
 };
-struct ShowTail {
-  NodeName node;
-};  // its last lines again, at the very end
-using SuperviseAction = std::variant<StartNode, TerminateNode, KillNode, GiveUpRank, SayLine, ShowTail>;
 
 class Supervisor {
  public:
@@ -95,7 +88,8 @@ class Supervisor {
   };
 
   void Start(const NodeName& node);
-  void Say(std::string text) { actions_.push_back(SayLine{std::move(text)}); }
+  void Do(SuperviseAction::Kind kind, const NodeName& node) { actions_.push_back({kind, node, {}}); }
+  void Say(const std::string& text) { actions_.push_back({SuperviseAction::Kind::kSay, {}, text}); }
   bool TakeRestart(const NodeName& node, const ProcessEnd& end);
   void WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
   void ServerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);

@@ -20,18 +20,21 @@ std::string Show(const Actions& actions) {
   std::string out;
   const auto add = [&out](const std::string& text) { out += (out.empty() ? "" : "; ") + text; };
   for (const SuperviseAction& action : actions) {
-    if (const auto* start = std::get_if<StartNode>(&action)) add("start " + ToString(start->node));
-    if (const auto* stop = std::get_if<TerminateNode>(&action)) add("terminate " + ToString(stop->node));
-    if (const auto* kill = std::get_if<KillNode>(&action)) add("kill " + ToString(kill->node));
-    if (const auto* rank = std::get_if<GiveUpRank>(&action)) add("give up " + std::to_string(rank->rank));
-    if (const auto* tail = std::get_if<ShowTail>(&action)) add("tail " + ToString(tail->node));
+    switch (action.kind) {
+      case SuperviseAction::Kind::kStart: add("start " + ToString(action.node)); break;
+      case SuperviseAction::Kind::kTerminate: add("terminate " + ToString(action.node)); break;
+      case SuperviseAction::Kind::kKill: add("kill " + ToString(action.node)); break;
+      case SuperviseAction::Kind::kGiveUp: add("give up " + std::to_string(action.node.index)); break;
+      case SuperviseAction::Kind::kShowTail: add("tail " + ToString(action.node)); break;
+      case SuperviseAction::Kind::kSay: break;
+    }
   }
   return out;
 }
 std::string Said(const Actions& actions) {
   std::string out;
   for (const SuperviseAction& action : actions) {
-    if (const auto* say = std::get_if<SayLine>(&action)) out += say->text + "\n";
+    if (action.kind == SuperviseAction::Kind::kSay) out += action.text + "\n";
   }
   return out;
 }

@@ -12,7 +12,9 @@ void AddSentence(std::string sentence, std::string* out) {
 const std::string& SchedulerCore::Awaiting() {
   if (!awaiting_stale_) return awaiting_;
   awaiting_stale_ = false;
-  awaiting_ = durable_.forming() ? AwaitedToForm() : durable_.running() ? AwaitedWhileRunning() : std::string();
+  awaiting_ = durable_.forming()   ? AwaitedToForm()
+              : durable_.running() ? AwaitedWhileRunning()
+                                   : std::string();
   return awaiting_;
 }
 
@@ -21,8 +23,8 @@ std::string SchedulerCore::AwaitedToForm() const {
   const std::vector<uint32_t> servers = MissingServers(durable_), ranks = MissingRanks(durable_);
   std::string text;
   if (!servers.empty())
-    text = "waiting for " + std::to_string(servers.size()) + " of " + Count(state().expected_servers, "server") +
-           " (" + Listed("server", servers) + ")";
+    text = "waiting for " + std::to_string(servers.size()) + " of " +
+           Count(state().expected_servers, "server") + " (" + Listed("server", servers) + ")";
   if (!ranks.empty())
     text += (text.empty() ? "waiting for " : " and ") + std::to_string(ranks.size()) + " of " +
             Count(state().expected_workers, "worker") + " (" + Listed("rank", ranks) + ")";
@@ -61,7 +63,8 @@ std::string SchedulerCore::AwaitedWhileRunning() const {
                 &text);
   }
   if (const std::vector<uint32_t> dead = OpenRanks(durable_); !dead.empty())
-    AddSentence(Listed("rank", dead) + (dead.size() == 1 ? " is" : " are") + " dead, not yet restarted", &text);
+    AddSentence(Listed("rank", dead) + (dead.size() == 1 ? " is" : " are") + " dead, not yet restarted",
+                &text);
   return text;
 }
 

@@ -37,18 +37,18 @@ class SchedulerCore final : public Scheduler {
  private:
   // A node as this process has heard of it. Nothing here outlives a restart.
   struct Live {
-    ConnId conn;                     // 0: not connected
+    ConnId conn;  // 0: not connected
     int64_t heard_us = 0;
-    bool heard = false;              // since this scheduler started
-    bool silent = false;             // servers, and workers of a job that is over: dead
-    StateVersion version;            // that it holds
-    StateVersion state_sent;         // on this connection
+    bool heard = false;       // since this scheduler started
+    bool silent = false;      // servers, and workers of a job that is over: dead
+    StateVersion version;     // that it holds
+    StateVersion state_sent;  // on this connection
     int64_t state_sent_us = 0;
     uint64_t barrier_count = 0;
     ViewNumber hold_view;
     std::vector<wire::TableRound> open_rounds;
     bool end_confirmed = false;
-    bool told_ahead = false;         // has been logged for holding a version that we have not made
+    bool told_ahead = false;           // has been logged for holding a version that we have not made
     wire::NodeStats stats, rate_base;  // rate_base: the sample that rates are measured from
     int64_t rate_base_us = 0;
     double pushes_per_s = 0, pulls_per_s = 0, bytes_per_s = 0;
@@ -63,12 +63,12 @@ class SchedulerCore final : public Scheduler {
 
   // scheduler.cc
   Status LoadOrCreate();
-  DurableState Next() const;           // a copy with the next version, to be changed and committed
-  bool Commit(DurableState next);      // false: the store failed and nothing may be said any more
+  DurableState Next() const;       // a copy with the next version, to be changed and committed
+  bool Commit(DurableState next);  // false: the store failed and nothing may be said any more
   Status Persist(const DurableState& next);
-  void Settle(int64_t now_us);         // after every event: whatever follows from it
-  bool Advance();                      // one more record, if a rule asks for it
-  bool MakeView();                     // the pending one; requires every server's report
+  void Settle(int64_t now_us);  // after every event: whatever follows from it
+  bool Advance();               // one more record, if a rule asks for it
+  bool MakeView();              // the pending one; requires every server's report
   void LogPhase();
   void Handle(ConnId conn, const wire::ControlMessage& message, int64_t now_us);
 
@@ -88,7 +88,8 @@ class SchedulerCore final : public Scheduler {
   void AnswerKnown(ConnId conn, const NodeRecord& node, int64_t now_us);
   void AdmitServer(ConnId conn, const wire::Register& request, int64_t now_us);
   void AdmitWorker(ConnId conn, const wire::Register& request, int64_t now_us);
-  void Admit(ConnId conn, const wire::Register& request, uint32_t rank, uint64_t barrier_base, int64_t now_us);
+  void Admit(ConnId conn, const wire::Register& request, uint32_t rank, uint64_t barrier_base,
+             int64_t now_us);
   wire::Registered RegisteredFor(const NodeRecord& node) const;
   void OnLeave(ConnId conn, const wire::Leave& leave, int64_t now_us);
   void OnGiveUp(ConnId conn, const wire::GiveUp& give_up, int64_t now_us);
@@ -120,7 +121,7 @@ class SchedulerCore final : public Scheduler {
 
   // table_requests.cc
   void OnTableRequest(ConnId conn, Incarnation incarnation, uint64_t request, wire::ControlMessage message);
-  bool RunDeferred();                  // carries out one request that waited; false: none was ready
+  bool RunDeferred();  // carries out one request that waited; false: none was ready
   std::optional<wire::TableReply> Carry(const RequestKey& key, const TableRequest& request);
   wire::TableReply Create(const RequestKey& key, const TableSpec& spec);
   wire::TableReply Drop(const RequestKey& key, const std::string& name);
@@ -149,21 +150,21 @@ class SchedulerCore final : public Scheduler {
   Status fatal_;
   bool finished_ = false;
 
-  std::map<Incarnation, Live> live_;        // nodes of the state; workers that left, while connected
+  std::map<Incarnation, Live> live_;  // nodes of the state; workers that left, while connected
   std::map<ConnId, Incarnation> bound_;
-  bool untold_ = false;                     // the newest state has not been broadcast
-  bool unsettled_ = true;                   // something may follow from what happened last
+  bool untold_ = false;    // the newest state has not been broadcast
+  bool unsettled_ = true;  // something may follow from what happened last
   uint64_t barrier_open_ = 0, barrier_told_ = 0;
   bool barrier_stale_ = true;
   std::string awaiting_;
   bool awaiting_stale_ = true;
 
-  std::map<RequestKey, TableRequest> requests_;     // under way
+  std::map<RequestKey, TableRequest> requests_;      // under way
   std::map<RequestKey, wire::TableReply> answered_;  // so that a late copy gets the same answer
 
   int64_t last_tick_us_;
   int64_t over_since_us_ = -1;
-  int64_t no_workers_since_us_ = -1;        // running, and nobody is live
+  int64_t no_workers_since_us_ = -1;  // running, and nobody is live
 };
 
 }  // namespace cairn::scheduler

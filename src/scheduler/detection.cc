@@ -42,8 +42,8 @@ void SchedulerCore::NoticePause(int64_t now_us) {
 void SchedulerCore::FailForServer(const wire::ServerInfo& server, const std::string& how) {
   if (durable_.over()) return;
   DurableState next = Next();
-  FailJob(next, "server " + std::to_string(server.index) + " (" + ToString(server.endpoint) + ") is lost: " + how +
-                    "; its parameters have no other copy, so start the job anew");
+  FailJob(next, "server " + std::to_string(server.index) + " (" + ToString(server.endpoint) +
+                    ") is lost: " + how + "; its parameters have no other copy, so start the job anew");
   (void)Commit(std::move(next));
 }
 
@@ -62,7 +62,8 @@ void SchedulerCore::DetectDeaths(int64_t now_us) {
   }
   if (dead_workers.empty()) return;
   DurableState next = Next();
-  for (const wire::WorkerInfo& worker : dead_workers) RemoveWorker(next, worker.incarnation, NodeFate::kRetired);
+  for (const wire::WorkerInfo& worker : dead_workers)
+    RemoveWorker(next, worker.incarnation, NodeFate::kRetired);
   if (!Commit(std::move(next))) return;
   for (const wire::WorkerInfo& worker : dead_workers) {
     log_("worker " + std::to_string(worker.rank.value) + " is dead: not heard for " +
@@ -97,15 +98,20 @@ void SchedulerCore::ResendStates(int64_t now_us) {
 void SchedulerCore::UpdateFinished(int64_t now_us) {
   finished_ = false;
   if (!durable_.over()) return;
+  if (over_since_us_ < 0) over_since_us_ = now_us;
+  const int64_t patience = std::min(options_.dead_after_us, 2 * options_.heartbeat_us);
   for (const auto& [incarnation, live] : live_) {
-    if (live.silent) continue;
     const NodeRecord* node = durable_.FindNode(incarnation);
-    if (node == nullptr) continue;
-    if (node->fate == NodeFate::kLeft) {
-      if (now_us - live.heard_us < std::min(options_.dead_after_us, 2 * options_.heartbeat_us)) return;
-    } else if (node->role == wire::Role::kServer ? !live.end_confirmed : live.version < state().version) {
-      return;
-    }
+    if (live.silent || node == nullptr) continue;
+    bool awaited = false;
+    if (node->fate == NodeFate::kLeft)
+      awaited = now_us - live.heard_us < patience;
+    else if (node->role == wire::Role::kServer)
+      awaited = !live.end_confirmed;
+    else  // one without a connection has closed it on the news, or is about to come back
+      awaited =
+          live.version < state().version && (live.conn != ConnId(0) || now_us - over_since_us_ < patience);
+    if (awaited) return;
   }
   finished_ = true;
 }

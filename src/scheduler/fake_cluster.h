@@ -114,13 +114,17 @@ class FakeCluster {
 
   FakeNode Server(uint16_t port, uint32_t threads = 1, int32_t wanted = -1) {
     FakeNode node;
-    node.hello = {.role = wire::Role::kServer, .uid = 1000u + port, .endpoint = {"10.0.1.1", port},
-                  .threads = threads, .wanted_rank = wanted};
+    node.hello = {.role = wire::Role::kServer,
+                  .uid = 1000u + port,
+                  .endpoint = {"10.0.1.1", port},
+                  .threads = threads,
+                  .wanted_rank = wanted};
     return Register(std::move(node));
   }
   FakeNode Worker(uint64_t uid, int32_t wanted = -1) {
     FakeNode node;
-    node.hello = {.role = wire::Role::kWorker, .uid = uid, .endpoint = {"10.0.2.1", 0}, .wanted_rank = wanted};
+    node.hello = {
+        .role = wire::Role::kWorker, .uid = uid, .endpoint = {"10.0.2.1", 0}, .wanted_rank = wanted};
     return Register(std::move(node));
   }
   FakeNode Register(FakeNode node) {
@@ -142,8 +146,10 @@ class FakeCluster {
       node.beat.version = state().version;
       if (node.hello.role == wire::Role::kServer) {
         node.beat.hold_view = state().pending_view;
-        node.beat.open_rounds = node.beat.hold_view == ViewNumber(0) ? std::vector<wire::TableRound>{} : rounds;
-        node.beat.end_confirmed = state().phase == wire::Phase::kEnded || state().phase == wire::Phase::kFailed;
+        node.beat.open_rounds =
+            node.beat.hold_view == ViewNumber(0) ? std::vector<wire::TableRound>{} : rounds;
+        node.beat.end_confirmed =
+            state().phase == wire::Phase::kEnded || state().phase == wire::Phase::kFailed;
       }
     }
     Tell(node.conn, node.beat);

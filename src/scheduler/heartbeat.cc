@@ -12,9 +12,9 @@ constexpr int64_t kRateWindowUs = 1'000'000;
 constexpr uint64_t kMaxRound = uint64_t{1} << 62;
 // A report has one entry for each sync table.
 bool IsSane(const std::vector<wire::TableRound>& rounds) {
-  return rounds.size() <= kMaxTables && std::all_of(rounds.begin(), rounds.end(), [](const wire::TableRound& r) {
-           return r.round.value < kMaxRound;
-         });
+  return rounds.size() <= kMaxTables &&
+         std::all_of(rounds.begin(), rounds.end(),
+                     [](const wire::TableRound& r) { return r.round.value < kMaxRound; });
 }
 
 }  // namespace
@@ -80,7 +80,8 @@ void SchedulerCore::TakeRates(Live& node, const wire::NodeStats& stats, int64_t 
   };
   node.pushes_per_s = rate(stats.pushes, node.rate_base.pushes);
   node.pulls_per_s = rate(stats.pulls, node.rate_base.pulls);
-  node.bytes_per_s = rate(stats.bytes_in, node.rate_base.bytes_in) + rate(stats.bytes_out, node.rate_base.bytes_out);
+  node.bytes_per_s =
+      rate(stats.bytes_in, node.rate_base.bytes_in) + rate(stats.bytes_out, node.rate_base.bytes_out);
   node.rate_base = stats;
   node.rate_base_us = now_us;
 }
@@ -121,7 +122,9 @@ std::optional<uint64_t> SchedulerCore::SmallestCount(std::optional<Rank> except,
   return smallest.value_or(0);
 }
 
-wire::HeartbeatReply SchedulerCore::ReplyNow() { return {state().term, state().version, BarrierOpen(), Awaiting()}; }
+wire::HeartbeatReply SchedulerCore::ReplyNow() {
+  return {state().term, state().version, BarrierOpen(), Awaiting()};
+}
 
 // Whoever waits in a barrier should not wait for its next heartbeat as well.
 void SchedulerCore::TellBarrier() {

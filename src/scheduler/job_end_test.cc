@@ -51,9 +51,10 @@ TEST_F(Job, RestartGivesEverybodyAFullDeadAfter) {
 }
 
 TEST_F(Job, LostServerFailsTheJobAndNamesIt) {
-  c.Advance(5'100'000, {&s0, &w0, &w1});
+  c.Advance(5'000'000, {&s0, &w0, &w1});
   EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
-  EXPECT_NE(c.state().failure.find("server 1 (10.0.1.1:9001) is lost: not heard for 5.0 s"), std::string::npos)
+  EXPECT_NE(c.state().failure.find("server 1 (10.0.1.1:9001) is lost: not heard for 5.0 s"),
+            std::string::npos)
       << c.state().failure;
   EXPECT_EQ(c.Last<wire::StateMessage>(w0.conn)->state.failure, c.state().failure);
   c.Beat(s0);

@@ -15,15 +15,16 @@ bool Contains(const std::vector<uint32_t>& sorted, uint32_t value) {
 
 Status CheckServer(const wire::Register& request) {
   if (request.threads == 0 || request.threads > kMaxServerThreads)
-    return {Code::kInvalidArgument, "a server has 1 to " + std::to_string(kMaxServerThreads) + " threads, not " +
-                                        std::to_string(request.threads)};
+    return {Code::kInvalidArgument, "a server has 1 to " + std::to_string(kMaxServerThreads) +
+                                        " threads, not " + std::to_string(request.threads)};
   if (request.endpoint.host.empty() || request.endpoint.port == 0)
     return {Code::kInvalidArgument, "a server must say where workers reach it (host and port)"};
   return Status::Ok();
 }
 
 Status OutOfRange(int32_t wanted, uint32_t end, const std::string& what) {
-  return {Code::kInvalidArgument, what + " " + std::to_string(wanted) + " is outside 0.." + std::to_string(end - 1) +
+  return {Code::kInvalidArgument, what + " " + std::to_string(wanted) + " is outside 0.." +
+                                      std::to_string(end - 1) +
                                       ": give one in that range, or none to have it chosen"};
 }
 
@@ -33,7 +34,8 @@ Status CheckRegister(const DurableState& d, const wire::Register& request) {
   if (request.protocol_min > wire::kProtocolVersion || request.protocol_max < wire::kProtocolVersion)
     return {Code::kProtocol, "this scheduler speaks protocol " + std::to_string(wire::kProtocolVersion) +
                                  ", the node " + std::to_string(request.protocol_min) + " to " +
-                                 std::to_string(request.protocol_max) + ": install the same version of cairn on both"};
+                                 std::to_string(request.protocol_max) +
+                                 ": install the same version of cairn on both"};
   if (!request.cluster_id.empty() && request.cluster_id != d.state.cluster_id)
     return {Code::kProtocol, "this is cluster " + d.state.cluster_id + ", not " +
                                  Printable(request.cluster_id, kMaxHostBytes) +
@@ -68,8 +70,9 @@ Result<uint32_t> ChooseServerIndex(const DurableState& d, const wire::Register& 
   const uint32_t expected = d.state.expected_servers;
   const std::vector<uint32_t> missing = MissingServers(d);
   if (missing.empty())
-    return Status(Code::kInvalidArgument, "this job expects " + Count(expected, "server") +
-                                              ", and all are there: start fewer, or the scheduler with a larger number");
+    return Status(Code::kInvalidArgument,
+                  "this job expects " + Count(expected, "server") +
+                      ", and all are there: start fewer, or the scheduler with a larger number");
   if (request.wanted_rank < 0) return missing.front();
   const auto wanted = static_cast<uint32_t>(request.wanted_rank);
   if (wanted >= expected) return OutOfRange(request.wanted_rank, expected, "server");
@@ -85,9 +88,8 @@ Result<uint32_t> ChooseRank(const DurableState& d, const wire::Register& request
   const wire::ClusterState& state = d.state;
   if (request.wanted_rank >= 0) {
     const auto wanted = static_cast<uint32_t>(request.wanted_rank);
-    // A running job takes in more workers than it began with; a forming one waits for exact ranks.
-    const uint32_t end = d.forming() ? state.expected_workers : kMaxRanks;
-    if (wanted >= end && d.joined_ranks.count(wanted) == 0) return OutOfRange(request.wanted_rank, end, "rank");
+    // More workers than the job began with may join, so only the hard limit counts.
+    if (wanted >= kMaxRanks) return OutOfRange(request.wanted_rank, kMaxRanks, "rank");
     return wanted;
   }
   for (uint32_t rank = 0; rank < kMaxRanks; ++rank) {
@@ -123,8 +125,10 @@ void RemoveWorker(DurableState& d, Incarnation incarnation, NodeFate fate) {
   NodeRecord* node = d.FindNode(incarnation);
   CAIRN_CHECK(node != nullptr && node->fate == NodeFate::kLive && fate != NodeFate::kLive);
   node->fate = fate;
-  std::erase_if(state.workers, [&](const wire::WorkerInfo& worker) { return worker.incarnation == incarnation; });
-  std::erase_if(d.operations, [&](const TableOperation& operation) { return operation.incarnation == incarnation; });
+  std::erase_if(state.workers,
+                [&](const wire::WorkerInfo& worker) { return worker.incarnation == incarnation; });
+  std::erase_if(d.operations,
+                [&](const TableOperation& operation) { return operation.incarnation == incarnation; });
   if (fate == NodeFate::kLeft) {
     d.given_up_ranks.erase(node->rank);
     auto at = std::lower_bound(state.done_ranks.begin(), state.done_ranks.end(), node->rank);

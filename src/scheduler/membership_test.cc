@@ -1,4 +1,6 @@
 // Forming and registration (rules 1 to 4).
+#include <cstring>
+
 #include "scheduler/fake_cluster.h"
 
 namespace cairn::scheduler {
@@ -23,7 +25,9 @@ TEST(Forming, MakesSlotMapViewAndPhaseWhenEverybodyIsThere) {
   for (const wire::WorkerInfo& worker : state.workers) EXPECT_EQ(worker.join_view, ViewNumber(1));
   // 16 slots over the shards (0,s0) (0,s1) (1,s0), in contiguous runs.
   ASSERT_EQ(state.slots.size(), 16u);
-  auto owner = [&](int slot) { return std::pair<int, int>(state.slots[slot].server, state.slots[slot].thread); };
+  auto owner = [&](int slot) {
+    return std::pair<int, int>(state.slots[slot].server, state.slots[slot].thread);
+  };
   EXPECT_EQ(owner(0), std::make_pair(0, 0));
   EXPECT_EQ(owner(4), std::make_pair(0, 0));
   EXPECT_EQ(owner(5), std::make_pair(1, 0));
@@ -91,9 +95,9 @@ TEST(Registration, RefusalsSayWhatToDo) {
   EXPECT_EQ(with([](auto& r) { r.wanted_rank = -7; }).code, Code::kInvalidArgument);
   EXPECT_EQ(with([](auto& r) { r.role = wire::Role::kTool; }).code, Code::kInvalidArgument);
   EXPECT_EQ(with([](auto& r) { r.endpoint.host = "a\nb"; }).code, Code::kInvalidArgument);
-  auto range = with([](auto& r) { r.wanted_rank = 2; });
+  auto range = with([](auto& r) { r.wanted_rank = 65536; });
   EXPECT_EQ(range.code, Code::kInvalidArgument);
-  EXPECT_EQ(range.text, "rank 2 is outside 0..1: give one in that range, or none to have it chosen");
+  EXPECT_EQ(range.text, "rank 65536 is outside 0..65535: give one in that range, or none to have it chosen");
   FakeNode server = c.Server(9000);
   auto extra = with([](auto& r) { r.role = wire::Role::kServer, r.endpoint = {"h", 9999}; });
   EXPECT_EQ(extra.code, Code::kInvalidArgument);
@@ -118,6 +122,17 @@ TEST(Registration, WorkerBeyondTheExpectedJoinsWithTheNextRank) {
   FakeNode server = c.Server(9000), w0 = c.Worker(1), w1 = c.Worker(2);
   EXPECT_EQ(w1.rank, 1u);
   EXPECT_EQ(c.state().pending_view, ViewNumber(2));
+}
+
+TEST(Registration, WorkerBeyondTheExpectedDoesNotStandInForAMissingRank) {
+  FakeCluster c(FakeCluster::Options(1, 2));
+  c.Start();
+  FakeNode server = c.Server(9000), w0 = c.Worker(1, 0), w5 = c.Worker(2, 5);
+  EXPECT_EQ(w5.rank, 5u);
+  EXPECT_EQ(c.state().phase, wire::Phase::kForming);
+  FakeNode w1 = c.Worker(3, 1);
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  EXPECT_EQ(c.state().workers.size(), 3u);
 }
 
 TEST(Heartbeats, UnknownNodesAreToldToRegisterOrRetired) {

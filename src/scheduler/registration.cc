@@ -11,7 +11,9 @@ namespace {
 constexpr size_t kMaxReasonBytes = 4096;
 
 // The numbers that users of ps-lite and MindSpore know: servers are even from 8, workers odd from 9.
-uint32_t PsLiteNumber(const NodeRecord& node) { return (node.role == wire::Role::kServer ? 8 : 9) + 2 * node.rank; }
+uint32_t PsLiteNumber(const NodeRecord& node) {
+  return (node.role == wire::Role::kServer ? 8 : 9) + 2 * node.rank;
+}
 
 std::string NameOf(const NodeRecord& node) {
   return (node.role == wire::Role::kServer ? "server " : "worker ") + std::to_string(node.rank);
@@ -29,8 +31,9 @@ void SchedulerCore::OnRegister(ConnId conn, const wire::Register& request, int64
   if (Status status = CheckRegister(durable_, request); !status.ok())
     return Refuse(conn, status.code(), status.message());
   if (state().phase == wire::Phase::kEnded)
-    return Refuse(conn, Code::kJobFailed,
-                  "the job has ended: start a new one, with a scheduler of its own (and another state directory)");
+    return Refuse(
+        conn, Code::kJobFailed,
+        "the job has ended: start a new one, with a scheduler of its own (and another state directory)");
   if (state().phase == wire::Phase::kFailed)
     return Refuse(conn, Code::kJobFailed, "the job has failed: " + state().failure);
   if (request.role == wire::Role::kServer)
@@ -43,7 +46,8 @@ void SchedulerCore::OnRegister(ConnId conn, const wire::Register& request, int64
 void SchedulerCore::AnswerKnown(ConnId conn, const NodeRecord& node, int64_t now_us) {
   if (node.fate == NodeFate::kLeft) return Send(conn, wire::LeaveReply{node.incarnation});
   if (node.fate == NodeFate::kRetired)
-    return Refuse(conn, Code::kRetired, NameOf(node) + " was declared dead or replaced: restart this process");
+    return Refuse(conn, Code::kRetired,
+                  NameOf(node) + " was declared dead or replaced: restart this process");
   Bind(node.incarnation, conn, now_us);
   Send(conn, RegisteredFor(node));
   SendStateIfBehind(live_[node.incarnation], now_us);
@@ -69,8 +73,8 @@ void SchedulerCore::AdmitWorker(ConnId conn, const wire::Register& request, int6
   const auto base = SmallestCount(Rank(*rank), &unheard);
   if (!base)
     return Refuse(conn, Code::kUnavailable,
-                  "the scheduler has just started again and waits to hear of rank " + std::to_string(unheard) +
-                      ": register again");
+                  "the scheduler has just started again and waits to hear of rank " +
+                      std::to_string(unheard) + ": register again");
   Admit(conn, request, *rank, *base, now_us);
 }
 
@@ -85,14 +89,15 @@ void SchedulerCore::Admit(ConnId conn, const wire::Register& request, uint32_t r
   if (!Commit(std::move(next))) return;
   const NodeRecord& node = *durable_.FindNode(incarnation);
   by_uid_[node.uid] = incarnation;
-  if (replaced != Incarnation(0)) Retire(replaced, "a new process has registered with rank " + std::to_string(rank));
+  if (replaced != Incarnation(0))
+    Retire(replaced, "a new process has registered with rank " + std::to_string(rank));
   Bind(incarnation, conn, now_us);
   Live& live = live_[incarnation];
   live.heard = true;
   live.barrier_count = barrier_base;
-  log_("Assign rank=" + std::to_string(PsLiteNumber(node)) +
-       " to node role=" + (node.role == wire::Role::kServer ? "server" : "worker") +
-       ", ip=" + request.endpoint.host + ", port=" + std::to_string(request.endpoint.port) + " (" + NameOf(node) + ")");
+  log_("Assign rank=" + std::to_string(PsLiteNumber(node)) + " to node role=" +
+       (node.role == wire::Role::kServer ? "server" : "worker") + ", ip=" + request.endpoint.host +
+       ", port=" + std::to_string(request.endpoint.port) + " (" + NameOf(node) + ")");
   Send(conn, RegisteredFor(node));
 }
 
@@ -136,7 +141,8 @@ void SchedulerCore::OnLeave(ConnId conn, const wire::Leave& leave, int64_t now_u
 }
 
 void SchedulerCore::OnGiveUp(ConnId conn, const wire::GiveUp& give_up, int64_t now_us) {
-  const bool in_job = give_up.rank < state().expected_workers || durable_.joined_ranks.count(give_up.rank) > 0 ||
+  const bool in_job = give_up.rank < state().expected_workers ||
+                      durable_.joined_ranks.count(give_up.rank) > 0 ||
                       FindWorkerOfRank(state(), Rank(give_up.rank)) != nullptr;
   const bool done = std::binary_search(state().done_ranks.begin(), state().done_ranks.end(), give_up.rank);
   if (!in_job)

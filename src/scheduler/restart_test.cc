@@ -9,7 +9,9 @@ namespace {
 void RunJob(FakeCluster& c) {
   FakeNode s0 = c.Server(9000, 2), s1 = c.Server(9001), w0 = c.Worker(1), w1 = c.Worker(2);
   if (!c.scheduler->fatal().ok()) return;
-  auto servers = [&] { c.Beat(s0, true, {{TableId(1), Round(4)}}), c.Beat(s1, true, {{TableId(1), Round(5)}}); };
+  auto servers = [&] {
+    c.Beat(s0, true, {{TableId(1), Round(4)}}), c.Beat(s1, true, {{TableId(1), Round(5)}});
+  };
   servers();
   c.Tell(w0.conn, wire::CreateTable{1, w0.incarnation, DenseSync("w")});
   servers();
@@ -78,14 +80,12 @@ TEST(Restart, AfterAFailedAppendNothingIsSaid) {
       c.store.appends_left = appends;
       c.store.record_gets_through = gets_through;
       c.Start();
-      // What was said never exceeds what is in the log.
-      struct Watch final : SchedulerObserver {
-        void OnState(const wire::ClusterState&) override {}
-      };
       RunJob(c);
       if (c.scheduler->fatal().ok()) continue;  // the job has fewer records
       EXPECT_EQ(c.scheduler->fatal().code(), Code::kIo);
-      const uint64_t logged = DecodeRecord(c.memory.records().back())->state.version.value - (gets_through ? 1 : 0);
+      // What was said never exceeds what is in the log.
+      const uint64_t logged =
+          DecodeRecord(c.memory.records().back())->state.version.value - (gets_through ? 1 : 0);
       for (const auto& [conn, messages] : c.network.sent)
         for (const auto& message : messages) {
           if (const auto* m = std::get_if<wire::StateMessage>(&message)) {

@@ -25,9 +25,11 @@ std::string MadeClusterId(uint64_t seed) {
 
 Status CheckOptions(const SchedulerOptions& o) {
   if (o.expected_servers == 0 || o.expected_servers > 65535)
-    return {Code::kInvalidArgument, "a job has 1 to 65535 servers, not " + std::to_string(o.expected_servers)};
+    return {Code::kInvalidArgument,
+            "a job has 1 to 65535 servers, not " + std::to_string(o.expected_servers)};
   if (o.expected_workers == 0 || o.expected_workers > kMaxRanks)
-    return {Code::kInvalidArgument, "a job starts with 1 to 65536 workers, not " + std::to_string(o.expected_workers)};
+    return {Code::kInvalidArgument,
+            "a job starts with 1 to 65536 workers, not " + std::to_string(o.expected_workers)};
   if (o.slot_count == 0 || o.slot_count > 65536)
     return {Code::kInvalidArgument, "a cluster has 1 to 65536 slots, not " + std::to_string(o.slot_count)};
   if (o.cluster_id.size() > 255 || !IsPrintable(o.cluster_id))
@@ -42,12 +44,14 @@ Status CheckSameJob(const SchedulerOptions& o, const DurableState& d) {
   const wire::ClusterState& state = d.state;
   const std::string what_to_do = ": start with the same, or with another state directory for a new job";
   if (!o.cluster_id.empty() && o.cluster_id != state.cluster_id)
-    return {Code::kInvalidArgument, "the log is of cluster " + state.cluster_id + ", not " + o.cluster_id + what_to_do};
+    return {Code::kInvalidArgument,
+            "the log is of cluster " + state.cluster_id + ", not " + o.cluster_id + what_to_do};
   if (o.expected_servers != state.expected_servers || o.expected_workers != state.expected_workers)
-    return {Code::kInvalidArgument, "the log is of a job with " + Count(state.expected_servers, "server") + " and " +
-                                        Count(state.expected_workers, "worker") + what_to_do};
+    return {Code::kInvalidArgument, "the log is of a job with " + Count(state.expected_servers, "server") +
+                                        " and " + Count(state.expected_workers, "worker") + what_to_do};
   if (o.slot_count != d.slot_count)
-    return {Code::kInvalidArgument, "the log is of a cluster with " + Count(d.slot_count, "slot") + what_to_do};
+    return {Code::kInvalidArgument,
+            "the log is of a cluster with " + Count(d.slot_count, "slot") + what_to_do};
   return Status::Ok();
 }
 
@@ -57,7 +61,8 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Start(const SchedulerOptions& opti
                                                     Network& network, BufferPool& pool, int64_t now_us,
                                                     LogLine log, SchedulerObserver* observer) {
   if (!log) log = [](const std::string&) {};
-  auto core = std::make_unique<SchedulerCore>(options, store, network, pool, now_us, std::move(log), observer);
+  auto core =
+      std::make_unique<SchedulerCore>(options, store, network, pool, now_us, std::move(log), observer);
   if (Status status = core->Init(now_us); !status.ok()) return status;
   return std::unique_ptr<Scheduler>(std::move(core));
 }
@@ -77,7 +82,8 @@ Status SchedulerCore::LoadOrCreate() {
   if (!records.ok()) return records.status();
   if (records->empty()) {
     wire::ClusterState& state = durable_.state;
-    state.cluster_id = options_.cluster_id.empty() ? MadeClusterId(options_.cluster_seed) : options_.cluster_id;
+    state.cluster_id =
+        options_.cluster_id.empty() ? MadeClusterId(options_.cluster_seed) : options_.cluster_id;
     state.expected_servers = options_.expected_servers;
     state.expected_workers = options_.expected_workers;
     durable_.slot_count = options_.slot_count;
@@ -173,7 +179,8 @@ bool SchedulerCore::Advance() {
   DurableState next = Next();
   BeginView(next);
   if (!Commit(std::move(next))) return false;
-  log_("view " + std::to_string(state().pending_view.value) + " is being made, for " + Listed("rank", waiting));
+  log_("view " + std::to_string(state().pending_view.value) + " is being made, for " +
+       Listed("rank", waiting));
   return true;
 }
 
@@ -212,9 +219,10 @@ void SchedulerCore::Settle(int64_t now_us) {
 
 void SchedulerCore::OnMessage(ConnId conn, const wire::InFrame& frame, int64_t now_us) {
   if (!fatal_.ok()) return;
-  auto message = frame.header.type == wire::FrameType::kControl
-                     ? wire::DecodeControl(frame.header, frame.body())
-                     : Result<wire::ControlMessage>(Code::kProtocol, "a data frame came to the scheduler's port");
+  auto message =
+      frame.header.type == wire::FrameType::kControl
+          ? wire::DecodeControl(frame.header, frame.body())
+          : Result<wire::ControlMessage>(Code::kProtocol, "a data frame came to the scheduler's port");
   if (!message.ok()) {
     Refuse(conn, Code::kProtocol, message.status().message(), frame.header.request_id);
     Unbind(conn);

@@ -22,9 +22,14 @@ const char* Word(wire::Phase phase) {
 double Rounded(double value) { return std::round(value * 1000.0) / 1000.0; }
 
 Json StatsJson(const wire::NodeStats& s) {
-  return {{"pushes", s.pushes},       {"pulls", s.pulls},         {"rounds", s.rounds},
-          {"bytes_in", s.bytes_in},   {"bytes_out", s.bytes_out}, {"rows", s.rows},
-          {"memory_bytes", s.memory_bytes}, {"connections", s.connections}};
+  return {{"pushes", s.pushes},
+          {"pulls", s.pulls},
+          {"rounds", s.rounds},
+          {"bytes_in", s.bytes_in},
+          {"bytes_out", s.bytes_out},
+          {"rows", s.rows},
+          {"memory_bytes", s.memory_bytes},
+          {"connections", s.connections}};
 }
 
 Json TableJson(const wire::TableInfo& table) {
@@ -60,13 +65,18 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
   for (const wire::SlotOwner& owner : s.slots)
     if (owner.server < slots_of.size()) ++slots_of[owner.server];
 
-  Json json = {{"cluster_id", s.cluster_id}, {"phase", Word(s.phase)},       {"failure", s.failure},
-               {"term", s.term.value},       {"version", s.version.value},   {"view", s.view.value},
+  Json json = {{"cluster_id", s.cluster_id},
+               {"phase", Word(s.phase)},
+               {"failure", s.failure},
+               {"term", s.term.value},
+               {"version", s.version.value},
+               {"view", s.view.value},
                {"pending_view", s.pending_view.value},
                {"expected_servers", s.expected_servers},
                {"expected_workers", s.expected_workers},
                {"slots", durable_.slot_count},
-               {"barrier_open", BarrierOpen()}, {"awaiting", Awaiting()},
+               {"barrier_open", BarrierOpen()},
+               {"awaiting", Awaiting()},
                {"done_ranks", s.done_ranks},
                {"given_up_ranks", durable_.given_up_ranks},
                {"missing_ranks", OpenRanks(durable_)}};

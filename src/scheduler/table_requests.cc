@@ -15,10 +15,14 @@ void SchedulerCore::OnTableRequest(ConnId conn, Incarnation incarnation, uint64_
                                    wire::ControlMessage message) {
   const NodeRecord* node = durable_.FindNode(incarnation);
   if (node == nullptr && incarnation >= state().next_incarnation)
-    return Refuse(conn, Code::kUnavailable, "this scheduler does not know the worker: register again", request);
+    return Refuse(conn, Code::kUnavailable, "this scheduler does not know the worker: register again",
+                  request);
   if (node == nullptr || node->fate != NodeFate::kLive || node->role != wire::Role::kWorker)
-    return Send(conn, wire::TableReply{request, Code::kRetired,
-                                       "only a live worker makes or drops tables, and this one is not", {}, {}});
+    return Send(conn, wire::TableReply{request,
+                                       Code::kRetired,
+                                       "only a live worker makes or drops tables, and this one is not",
+                                       {},
+                                       {}});
   const RequestKey key{incarnation, request};
   if (auto it = answered_.find(key); it != answered_.end()) return Send(conn, it->second);
   auto it = requests_.find(key);
@@ -58,14 +62,16 @@ wire::TableReply SchedulerCore::Create(const RequestKey& key, const TableSpec& s
   if (const wire::TableInfo* there = state().FindTable(spec.name)) {
     const std::string difference = DescribeDifference(there->spec, spec);
     if (!difference.empty())
-      return refuse(Code::kAlreadyExists, "table \"" + spec.name + "\" is already there with another " + difference +
+      return refuse(Code::kAlreadyExists, "table \"" + spec.name + "\" is already there with another " +
+                                              difference +
                                               ": use the same spec, another name, or drop it first");
     reply.table = there->id;
     return reply;
   }
   if (state().tables.size() >= kMaxTables)
-    return refuse(Code::kResourceExhausted, "there are " + std::to_string(kMaxTables) +
-                                                " tables, which is the limit: drop one, or pack several into one");
+    return refuse(Code::kResourceExhausted,
+                  "there are " + std::to_string(kMaxTables) +
+                      " tables, which is the limit: drop one, or pack several into one");
   DurableState next = Next();
   reply.version = next.state.version;
   reply.table = AddTable(next, spec);
@@ -91,7 +97,8 @@ wire::TableReply SchedulerCore::Drop(const RequestKey& key, const std::string& n
   reply.table = there->id;
   RemoveTable(next, reply.table);
   RememberOperation(next, key.first, key.second, reply.table);
-  if (Commit(std::move(next))) log_("table " + std::to_string(reply.table.value) + " \"" + name + "\" is dropped");
+  if (Commit(std::move(next)))
+    log_("table " + std::to_string(reply.table.value) + " \"" + name + "\" is dropped");
   return reply;
 }
 

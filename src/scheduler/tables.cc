@@ -60,7 +60,8 @@ Status CheckInit(const TableSpec& spec) {
 Status CheckSpec(const TableSpec& spec) {
   if (spec.name.empty()) return {Code::kInvalidArgument, "a table needs a name"};
   if (spec.name.size() > kMaxNameBytes || !IsPrintable(spec.name))
-    return Bad(spec, "a name has at most " + std::to_string(kMaxNameBytes) + " bytes and no control characters");
+    return Bad(spec,
+               "a name has at most " + std::to_string(kMaxNameBytes) + " bytes and no control characters");
   if (!EnumsInRange(spec)) return Bad(spec, "it asks for something that this version of cairn does not know");
   if (spec.kind == TableKind::kDense && (spec.size == 0 || spec.size > kMaxDenseSize))
     return Bad(spec, "a dense table has 1 to 2^40 elements, not " + std::to_string(spec.size));
@@ -88,7 +89,8 @@ std::string DescribeDifference(const TableSpec& there, const TableSpec& asked) {
 
 std::string Describe(const TableSpec& spec) {
   std::string text = std::string(Word(spec.kind)) + " " + Word(spec.mode) + " " + Word(spec.optimizer) + ", ";
-  if (spec.kind == TableKind::kDense) return text + std::to_string(spec.size) + " " + Word(spec.element) + " elements";
+  if (spec.kind == TableKind::kDense)
+    return text + std::to_string(spec.size) + " " + Word(spec.element) + " elements";
   return text + "rows of " + std::to_string(spec.dim) + " " + Word(spec.element);
 }
 
@@ -118,7 +120,8 @@ void RemoveTable(DurableState& d, TableId id) {
 void RememberOperation(DurableState& d, Incarnation incarnation, uint64_t request, TableId table) {
   d.operations.push_back({incarnation, request, table, d.state.version});
   auto mine = [&](const TableOperation& operation) { return operation.incarnation == incarnation; };
-  if (std::count_if(d.operations.begin(), d.operations.end(), mine) > static_cast<ptrdiff_t>(kMaxOperationsPerWorker))
+  if (std::count_if(d.operations.begin(), d.operations.end(), mine) >
+      static_cast<ptrdiff_t>(kMaxOperationsPerWorker))
     d.operations.erase(std::find_if(d.operations.begin(), d.operations.end(), mine));
 }
 

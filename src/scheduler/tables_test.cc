@@ -20,7 +20,9 @@ struct Tables : ::testing::Test {
   void Drop(const FakeNode& worker, uint64_t request, const std::string& name) {
     c.Tell(worker.conn, wire::DropTable{request, worker.incarnation, name});
   }
-  std::optional<wire::TableReply> Reply(const FakeNode& worker) { return c.Last<wire::TableReply>(worker.conn); }
+  std::optional<wire::TableReply> Reply(const FakeNode& worker) {
+    return c.Last<wire::TableReply>(worker.conn);
+  }
   void ServersCatchUp() { c.Beat(s0), c.Beat(s1); }
 };
 

@@ -27,7 +27,8 @@ TEST_F(Running, JoinIsIntentThenPick) {
   EXPECT_EQ(c.state().pending_view, ViewNumber(2));
   EXPECT_EQ(c.state().view, ViewNumber(1));
   c.Beat(w2);
-  EXPECT_EQ(c.Last<wire::HeartbeatReply>(w2.conn)->awaiting, "view 2: servers 0, 1 have not reported the open rounds");
+  EXPECT_EQ(c.Last<wire::HeartbeatReply>(w2.conn)->awaiting,
+            "view 2: servers 0, 1 have not reported the open rounds");
   c.Beat(s0, true, {{table, Round(7)}});
   EXPECT_EQ(c.state().pending_view, ViewNumber(2)) << "one server is not enough";
   c.Beat(s1, true, {{table, Round(9)}});
@@ -103,7 +104,8 @@ TEST_F(Running, BarrierAcrossARestartLosesNobody) {
   c.Beat(w0), c.Beat(w1);
   c.Restart();
   c.Beat(w0);
-  EXPECT_EQ(c.Last<wire::HeartbeatReply>(w0.conn)->barrier_open, 0u) << "rank 1 has not been heard: counts as 0";
+  EXPECT_EQ(c.Last<wire::HeartbeatReply>(w0.conn)->barrier_open, 0u)
+      << "rank 1 has not been heard: counts as 0";
   // A joiner can't be told where to count from before everybody is heard.
   FakeNode early = c.Worker(3);
   EXPECT_EQ(c.Last<wire::Refusal>(early.conn)->code, Code::kUnavailable);

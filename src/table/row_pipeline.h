@@ -17,7 +17,7 @@ namespace cairn::table {
 // lines are pushed out again.
 inline constexpr size_t kLead = 16;
 
-inline void PrefetchRow(const std::byte* row, size_t row_bytes) {
+[[gnu::always_inline]] inline void PrefetchRow(const std::byte* row, size_t row_bytes) {
   constexpr size_t kLine = 64, kMost = 256;  // the hardware goes on from there
   const size_t bytes = row_bytes < kMost ? row_bytes : kMost;
   for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at, 1);

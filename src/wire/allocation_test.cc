@@ -12,13 +12,14 @@ namespace {
 thread_local long allocations = 0;
 }
 
-void* operator new(size_t size) {
+// Not inlined: the compiler would see free() on what new gave, and warn.
+__attribute__((noinline)) void* operator new(size_t size) {
   ++allocations;
   if (void* p = std::malloc(size)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+__attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
+__attribute__((noinline)) void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace cairn::wire {
 namespace {
@@ -40,7 +41,8 @@ TEST(Allocation, DecodersTakeNone) {
       case FrameType::kPushReply: ok = ok && DecodePushReply(header, in->body()).ok(); break;
       case FrameType::kError: ok = ok && DecodeError(header, in->body()).ok(); break;
       default:
-        ok = ok && (DecodeRoundRefusal(header, in->body(), &refusal) || DecodeValues(header, in->body()).ok());
+        ok =
+            ok && (DecodeRoundRefusal(header, in->body(), &refusal) || DecodeValues(header, in->body()).ok());
     }
     EXPECT_EQ(allocations, before) << sample.name;
     EXPECT_TRUE(ok) << sample.name;

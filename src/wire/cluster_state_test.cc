@@ -133,7 +133,8 @@ TEST(RunsBySlot, EveryElementLiesInExactlyOneRun) {
         for (size_t i = 1; i < slot.size(); ++i) EXPECT_LT(slot[i - 1].begin, slot[i].begin);
         all.insert(all.end(), slot.begin(), slot.end());
       }
-      std::sort(all.begin(), all.end(), [](const DenseRun& a, const DenseRun& b) { return a.begin < b.begin; });
+      std::sort(all.begin(), all.end(),
+                [](const DenseRun& a, const DenseRun& b) { return a.begin < b.begin; });
       uint64_t next = 0;
       for (const DenseRun& run : all) {
         ASSERT_EQ(run.begin, next);

@@ -17,8 +17,8 @@ using flatbuffers::Offset;
 Offset<void> Pack(FlatBufferBuilder& b, const Register& m) {
   const auto cluster_id = PackString(b, m.cluster_id);
   const auto host = PackString(b, m.endpoint.host);
-  return fb::CreateRegister(b, m.protocol_min, m.protocol_max, cluster_id, static_cast<uint8_t>(m.role), m.uid,
-                            host, m.endpoint.port, m.threads, m.wanted_rank)
+  return fb::CreateRegister(b, m.protocol_min, m.protocol_max, cluster_id, static_cast<uint8_t>(m.role),
+                            m.uid, host, m.endpoint.port, m.threads, m.wanted_rank)
       .Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const Registered& m) {
@@ -31,8 +31,8 @@ Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
   const NodeStats& s = m.stats;
   const auto stats = fb::CreateNodeStats(b, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
                                          s.memory_bytes, s.connections);
-  return fb::CreateHeartbeat(b, m.incarnation.value, m.uid, m.version.value, m.barrier_count, m.hold_view.value,
-                             open_rounds, m.end_confirmed, stats)
+  return fb::CreateHeartbeat(b, m.incarnation.value, m.uid, m.version.value, m.barrier_count,
+                             m.hold_view.value, open_rounds, m.end_confirmed, stats)
       .Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const HeartbeatReply& m) {
@@ -50,10 +50,13 @@ Offset<void> Pack(FlatBufferBuilder& b, const DropTable& m) {
 }
 Offset<void> Pack(FlatBufferBuilder& b, const TableReply& m) {
   const auto text = PackString(b, m.text);
-  return fb::CreateTableReply(b, m.request, static_cast<uint8_t>(m.code), text, m.table.value, m.version.value)
+  return fb::CreateTableReply(b, m.request, static_cast<uint8_t>(m.code), text, m.table.value,
+                              m.version.value)
       .Union();
 }
-Offset<void> Pack(FlatBufferBuilder& b, const Leave& m) { return fb::CreateLeave(b, m.incarnation.value).Union(); }
+Offset<void> Pack(FlatBufferBuilder& b, const Leave& m) {
+  return fb::CreateLeave(b, m.incarnation.value).Union();
+}
 Offset<void> Pack(FlatBufferBuilder& b, const LeaveReply& m) {
   return fb::CreateLeaveReply(b, m.incarnation.value).Union();
 }

@@ -17,15 +17,17 @@ namespace {
 
 // All fields of each message, for comparison.
 auto Fields(const Register& m) {
-  return std::tie(m.protocol_min, m.protocol_max, m.cluster_id, m.role, m.uid, m.endpoint, m.threads, m.wanted_rank);
+  return std::tie(m.protocol_min, m.protocol_max, m.cluster_id, m.role, m.uid, m.endpoint, m.threads,
+                  m.wanted_rank);
 }
 auto Fields(const Registered& m) {
   return std::tie(m.uid, m.cluster_id, m.term, m.incarnation, m.rank, m.barrier_base);
 }
 auto Fields(const Heartbeat& m) {
   const NodeStats& s = m.stats;
-  return std::tie(m.incarnation, m.uid, m.version, m.barrier_count, m.hold_view, m.open_rounds, m.end_confirmed,
-                  s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows, s.memory_bytes, s.connections);
+  return std::tie(m.incarnation, m.uid, m.version, m.barrier_count, m.hold_view, m.open_rounds,
+                  m.end_confirmed, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
+                  s.memory_bytes, s.connections);
 }
 auto Fields(const HeartbeatReply& m) { return std::tie(m.term, m.version, m.barrier_open, m.awaiting); }
 auto Fields(const StateMessage& m) { return std::tie(m.state); }
@@ -39,7 +41,8 @@ auto Fields(const AbortJob& m) { return std::tie(m.reason); }
 auto Fields(const StatusRequest& m) { return std::tie(m.request); }
 auto Fields(const StatusReply& m) { return std::tie(m.request, m.json); }
 auto Fields(const Hello& m) {
-  return std::tie(m.protocol_min, m.protocol_max, m.cluster_id, m.incarnation, m.server_incarnation, m.thread);
+  return std::tie(m.protocol_min, m.protocol_max, m.cluster_id, m.incarnation, m.server_incarnation,
+                  m.thread);
 }
 auto Fields(const HelloReply& m) { return std::tie(m.protocol, m.version); }
 auto Fields(const Refusal& m) { return std::tie(m.request, m.code, m.text); }
@@ -67,7 +70,8 @@ class Control : public ::testing::Test {
     return DecodeControl(header, body.bytes());
   }
   template <class T>
-  Result<ControlMessage> DecodeRaw(flatbuffers::FlatBufferBuilder& b, fb::Message type, flatbuffers::Offset<T> m) {
+  Result<ControlMessage> DecodeRaw(flatbuffers::FlatBufferBuilder& b, fb::Message type,
+                                   flatbuffers::Offset<T> m) {
     b.Finish(fb::CreateControl(b, type, m.Union()), kControlIdentifier);
     return DecodeRaw(b);
   }
@@ -157,7 +161,9 @@ TEST_F(Control, RequiredPartsAndKnownValues) {
   {
     flatbuffers::FlatBufferBuilder b;
     const auto start = b.StartTable();
-    EXPECT_FALSE(DecodeRaw(b, fb::Message::StateMessage, flatbuffers::Offset<fb::StateMessage>(b.EndTable(start))).ok());
+    EXPECT_FALSE(
+        DecodeRaw(b, fb::Message::StateMessage, flatbuffers::Offset<fb::StateMessage>(b.EndTable(start)))
+            .ok());
   }
   {
     flatbuffers::FlatBufferBuilder b;
@@ -204,11 +210,10 @@ TEST_F(Control, SharedPartsDoNotUnfold) {
 
 // FlatBuffers verifies the place of a vector's length, not of the structs behind it.
 TEST_F(Control, StructsOutOfLineAreRefused) {
-  bool seen[2] = {};
   for (const bool shifted : {false, true}) {
     flatbuffers::FlatBufferBuilder b;
     if (shifted) b.PushElement(uint32_t{0});
-    b.StartVector(4, 8);  // two structs of 16 bytes, written as numbers of 4
+    b.StartVector(8, 4);  // two structs of 16 bytes, written as numbers of 4
     for (uint32_t i = 0; i < 8; ++i) b.PushElement(i);
     const flatbuffers::Offset<flatbuffers::Vector<const fb::TableRound*>> r(b.EndVector(2));
     const auto view = fb::CreateView(b, 1, r);
@@ -218,9 +223,8 @@ TEST_F(Control, StructsOutOfLineAreRefused) {
     b.Finish(state.Finish(), kStateIdentifier);
     std::vector<uint64_t> aligned(b.GetSize() / 8 + 1);
     std::memcpy(aligned.data(), b.GetBufferPointer(), b.GetSize());
-    seen[DecodeState(std::as_bytes(std::span(aligned)).first(b.GetSize())).ok()] = true;
+    EXPECT_EQ(DecodeState(std::as_bytes(std::span(aligned)).first(b.GetSize())).ok(), !shifted);
   }
-  EXPECT_TRUE(seen[0] && seen[1]);  // one of the two lies in line, the other does not
 }
 
 TEST_F(Control, WhatGoesIntoTheStateIsBounded) {
@@ -250,12 +254,14 @@ TEST_F(Control, WhatGoesIntoTheStateIsBounded) {
 TEST_F(Control, LargeClustersFit) {
   ClusterState state = SampleState();
   state.servers.clear(), state.workers.clear(), state.slots.clear();
-  for (uint32_t i = 0; i < 1000; ++i) state.servers.push_back({i, Incarnation{i + 1}, {"server.example.org", 7000}, 16});
+  for (uint32_t i = 0; i < 1000; ++i)
+    state.servers.push_back({i, Incarnation{i + 1}, {"server.example.org", 7000}, 16});
   for (uint32_t i = 0; i < 10000; ++i) {
     state.workers.push_back({Rank{i}, Incarnation{i + 1001}, ViewNumber{1}, {"worker.example.org", 0}});
   }
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
-    state.slots.push_back({static_cast<uint16_t>(i % 1000), static_cast<uint16_t>(i % 16), 1, StateVersion{1}});
+    state.slots.push_back(
+        {static_cast<uint16_t>(i % 1000), static_cast<uint16_t>(i % 16), 1, StateVersion{1}});
   }
   const InFrame in = Send(StateMessage{state});
   const Result<ControlMessage> out = DecodeControl(in.header, in.body());

@@ -67,8 +67,8 @@ Status Cut(const FrameHeader& header, std::span<const std::byte> body, Sections*
   out->keys = Section<uint64_t>(body, at->keys, header.key_count);
   out->values = body.subspan(at->values);
   const auto gap = [&](uint64_t from, uint64_t to) { return AllZero(body.subspan(from, to - from)); };
-  if (!gap(at->entries + out->entries.size_bytes(), at->bitmap) || !gap(at->bitmap + bitmap_bytes, at->keys) ||
-      !gap(at->keys + out->keys.size_bytes(), at->values)) {
+  if (!gap(at->entries + out->entries.size_bytes(), at->bitmap) ||
+      !gap(at->bitmap + bitmap_bytes, at->keys) || !gap(at->keys + out->keys.size_bytes(), at->values)) {
     return BadFrame("padding is not zero");
   }
   return CheckSlots(out->entries);
@@ -80,7 +80,8 @@ Status CheckValues(const Sections& s) {
   if (!s.keys.empty() && sum != s.keys.size()) return BadFrame("counts do not add up to the number of keys");
   if (s.values.empty()) return Status::Ok();
   if (sum == 0 || s.values.size() % sum != 0 || s.values.size() / sum % 4 != 0) {
-    return BadFrame(std::to_string(s.values.size()) + " bytes of values for a count of " + std::to_string(sum));
+    return BadFrame(std::to_string(s.values.size()) + " bytes of values for a count of " +
+                    std::to_string(sum));
   }
   return Status::Ok();
 }
@@ -91,7 +92,8 @@ Status CheckParams(const FrameHeader& header, const PushParams& params) {
   for (uint64_t word : params.reserved) rest |= word;
   if (rest != 0) return BadFrame("reserved fields are not zero");
   const bool marks = header.type == FrameType::kDone || (header.flags & kFlagDone) != 0;
-  if (params.bitmap_bytes > (marks ? kMaxBitmapBytes : 0)) return BadFrame("done bitmap too long or out of place");
+  if (params.bitmap_bytes > (marks ? kMaxBitmapBytes : 0))
+    return BadFrame("done bitmap too long or out of place");
   if (header.type == FrameType::kPush && header.round != 0) return BadFrame("a numbered push has no round");
   return Status::Ok();
 }
@@ -105,7 +107,8 @@ Status CutProblems(const FrameHeader& header, std::span<const std::byte> body, P
   RequireAligned(body);
   out->entries = Section<SlotEntry>(body, 0, header.entry_count);
   const std::span<const std::byte> rest = body.subspan(entry_bytes);
-  if (rest.size() > (out->entries.empty() ? 0 : kMaxTextBytes)) return BadFrame("text too long or out of place");
+  if (rest.size() > (out->entries.empty() ? 0 : kMaxTextBytes))
+    return BadFrame("text too long or out of place");
   out->text = {reinterpret_cast<const char*>(rest.data()), rest.size()};
   for (const SlotEntry& entry : out->entries) {
     if (entry.count == 0 || entry.count > kLastCode) return BadFrame("code " + std::to_string(entry.count));

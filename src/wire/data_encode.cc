@@ -124,8 +124,8 @@ std::span<SlotEntry> MutableEntries(Frame& frame) {
   return {reinterpret_cast<SlotEntry*>(first), header.entry_count};
 }
 
-FramePtr EncodePushReply(const FrameHeader& request, std::span<const SlotEntry> problems, std::string_view text,
-                         BufferPool& pool) {
+FramePtr EncodePushReply(const FrameHeader& request, std::span<const SlotEntry> problems,
+                         std::string_view text, BufferPool& pool) {
   return EncodeProblems(FrameType::kPushReply, 0, request, problems, text, pool);
 }
 

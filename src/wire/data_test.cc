@@ -184,8 +184,9 @@ TEST_F(Data, BodyOfAnotherLengthIsRefused) {
     InFrame in = Sample(sample.name);
     if (in.header.type == FrameType::kPushReply && in.body().empty()) continue;
     const size_t full = in.storage.size();
-    const size_t least = HasSections(in.header.type, in.header.flags) ? LayoutOf(in.header, in.body())->values
-                                                                      : in.header.entry_count * sizeof(SlotEntry);
+    const size_t least = HasSections(in.header.type, in.header.flags)
+                             ? LayoutOf(in.header, in.body())->values
+                             : in.header.entry_count * sizeof(SlotEntry);
     for (size_t n = 0; n < full; ++n) {
       in.storage.Resize(n);
       EXPECT_FALSE(Decodes(in)) << sample.name << " cut to " << n;  // the header says more
@@ -228,10 +229,12 @@ TEST_F(Data, CountsMustAddUpToTheKeys) {
 TEST_F(Data, ValuesMustBeWholeRows) {
   for (const char* name : {"push_dense", "push_sparse", "contribute", "pull_reply", "round_reply"}) {
     for (uint32_t less : {1u, 2u, 4u, 8u}) {
-      EXPECT_TRUE(Refused(name, [&](InFrame& in) {
-        in.header.body_bytes -= less;
-        in.storage.Resize(in.header.body_bytes);
-      })) << name << " " << less;
+      EXPECT_TRUE(Refused(name,
+                          [&](InFrame& in) {
+                            in.header.body_bytes -= less;
+                            in.storage.Resize(in.header.body_bytes);
+                          }))
+          << name << " " << less;
     }
   }
 }
@@ -283,8 +286,8 @@ TEST_F(Data, CountsThatDoNotFitAreRefused) {
 
 TEST_F(Data, PaddingMustBeZero) {
   EXPECT_TRUE(Refused("push_dense", [&](InFrame& in) { Write(in, kEntriesAt + 32, uint8_t{1}); }));
-  EXPECT_TRUE(Refused("contribute", [&](InFrame& in) { Write(in, 128 + 3, uint8_t{1}); }));      // bitmap
-  EXPECT_TRUE(Refused("contribute", [&](InFrame& in) { Write(in, 192 + 63, uint8_t{1}); }));     // keys
+  EXPECT_TRUE(Refused("contribute", [&](InFrame& in) { Write(in, 128 + 3, uint8_t{1}); }));   // bitmap
+  EXPECT_TRUE(Refused("contribute", [&](InFrame& in) { Write(in, 192 + 63, uint8_t{1}); }));  // keys
 }
 
 TEST_F(Data, CodesAndTextsOfAnswers) {

@@ -61,7 +61,8 @@ std::optional<BodyLayout> LayoutOf(const FrameHeader& header, std::span<const st
 }
 
 Status CheckHeader(const FrameHeader& header, uint32_t max_body_bytes) {
-  if (header.magic != kMagic) return BadFrame("it does not begin with \"CARN\"; the peer is not a Cairn node");
+  if (header.magic != kMagic)
+    return BadFrame("it does not begin with \"CARN\"; the peer is not a Cairn node");
   if (header.version != kProtocolVersion) {
     return BadFrame("protocol version " + std::to_string(header.version) + ", this node speaks " +
                     std::to_string(kProtocolVersion) + ": run the same release everywhere");
@@ -71,13 +72,14 @@ Status CheckHeader(const FrameHeader& header, uint32_t max_body_bytes) {
     return BadFrame("unknown type " + std::to_string(static_cast<int>(type)));
   }
   if ((header.flags & ~AllowedFlags(type)) != 0) {
-    return BadFrame("flags " + std::to_string(header.flags) + " on type " + std::to_string(static_cast<int>(type)));
+    return BadFrame("flags " + std::to_string(header.flags) + " on type " +
+                    std::to_string(static_cast<int>(type)));
   }
   uint32_t limit = max_body_bytes < kMaxBodyBytes ? max_body_bytes : kMaxBodyBytes;
   if (type == FrameType::kControl && limit > kMaxControlBytes) limit = kMaxControlBytes;
   if (header.body_bytes > limit) {
-    return BadFrame("a body of " + std::to_string(header.body_bytes) + " bytes where " + std::to_string(limit) +
-                    " are allowed");
+    return BadFrame("a body of " + std::to_string(header.body_bytes) + " bytes where " +
+                    std::to_string(limit) + " are allowed");
   }
   if ((header.entry_count != 0 && !MayHaveEntries(type)) || (header.key_count != 0 && !MayHaveKeys(type))) {
     return BadFrame("entries or keys on type " + std::to_string(static_cast<int>(type)));

@@ -138,7 +138,8 @@ TEST(CheckHeader, RefusesMagicVersionTypeAndFlags) {
     header.version = static_cast<uint8_t>(version);
     EXPECT_FALSE(CheckHeader(header, kMaxBodyBytes).ok()) << version;
   }
-  for (int type : {0, 10, 255}) EXPECT_FALSE(CheckHeader(Good(static_cast<FrameType>(type)), kMaxBodyBytes).ok());
+  for (int type : {0, 10, 255})
+    EXPECT_FALSE(CheckHeader(Good(static_cast<FrameType>(type)), kMaxBodyBytes).ok());
   for (int bit = 0; bit < 16; ++bit) {
     header = Good(FrameType::kPush);
     header.flags = static_cast<uint16_t>(1 << bit);

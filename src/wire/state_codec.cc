@@ -119,7 +119,8 @@ Status CheckState(const ClusterState& state) {
 
 }  // namespace
 
-Offset<Vector<const fb::TableRound*>> PackRounds(FlatBufferBuilder& b, const std::vector<TableRound>& rounds) {
+Offset<Vector<const fb::TableRound*>> PackRounds(FlatBufferBuilder& b,
+                                                 const std::vector<TableRound>& rounds) {
   if (rounds.empty()) return 0;
   std::vector<fb::TableRound> packed;
   packed.reserve(rounds.size());
@@ -177,7 +178,8 @@ Offset<fb::ClusterState> PackState(FlatBufferBuilder& b, const ClusterState& sta
   });
   const auto workers = PackTables<fb::WorkerInfo>(b, state.workers, [&](const WorkerInfo& w) {
     const auto host = PackString(b, w.endpoint.host);
-    return fb::CreateWorkerInfo(b, w.rank.value, w.incarnation.value, w.join_view.value, host, w.endpoint.port);
+    return fb::CreateWorkerInfo(b, w.rank.value, w.incarnation.value, w.join_view.value, host,
+                                w.endpoint.port);
   });
   const auto views = PackTables<fb::View>(b, state.views, [&](const View& v) {
     const auto starts = PackRounds(b, v.starts);
@@ -191,11 +193,10 @@ Offset<fb::ClusterState> PackState(FlatBufferBuilder& b, const ClusterState& sta
   const auto done_ranks = PackNumbers(b, state.done_ranks);
   const auto cluster_id = PackString(b, state.cluster_id);
   const auto failure = PackString(b, state.failure);
-  return fb::CreateClusterState(b, cluster_id, state.term.value, state.version.value,
-                                static_cast<uint8_t>(state.phase), failure, state.expected_servers,
-                                state.expected_workers, servers, slots, workers, state.next_incarnation.value,
-                                state.view.value, state.pending_view.value, views, tables, state.next_table.value,
-                                done_ranks);
+  return fb::CreateClusterState(
+      b, cluster_id, state.term.value, state.version.value, static_cast<uint8_t>(state.phase), failure,
+      state.expected_servers, state.expected_workers, servers, slots, workers, state.next_incarnation.value,
+      state.view.value, state.pending_view.value, views, tables, state.next_table.value, done_ranks);
 }
 
 Status UnpackState(const fb::ClusterState& in, Budget& budget, ClusterState* out) {
@@ -214,8 +215,10 @@ Status UnpackState(const fb::ClusterState& in, Budget& budget, ClusterState* out
   const auto with = [&budget](auto unpack) {
     return [&budget, unpack](const auto& from, auto* to) { return unpack(from, budget, to); };
   };
-  if (Status bad = UnpackTables(in.servers(), budget, &out->servers, with(UnpackServer)); !bad.ok()) return bad;
-  if (Status bad = UnpackTables(in.workers(), budget, &out->workers, with(UnpackWorker)); !bad.ok()) return bad;
+  if (Status bad = UnpackTables(in.servers(), budget, &out->servers, with(UnpackServer)); !bad.ok())
+    return bad;
+  if (Status bad = UnpackTables(in.workers(), budget, &out->workers, with(UnpackWorker)); !bad.ok())
+    return bad;
   if (Status bad = UnpackTables(in.views(), budget, &out->views, with(UnpackView)); !bad.ok()) return bad;
   if (Status bad = UnpackTables(in.tables(), budget, &out->tables, with(UnpackTable)); !bad.ok()) return bad;
   if (Status bad = UnpackSlots(in.slots(), budget, &out->slots); !bad.ok()) return bad;
@@ -243,7 +246,8 @@ Result<ClusterState> DecodeState(std::span<const std::byte> bytes) {
   if (!Verified<fb::ClusterState>(bytes, kStateIdentifier)) return BadControl("not a cluster state");
   ClusterState state;
   Budget budget(bytes.size());
-  if (Status bad = UnpackState(*flatbuffers::GetRoot<fb::ClusterState>(bytes.data()), budget, &state); !bad.ok()) {
+  if (Status bad = UnpackState(*flatbuffers::GetRoot<fb::ClusterState>(bytes.data()), budget, &state);
+      !bad.ok()) {
     return bad;
   }
   return state;

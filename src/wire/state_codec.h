@@ -43,7 +43,9 @@ class Budget {
   bool spent_ = false;
 };
 
-inline Status BadControl(std::string text) { return {Code::kProtocol, "bad control message: " + std::move(text)}; }
+inline Status BadControl(std::string text) {
+  return {Code::kProtocol, "bad control message: " + std::move(text)};
+}
 
 // What would go from a peer's message into the state is bounded one by one, or a few peers could
 // make the state too large to send.
@@ -54,7 +56,8 @@ inline Status CheckLength(std::string_view what, size_t bytes, size_t limit) {
 }
 
 // An absent string or vector is an empty one.
-inline flatbuffers::Offset<flatbuffers::String> PackString(flatbuffers::FlatBufferBuilder& b, std::string_view s) {
+inline flatbuffers::Offset<flatbuffers::String> PackString(flatbuffers::FlatBufferBuilder& b,
+                                                           std::string_view s) {
   return s.empty() ? flatbuffers::Offset<flatbuffers::String>() : b.CreateString(s.data(), s.size());
 }
 inline std::string UnpackString(const flatbuffers::String* s, Budget& budget) {
@@ -62,9 +65,10 @@ inline std::string UnpackString(const flatbuffers::String* s, Budget& budget) {
   return {s->c_str(), s->size()};
 }
 
-flatbuffers::Offset<flatbuffers::Vector<const fb::TableRound*>> PackRounds(flatbuffers::FlatBufferBuilder& b,
-                                                                           const std::vector<TableRound>& rounds);
-std::vector<TableRound> UnpackRounds(const flatbuffers::Vector<const fb::TableRound*>* rounds, Budget& budget);
+flatbuffers::Offset<flatbuffers::Vector<const fb::TableRound*>> PackRounds(
+    flatbuffers::FlatBufferBuilder& b, const std::vector<TableRound>& rounds);
+std::vector<TableRound> UnpackRounds(const flatbuffers::Vector<const fb::TableRound*>* rounds,
+                                     Budget& budget);
 flatbuffers::Offset<flatbuffers::Vector<uint32_t>> PackNumbers(flatbuffers::FlatBufferBuilder& b,
                                                                const std::vector<uint32_t>& numbers);
 std::vector<uint32_t> UnpackNumbers(const flatbuffers::Vector<uint32_t>* numbers, Budget& budget);

@@ -62,8 +62,14 @@ inline std::vector<ControlMessage> SampleControl() {
   std::vector<ControlMessage> all;
   all.push_back(Register{1, 2, "c-7f3a", Role::kServer, 77, {"10.0.0.9", 7009}, 8, 3});
   all.push_back(Registered{77, "c-7f3a", Term{3}, Incarnation{12}, 5, 6});
-  all.push_back(Heartbeat{Incarnation{12}, 77, StateVersion{41}, 9, ViewNumber{3},
-                          {{TableId{1}, Round{20}}, {TableId{4}, Round{91}}}, true, {1, 2, 3, 4, 5, 6, 7, 8}});
+  all.push_back(Heartbeat{Incarnation{12},
+                          77,
+                          StateVersion{41},
+                          9,
+                          ViewNumber{3},
+                          {{TableId{1}, Round{20}}, {TableId{4}, Round{91}}},
+                          true,
+                          {1, 2, 3, 4, 5, 6, 7, 8}});
   all.push_back(HeartbeatReply{Term{3}, StateVersion{42}, 8, "rank 5 has not reached barrier 9"});
   all.push_back(StateMessage{SampleState()});
   all.push_back(CreateTable{101, Incarnation{12}, SampleSpec()});
@@ -110,10 +116,11 @@ inline DataParts SampleParts(FrameType type) {
 // Every kind of data frame, dense and sparse.
 inline std::vector<NamedFrame> SampleData(BufferPool& pool) {
   static const PushParams kParams = {2.5, 0.125f, 0.0625f, 0, 0, {}};
-  static const SlotEntry kDense[] = {{1, 3, 7}, {4, 2, 8}};        // 5 elements
+  static const SlotEntry kDense[] = {{1, 3, 7}, {4, 2, 8}};                // 5 elements
   static const SlotEntry kSparse[] = {{0, 2, 7}, {2, 0, 8}, {200, 1, 9}};  // 3 keys, rows of 2
   static const SlotEntry kAsked[] = {{0, 2, 0}, {200, 1, 0}};
-  static const SlotEntry kAnswered[] = {{0, 2, Position::Of(1, 50).packed}, {200, 1, Position::Of(2, 1).packed}};
+  static const SlotEntry kAnswered[] = {{0, 2, Position::Of(1, 50).packed},
+                                        {200, 1, Position::Of(2, 1).packed}};
   static const uint64_t kKeys[] = {11, 0xFFFFFFFFFFFFFFFF, 13};
   static const std::byte kBitmap[] = {std::byte{0x12}, std::byte{0}, std::byte{0x80}};
 

@@ -18,6 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Result<ControlMessage> again = DecodeControl(back->header, back->body());
   FUZZ_EXPECT(again.ok());
   FUZZ_EXPECT(again->index() == message->index());
-  FUZZ_EXPECT(fuzz::SameBytes(Flatten(*EncodeControl(*again, fuzz::Pool()), fuzz::Pool()).bytes(), once.bytes()));
+  FUZZ_EXPECT(
+      fuzz::SameBytes(Flatten(*EncodeControl(*again, fuzz::Pool()), fuzz::Pool()).bytes(), once.bytes()));
   return 0;
 }

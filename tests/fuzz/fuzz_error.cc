@@ -12,6 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!fuzz::TakeFrame(data, size, {FrameType::kError}, &in)) return 0;
   const Result<ErrorView> view = DecodeError(in.header, in.body());
   if (!view.ok()) return 0;
-  fuzz::ExpectSameBody(*EncodeError(in.header, Status(view->code, std::string(view->text)), fuzz::Pool()), in);
+  fuzz::ExpectSameBody(*EncodeError(in.header, Status(view->code, std::string(view->text)), fuzz::Pool()),
+                       in);
   return 0;
 }

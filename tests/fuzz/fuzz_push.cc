@@ -7,7 +7,8 @@ using namespace cairn::wire;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   InFrame in;
-  if (!fuzz::TakeFrame(data, size, {FrameType::kPush, FrameType::kContribute, FrameType::kDone}, &in)) return 0;
+  if (!fuzz::TakeFrame(data, size, {FrameType::kPush, FrameType::kContribute, FrameType::kDone}, &in))
+    return 0;
   const Result<PushView> view = DecodePush(in.header, in.body());
   if (!view.ok()) return 0;
   uint64_t sum = 0;

@@ -73,19 +73,19 @@ void Launcher::Perform(std::vector<cluster::SuperviseAction> actions) {
 }
 
 void Launcher::PerformOne(const cluster::SuperviseAction& action) {
-  if (const auto* start = std::get_if<cluster::StartNode>(&action)) return StartProcess(start->node);
-  if (const auto* stop = std::get_if<cluster::TerminateNode>(&action))
-    return SignalGroup(stop->node, SIGTERM);
-  if (const auto* kill = std::get_if<cluster::KillNode>(&action)) return SignalGroup(kill->node, SIGKILL);
-  if (const auto* say = std::get_if<cluster::SayLine>(&action)) return Say(say->text);
-  if (const auto* tail = std::get_if<cluster::ShowTail>(&action)) return ShowLastLines(tail->node);
-  if (const auto* rank = std::get_if<cluster::GiveUpRank>(&action)) {
-    constexpr int64_t kTellTimeoutMs = 500;
-    // Repeated by the supervisor, so one that fails is no error.
-    if (scheduler_port_ != 0) {
-      (void)TellScheduler({"127.0.0.1", scheduler_port_}, wire::GiveUp{rank->rank}, kTellTimeoutMs);
-    }
+  using Kind = cluster::SuperviseAction::Kind;
+  switch (action.kind) {
+    case Kind::kStart: return StartProcess(action.node);
+    case Kind::kTerminate: return SignalGroup(action.node, SIGTERM);
+    case Kind::kKill: return SignalGroup(action.node, SIGKILL);
+    case Kind::kSay: return Say(action.text);
+    case Kind::kShowTail: return ShowLastLines(action.node);
+    case Kind::kGiveUp: break;
   }
+  constexpr int64_t kTellTimeoutMs = 500;
+  if (scheduler_port_ == 0) return;
+  // The supervisor repeats it, so one that fails is no error.
+  (void)TellScheduler({"127.0.0.1", scheduler_port_}, wire::GiveUp{action.node.index}, kTellTimeoutMs);
 }
 
 Launcher::Node& Launcher::NodeOf(const NodeName& name) {

@@ -125,9 +125,10 @@ Result<std::vector<std::vector<std::byte>>> LocalLog::Load() {
   if (!bytes.ok()) return Broken(bytes.status());
   auto log = ParseLog(*bytes);
   if (!log.ok())
-    return Broken(Status(Code::kIo, path_ + ": " + log.status().message() +
-                                        ": put the file back from a copy, or, to give this job up, move it away "
-                                        "and start the job anew"));
+    return Broken(
+        Status(Code::kIo, path_ + ": " + log.status().message() +
+                              ": put the file back from a copy, or, to give this job up, move it away "
+                              "and start the job anew"));
   if (log->torn_bytes > 0) {
     if (::ftruncate(fd_, static_cast<off_t>(log->good_bytes)) != 0)
       return Broken(SystemError("cut the torn end off", path_, errno));
@@ -143,8 +144,9 @@ Status LocalLog::Append(std::span<const std::byte> record) {
   if (fd_ < 0 && broken_.ok()) return Replace(record);
   if (!broken_.ok()) return broken_;
   if (record.size() > kMaxLogRecordBytes)
-    return Broken({Code::kResourceExhausted, "a record of " + std::to_string(record.size()) + " bytes for " + path_ +
-                                                 " is over the limit of " + std::to_string(kMaxLogRecordBytes)});
+    return Broken({Code::kResourceExhausted, "a record of " + std::to_string(record.size()) + " bytes for " +
+                                                 path_ + " is over the limit of " +
+                                                 std::to_string(kMaxLogRecordBytes)});
   if (Status status = WriteAll(fd_, EncodeLogRecord(record), path_); !status.ok()) return Broken(status);
   if (::fdatasync(fd_) != 0) return Broken(SystemError("sync", path_, errno));
   return Status::Ok();
@@ -164,8 +166,9 @@ Status LocalLog::WriteAside(std::span<const std::byte> record, int* fd) {
 Status LocalLog::Replace(std::span<const std::byte> record) {
   if (!broken_.ok()) return broken_;
   if (record.size() > kMaxLogRecordBytes)
-    return Broken({Code::kResourceExhausted, "a record of " + std::to_string(record.size()) + " bytes for " + path_ +
-                                                 " is over the limit of " + std::to_string(kMaxLogRecordBytes)});
+    return Broken({Code::kResourceExhausted, "a record of " + std::to_string(record.size()) + " bytes for " +
+                                                 path_ + " is over the limit of " +
+                                                 std::to_string(kMaxLogRecordBytes)});
   int fd = -1;
   if (Status status = WriteAside(record, &fd); !status.ok()) {
     if (fd >= 0) ::close(fd);

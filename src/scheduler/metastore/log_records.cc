@@ -72,8 +72,8 @@ Result<ParsedLog> ParseLog(std::span<const std::byte> bytes) {
   if (log.good_bytes == bytes.size() && !log.payloads.empty()) return log;
   const std::string where = "offset " + std::to_string(log.good_bytes);
   if (log.payloads.empty())
-    return Status(Code::kIo, "the first record, at " + where + ", is damaged (" + std::to_string(bytes.size()) +
-                                 " bytes in the file)");
+    return Status(Code::kIo, "the first record, at " + where + ", is damaged (" +
+                                 std::to_string(bytes.size()) + " bytes in the file)");
   if (auto next = NextValidRecord(bytes, log.good_bytes + 1))
     return Status(Code::kIo, "the record at " + where + " is damaged, and a valid one follows at offset " +
                                  std::to_string(*next));

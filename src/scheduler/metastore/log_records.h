@@ -29,8 +29,8 @@ std::vector<std::byte> EncodeLogRecord(std::span<const std::byte> payload);
 
 struct ParsedLog {
   std::vector<std::span<const std::byte>> payloads;  // views into the parsed bytes
-  size_t good_bytes = 0;   // up to here everything is whole
-  size_t torn_bytes = 0;   // behind it: the rest of a torn append
+  size_t good_bytes = 0;                             // up to here everything is whole
+  size_t torn_bytes = 0;                             // behind it: the rest of a torn append
 };
 // The error names the offset of the damage.
 Result<ParsedLog> ParseLog(std::span<const std::byte> bytes);

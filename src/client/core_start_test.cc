@@ -1,0 +1,300 @@
+// Start, tables, barriers, leaving, and the ends that a worker can come to.
+#include <gtest/gtest.h>
+
+#include "client/fake_cluster.h"
+
+namespace cairn::client {
+namespace {
+
+template <class Message>
+size_t Heard(const FakeCluster& c) {
+  return static_cast<size_t>(std::count_if(c.heard.begin(), c.heard.end(), [](const auto& m) {
+    return std::holds_alternative<Message>(m);
+  }));
+}
+
+TEST(Start, EndsWhenRegisteredInAViewAndGreetedByEveryShardThread) {
+  FakeCluster c;
+  c.state.workers[0].join_view = ViewNumber{0};
+  c.greets = false;
+  c.Make();
+  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.Run();
+  EXPECT_FALSE(c.started);  // not in a view, not greeted
+  c.state.workers[0].join_view = ViewNumber{1};
+  c.NewState();
+  EXPECT_FALSE(c.started);
+  ASSERT_EQ(c.conn_of.size(), 4u);
+  for (Link link : c.Links()) {
+    EXPECT_FALSE(c.started);
+    c.Say(c.conn_of.at(link), wire::HelloReply{});
+  }
+  ASSERT_TRUE(c.started);
+  EXPECT_TRUE(c.started->ok());
+  EXPECT_EQ(c.core->incarnation(), Incarnation{7});
+  EXPECT_EQ(c.core->rank(), Rank{0});
+  EXPECT_EQ(c.core->state()->version, c.state.version);
+}
+
+TEST(Start, SaysEveryFewSecondsWhoIsMissingAndEndsAtItsDeadline) {
+  FakeCluster c;
+  c.connects = false;
+  c.Make();
+  c.core->Start(c.now + 20'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.Wait(3'500'000);
+  ASSERT_EQ(c.log.size(), 1u);
+  EXPECT_EQ(c.log[0], "no answer from the scheduler at 127.0.0.1:8118 yet");
+  c.connects = true;
+  c.state.phase = wire::Phase::kForming;
+  const auto slots = std::exchange(c.state.slots, {});
+  c.awaiting = "waiting for 1 of 2 servers (server 1)";
+  c.Wait(7'000'000);
+  ASSERT_GE(c.log.size(), 2u);
+  EXPECT_EQ(c.log.back(), "waiting for 1 of 2 servers (server 1)");
+  c.state.phase = wire::Phase::kRunning;
+  c.state.slots = slots;
+  c.greets = false;
+  c.NewState();
+  c.Wait(10'000'000);
+  ASSERT_TRUE(c.started);
+  EXPECT_EQ(c.started->code(), Code::kDeadlineExceeded);
+  EXPECT_NE(c.started->message().find("no answer from server 0 thread 0 at 10.0.0.0:7000 yet"), std::string::npos);
+}
+
+TEST(Start, RepeatsRegistrationOnANewConnection) {
+  FakeCluster c;
+  c.scheduler_answers = false;
+  c.Make();
+  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.Run();
+  c.Wait(2'500'000);
+  EXPECT_GE(Heard<wire::Register>(c), 3u);
+  const ConnId first = c.SchedulerConn();
+  c.Wait(2'000'000);
+  EXPECT_NE(c.SchedulerConn(), first);  // silent: made anew
+  c.scheduler_answers = true;
+  c.Wait(5'000'000);
+  ASSERT_TRUE(c.started);
+  EXPECT_TRUE(c.started->ok());
+}
+
+TEST(Start, ARefusalEndsItWithTheSchedulersWords) {
+  FakeCluster c;
+  c.scheduler_answers = false;
+  c.Make();
+  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.Run();
+  c.Say(c.SchedulerConn(), wire::Refusal{0, Code::kUnavailable, "not yet"});
+  EXPECT_FALSE(c.started);
+  c.Say(c.SchedulerConn(), wire::Refusal{0, Code::kProtocol, "this is cluster x, not c"});
+  ASSERT_TRUE(c.started);
+  EXPECT_EQ(*c.started, Status(Code::kProtocol, "this is cluster x, not c"));
+  EXPECT_EQ(c.core->fatal().code(), Code::kProtocol);
+}
+
+TEST(Start, AShardThatIsNotReadyIsAskedAgain) {
+  FakeCluster c;
+  c.greets = false;
+  c.Make();
+  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.Run();
+  const ConnId refused = c.conn_of.at({0, 0});
+  for (Link link : c.Links()) c.Say(c.conn_of.at(link), wire::Refusal{0, Code::kUnavailable, "no state yet"});
+  c.greets = true;
+  c.Wait(1'000'000);
+  EXPECT_NE(c.conn_of.at({0, 0}), refused);
+  ASSERT_TRUE(c.started && c.started->ok());
+}
+
+TEST(State, OlderVersionsAndTermsAreIgnored) {
+  FakeCluster c;
+  c.StartAll();
+  wire::ClusterState old = c.state;
+  old.version = StateVersion{4};
+  old.phase = wire::Phase::kFailed;
+  c.Say(c.SchedulerConn(), wire::StateMessage{old});
+  EXPECT_TRUE(c.core->fatal().ok());
+  c.state.term = Term{3};
+  c.NewState();
+  wire::ClusterState deposed = c.state;
+  deposed.term = Term{2};
+  deposed.version = StateVersion{100};
+  deposed.phase = wire::Phase::kFailed;
+  c.Say(c.SchedulerConn(), wire::StateMessage{deposed});
+  EXPECT_TRUE(c.core->fatal().ok());
+  wire::ClusterState broken = c.state;
+  broken.version = StateVersion{101};
+  broken.slots[3].server = 9;
+  c.Say(c.SchedulerConn(), wire::StateMessage{broken});
+  EXPECT_EQ(c.core->state()->version, c.state.version);
+}
+
+TEST(Tables, AreAskedForUntilTheStateHasThem) {
+  FakeCluster c;
+  c.StartAll();
+  c.tables_answered = false;
+  std::optional<Result<wire::TableInfo>> made;
+  TableSpec spec{.name = "w", .size = 100};
+  c.core->CreateTable(spec, c.now + 60'000'000, [&](Result<wire::TableInfo> r) { made = std::move(r); }, c.now);
+  c.Run();
+  c.Wait(2'500'000);
+  EXPECT_EQ(Heard<wire::CreateTable>(c), 3u);
+  c.tables_answered = true;
+  c.Wait(1'500'000);
+  ASSERT_TRUE(made && made->ok());
+  EXPECT_EQ((*made)->spec, spec);
+  EXPECT_NE(c.core->state()->FindTable("w"), nullptr);
+}
+
+TEST(Tables, ErrorsAndDeadlinesComeBack) {
+  FakeCluster c;
+  c.StartAll();
+  c.tables_answered = false;
+  std::vector<Status> ends;
+  const auto done = [&](Result<wire::TableInfo> r) { ends.push_back(r.status()); };
+  c.core->CreateTable({.name = "a", .size = 1}, c.now + 60'000'000, done, c.now);
+  c.core->CreateTable({.name = "b", .size = 1}, c.now + 2'000'000, done, c.now);
+  c.Run();
+  c.Say(c.SchedulerConn(), wire::TableReply{1, Code::kAlreadyExists, "size differs", {}, {}});
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0], Status(Code::kAlreadyExists, "size differs"));
+  c.Wait(2'500'000);
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_EQ(ends[1].code(), Code::kDeadlineExceeded);
+}
+
+TEST(Barrier, CountsFromTheBaseAndKeepsTheHighestOpen) {
+  FakeCluster c;
+  c.barrier_base = c.barrier_open = 4;
+  c.StartAll();
+  std::vector<Status> ends;
+  const auto done = [&](Status s) { ends.push_back(s); };
+  c.core->Barrier(c.now + 60'000'000, done, c.now);
+  c.Run();
+  EXPECT_EQ(c.barrier_count, 5u);
+  EXPECT_TRUE(ends.empty());
+  c.barrier_open = 5;
+  c.Wait(1'100'000);
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_TRUE(ends[0].ok());
+  c.core->Barrier(c.now + 60'000'000, done, c.now);
+  c.barrier_open = 6;
+  c.Wait(1'100'000);
+  EXPECT_EQ(ends.size(), 2u);
+  c.barrier_open = 0;  // a restarted scheduler has not heard everybody yet
+  c.Wait(1'100'000);
+  c.awaiting = "barrier 7: rank 1 has not come";
+  c.core->Barrier(c.now + 2'000'000, done, c.now);
+  c.Wait(2'500'000);
+  ASSERT_EQ(ends.size(), 3u);
+  EXPECT_EQ(ends[2].code(), Code::kDeadlineExceeded);
+  EXPECT_NE(ends[2].message().find("rank 1 has not come"), std::string::npos);
+}
+
+TEST(Leave, WaitsForAcknowledgementsAndIsRepeated) {
+  FakeCluster c;
+  const wire::TableInfo& table = c.AddTable({.name = "w", .element = ElementType::kInt64, .size = 8});
+  c.StartAll();
+  const std::vector<int64_t> values(8, 1);
+  PartitionInput input{.state = c.core->state().get(), .table = &table, .values = std::as_bytes(std::span(values))};
+  Request push = PreparePush(input, c.pool).value();
+  const Link link{push.parts[0].server, push.parts[0].thread};
+  push.deadline_us = c.now + 60'000'000;
+  c.core->Submit(std::move(push), c.now);
+  std::optional<Status> left;
+  c.leave_answered = false;
+  c.core->Leave(c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
+  c.Run();
+  EXPECT_EQ(Heard<wire::Leave>(c), 0u);
+  c.AckPush(link, c.Take(link).header);
+  EXPECT_EQ(Heard<wire::Leave>(c), 1u);
+  // A late refusal of a heartbeat is not a death: the worker is no longer listed.
+  c.Say(c.SchedulerConn(), wire::Refusal{0, Code::kRetired, "unknown"});
+  EXPECT_FALSE(left);
+  c.leave_answered = true;
+  c.Wait(1'500'000);
+  EXPECT_EQ(Heard<wire::Leave>(c), 2u);
+  ASSERT_TRUE(left);
+  EXPECT_TRUE(left->ok());
+  EXPECT_TRUE(c.core->fatal().ok());
+  std::optional<Status> late;
+  c.core->Barrier(c.now + 1, [&](Status s) { late = s; }, c.now);
+  EXPECT_EQ(late->code(), Code::kInvalidArgument);
+}
+
+TEST(Leave, TheStateIsProofToo) {
+  FakeCluster c;
+  c.StartAll();
+  c.leave_answered = false;
+  std::optional<Status> left;
+  c.core->Leave(c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
+  c.Run();
+  c.state.workers.erase(c.state.workers.begin());
+  c.state.done_ranks = {0};
+  c.NewState();
+  ASSERT_TRUE(left);
+  EXPECT_TRUE(left->ok());
+}
+
+TEST(Ends, RetiredFailedAndEndedEndEveryCall) {
+  for (int kind = 0; kind < 3; ++kind) {
+    SCOPED_TRACE(kind);
+    FakeCluster c;
+    const wire::TableInfo table = c.AddTable({.name = "w", .element = ElementType::kInt64, .size = 8});
+    c.StartAll();
+    const std::vector<int64_t> values(8, 1);
+    std::vector<int64_t> out(8);
+    PartitionInput input{.state = c.core->state().get(), .table = &table, .values = std::as_bytes(std::span(values))};
+    Status pushed, pulled, barrier;
+    Request push = PreparePush(input, c.pool).value();
+    push.deadline_us = c.now + 60'000'000;
+    push.done = [&](Status s) { pushed = s; };
+    c.core->Submit(std::move(push), c.now);
+    input.out = std::as_writable_bytes(std::span(out));
+    Request pull = PreparePull(input, c.pool).value();
+    pull.deadline_us = c.now + 60'000'000;
+    pull.done = [&](Status s) { pulled = s; };
+    c.core->Submit(std::move(pull), c.now);
+    c.core->Barrier(c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
+    c.Run();
+    if (kind == 0) c.state.workers.erase(c.state.workers.begin());
+    if (kind == 1) c.state.phase = wire::Phase::kFailed;
+    if (kind == 1) c.state.failure = "server 1 at 10.0.0.1:7000 was lost";
+    if (kind == 2) c.state.phase = wire::Phase::kEnded;
+    c.NewState();
+    const Code code = kind == 0 ? Code::kRetired : Code::kJobFailed;
+    const char* text = kind == 0 ? "declared dead" : kind == 1 ? "server 1 at 10.0.0.1:7000" : "the job has ended";
+    EXPECT_EQ(pushed.code(), Code::kOutcomeUnknown);
+    EXPECT_NE(pushed.message().find(text), std::string::npos) << pushed.message();
+    EXPECT_EQ(pulled.code(), code);
+    EXPECT_EQ(barrier.code(), code);
+    EXPECT_EQ(c.core->fatal().code(), code);
+    for (auto& [id, conn] : c.network.conns) EXPECT_FALSE(conn.open);
+    Status later;
+    c.core->Barrier(c.now + 1, [&](Status s) { later = s; }, c.now);
+    EXPECT_EQ(later.code(), code);
+    c.Wait(1'000'000);  // and nothing is connected again
+    for (auto& [id, conn] : c.network.conns) EXPECT_FALSE(conn.open);
+  }
+}
+
+TEST(Ends, AHeartbeatRefusedAsRetiredIsTheEnd) {
+  FakeCluster c;
+  c.StartAll();
+  c.Say(c.SchedulerConn(), wire::Refusal{0, Code::kRetired, "incarnation 7 was declared dead"});
+  EXPECT_EQ(c.core->fatal().code(), Code::kRetired);
+}
+
+TEST(Cancel, EndsCallsAndClosesConnections) {
+  FakeCluster c;
+  c.StartAll();
+  std::optional<Status> barrier;
+  c.core->Barrier(c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
+  c.core->Cancel(c.now);
+  ASSERT_TRUE(barrier);
+  EXPECT_EQ(barrier->code(), Code::kCancelled);
+  for (auto& [id, conn] : c.network.conns) EXPECT_FALSE(conn.open);
+}
+
+}  // namespace
+}  // namespace cairn::client

@@ -1,0 +1,264 @@
+// For tests: a network without wires, and a scheduler and shard threads whose every answer a test
+// decides. Control messages are answered at once unless told otherwise; data frames wait in the
+// inbox of their shard thread.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "client/client_core.h"
+#include "client/partition.h"
+#include "transport/network.h"
+#include "wire/control.h"
+#include "wire/data.h"
+
+namespace cairn::client {
+
+class FakeNetwork final : public Network {
+ public:
+  explicit FakeNetwork(BufferPool& pool) : pool_(pool) {}
+  struct Conn {
+    wire::Endpoint to;
+    bool connected = false, open = true;
+    std::deque<wire::InFrame> sent;
+  };
+  ConnId Connect(const wire::Endpoint& to) override {
+    conns[ConnId{++last_}].to = to;
+    return ConnId{last_};
+  }
+  void Send(ConnId conn, wire::FramePtr frame) override {
+    Conn& c = conns.at(conn);
+    if (!c.open || !c.connected) return;
+    if (hold_frames) held.push_back(frame);
+    Buffer flat = wire::Flatten(*frame, pool_);
+    Result<wire::InFrame> in = wire::Parse(flat.bytes(), wire::kMaxBodyBytes, pool_);
+    CAIRN_CHECK(in.ok());
+    c.sent.push_back(std::move(*in));
+  }
+  void Close(ConnId conn) override { conns.at(conn).open = false; }
+
+  std::map<ConnId, Conn> conns;
+  bool hold_frames = false;             // as a transport with a full socket would
+  std::vector<wire::FramePtr> held;
+
+ private:
+  BufferPool& pool_;
+  uint64_t last_ = 0;
+};
+
+using Link = std::pair<uint32_t, uint32_t>;  // server, thread
+
+class FakeCluster : public ClientObserver {
+ public:
+  explicit FakeCluster(uint32_t servers = 2, uint32_t threads = 2, uint32_t slots = 16) : network(pool) {
+    options.scheduler = {"127.0.0.1", 8118};
+    options.uid = 77;
+    options.seed = 5;
+    state.cluster_id = "c";
+    state.term = Term{1};
+    state.version = StateVersion{5};
+    state.phase = wire::Phase::kRunning;
+    state.expected_servers = servers;
+    state.expected_workers = 2;
+    for (uint32_t i = 0; i < servers; ++i) {
+      state.servers.push_back({i, Incarnation{1 + i}, {"10.0.0." + std::to_string(i), 7000}, threads});
+    }
+    for (uint32_t s = 0; s < slots; ++s) {
+      const uint32_t at = s * servers * threads / slots;
+      state.slots.push_back({static_cast<uint16_t>(at % servers), static_cast<uint16_t>(at / servers), 1, {}});
+    }
+    state.workers = {{Rank{0}, Incarnation{7}, ViewNumber{1}, {}}, {Rank{1}, Incarnation{8}, ViewNumber{1}, {}}};
+    state.next_incarnation = Incarnation{9};
+    state.view = ViewNumber{1};
+    state.views = {{ViewNumber{1}, {}}};
+  }
+
+  void Make() {
+    core = ClientCore::Make(options, network, pool, [this](const std::string& line) { log.push_back(line); }, now,
+                            this);
+  }
+  // Started, with every control message answered.
+  void StartAll() {
+    Make();
+    core->Start(now + 10'000'000, [this](Status s) { started = s; }, now);
+    Run();
+    CAIRN_CHECK(started && started->ok());
+  }
+  // Connects what wants to be, and answers control messages until nothing is left to answer.
+  void Run() {
+    bool more = true;
+    while (more) {
+      more = false;
+      std::vector<ConnId> ids;
+      for (auto& [id, conn] : network.conns) ids.push_back(id);
+      for (ConnId id : ids) more |= Serve(id);
+    }
+  }
+  void Tick(int64_t us) {
+    now += us;
+    core->OnTick(now);
+    Run();
+  }
+  // In steps, as a driver does.
+  void Wait(int64_t us, int64_t step = 100'000) {
+    for (int64_t end = now + us; now < end;) Tick(std::min(step, end - now));
+  }
+
+  void Deliver(ConnId conn, wire::FramePtr frame) {
+    Buffer flat = wire::Flatten(*frame, pool);
+    Result<wire::InFrame> in = wire::Parse(flat.bytes(), wire::kMaxBodyBytes, pool);
+    CAIRN_CHECK(in.ok());
+    core->OnMessage(conn, *in, now);
+  }
+  void Say(ConnId conn, const wire::ControlMessage& message) { Deliver(conn, wire::EncodeControl(message, pool)); }
+  ConnId SchedulerConn() const {
+    ConnId found{0};
+    for (auto& [id, conn] : network.conns) {
+      if (conn.open && conn.to == options.scheduler) found = id;
+    }
+    return found;
+  }
+  void NewState() {
+    state.version = state.version.Next();
+    Say(SchedulerConn(), wire::StateMessage{state});
+    Run();
+  }
+  void Break(Link link) {
+    const ConnId conn = conn_of.at(link);
+    network.conns.at(conn).open = false;
+    core->OnDisconnect(conn, now);
+  }
+
+  std::deque<wire::InFrame>& Inbox(Link link) { return inbox[link]; }
+  wire::InFrame Take(Link link) {
+    CAIRN_CHECK(!inbox[link].empty());
+    wire::InFrame frame = std::move(inbox[link].front());
+    inbox[link].pop_front();
+    return frame;
+  }
+  void Answer(Link link, wire::FramePtr frame) {
+    Deliver(conn_of.at(link), std::move(frame));
+    Run();
+  }
+  void AckPush(Link link, const wire::FrameHeader& push) { Answer(link, wire::EncodePushReply(push, {}, "", pool)); }
+  void Gap(Link link, const wire::FrameHeader& push, uint32_t slot, uint64_t resume) {
+    const wire::SlotEntry gap{slot, static_cast<uint32_t>(Code::kUnavailable), resume};
+    Answer(link, wire::EncodePushReply(push, {&gap, 1}, "a push before this one is missing", pool));
+  }
+  void Error(Link link, const wire::FrameHeader& request, Code code, const std::string& text) {
+    Answer(link, wire::EncodeError(request, Status(code, text), pool));
+  }
+  // Values of as many bytes as `values`, each slot at `position`.
+  void AnswerValues(Link link, const wire::InFrame& request, std::vector<std::byte> values, Position position) {
+    const bool pull = request.header.type == wire::FrameType::kPull;
+    std::vector<wire::SlotEntry> entries;
+    const auto asked = pull ? wire::DecodePull(request.header, request.body())->entries
+                            : wire::DecodePush(request.header, request.body())->entries;
+    for (wire::SlotEntry entry : asked) entries.push_back({entry.slot, entry.count, position.packed});
+    wire::DataParts parts;
+    parts.type = pull ? wire::FrameType::kPullReply : wire::FrameType::kRoundReply;
+    parts.request_id = request.header.request_id;
+    parts.table = TableId{request.header.table};
+    parts.round = Round{request.header.round};
+    parts.entries = entries;
+    if (!values.empty()) parts.values = {values};
+    Answer(link, wire::EncodeData(std::move(parts), pool));
+  }
+
+  const wire::TableInfo& AddTable(TableSpec spec) {
+    const TableId id = state.next_table;
+    state.tables.push_back({id, std::move(spec), state.view});
+    state.next_table = id.Next();
+    return state.tables.back();
+  }
+  std::vector<Link> Links() const {
+    std::vector<Link> links;
+    for (const wire::ServerInfo& server : state.servers) {
+      for (uint32_t t = 0; t < server.threads; ++t) links.push_back({server.index, t});
+    }
+    return links;
+  }
+  Link LinkOfSlot(uint32_t slot) const { return {state.slots[slot].server, state.slots[slot].thread}; }
+
+  // ClientObserver
+  void OnAcknowledged(SlotId slot, Incarnation, Seq seq) override { acknowledged.push_back({slot.value, seq.value}); }
+  void OnRoundAcknowledged(Incarnation, TableId, Round round, const Status& outcome) override {
+    rounds.push_back({round.value, outcome.code()});
+  }
+  void OnRead(SlotId slot, Incarnation, TableId, Position position) override {
+    reads.push_back({slot.value, position.packed});
+  }
+
+  BufferPool pool;
+  FakeNetwork network;
+  ClientCoreOptions options;
+  wire::ClusterState state;
+  std::unique_ptr<ClientCore> core;
+  int64_t now = 1'000'000;
+  std::optional<Status> started;
+  std::vector<std::string> log;
+  bool connects = true, scheduler_answers = true, greets = true, tables_answered = true, leave_answered = true;
+  std::string awaiting;
+  uint64_t barrier_open = 0, barrier_base = 0, barrier_count = 0;
+  std::map<Link, ConnId> conn_of;
+  std::map<Link, std::deque<wire::InFrame>> inbox;
+  std::vector<wire::ControlMessage> heard;  // by the scheduler
+  std::vector<std::pair<uint32_t, uint64_t>> acknowledged, reads;
+  std::vector<std::pair<uint64_t, Code>> rounds;
+
+ private:
+  bool Serve(ConnId id) {
+    FakeNetwork::Conn& conn = network.conns.at(id);
+    if (!conn.open) return false;
+    if (!conn.connected && connects) {
+      conn.connected = true;
+      core->OnConnected(id, now);
+      return true;
+    }
+    if (conn.sent.empty()) return false;
+    wire::InFrame frame = std::move(conn.sent.front());
+    conn.sent.pop_front();
+    if (conn.to == options.scheduler) {
+      OnScheduler(id, *wire::DecodeControl(frame.header, frame.body()));
+    } else if (frame.header.type == wire::FrameType::kControl) {
+      const auto hello = std::get<wire::Hello>(*wire::DecodeControl(frame.header, frame.body()));
+      const uint32_t server = static_cast<uint32_t>(hello.server_incarnation.value - 1);
+      conn_of[{server, hello.thread}] = id;
+      if (greets) Say(id, wire::HelloReply{});
+    } else {
+      for (auto& [link, c] : conn_of) {
+        if (c == id) inbox[link].push_back(std::move(frame));
+      }
+    }
+    return true;
+  }
+
+  void OnScheduler(ConnId id, const wire::ControlMessage& message) {
+    heard.push_back(message);
+    if (!scheduler_answers) return;
+    if (auto* m = std::get_if<wire::Register>(&message)) {
+      Say(id, wire::Registered{m->uid, state.cluster_id, state.term, Incarnation{7}, 0, barrier_base});
+    } else if (auto* m = std::get_if<wire::Heartbeat>(&message)) {
+      barrier_count = m->barrier_count;
+      Say(id, wire::HeartbeatReply{state.term, state.version, barrier_open, awaiting});
+      if (m->version < state.version) Say(id, wire::StateMessage{state});
+    } else if (auto* m = std::get_if<wire::CreateTable>(&message); m != nullptr && tables_answered) {
+      if (state.FindTable(m->spec.name) == nullptr) {
+        AddTable(m->spec);
+        state.version = state.version.Next();
+      }
+      Say(id, wire::TableReply{m->request, Code::kOk, "", state.FindTable(m->spec.name)->id, state.version});
+    } else if (auto* m = std::get_if<wire::Leave>(&message); m != nullptr && leave_answered) {
+      Say(id, wire::LeaveReply{m->incarnation});
+    }
+  }
+};
+
+}  // namespace cairn::client

@@ -1,0 +1,107 @@
+// Pulls: values with positions, nothing created, sync pulls wait for their round.
+#include "server/shard_harness.h"
+
+namespace cairn::server {
+namespace {
+
+TEST(PullsTest, MissingRowsReadAsTheirInitialValueAndAreNotStored) {
+  ShardHarness h(1);
+  TableSpec spec = ShardHarness::Sparse(Mode::kAsync, OptimizerKind::kSum);
+  spec.init = Init::Constant(0.5f);
+  const TableId table = h.AddTable(spec);
+  h.SkipAnswers();
+  h.Deliver(0, h.Push(0, table, {{2, 1.0f, 1}}));
+  EXPECT_EQ(h.Answer(0), "applied");
+  h.Deliver(0, h.Pull(0, table, {1, 2}));
+  auto answer = h.Next(0);
+  auto values = wire::DecodeValues(answer->header, answer->body());
+  EXPECT_EQ(values->entries[0].number, Position::Of(1, 0).packed);
+  EXPECT_EQ(values->entries[1].number, Position::Of(1, 1).packed);
+  EXPECT_EQ(ShardHarness::Describe(answer), "values 0.5 1.5");
+  EXPECT_EQ(h.Stored(table, 1), std::nullopt);
+}
+
+TEST(PullsTest, DenseSlotsComeWhole) {
+  ShardHarness h(1);
+  TableSpec spec;
+  spec.name = "dense";
+  spec.size = 5 * 1024;
+  const TableId table = h.AddTable(spec);
+  h.SkipAnswers();
+  wire::DataParts parts = h.Parts(0, wire::FrameType::kPull, table);
+  const wire::SlotEntry entries[2] = {{0, 1024, 0}, {3, 1024, 0}};
+  parts.entries = entries;
+  h.Deliver(0, wire::EncodeData(std::move(parts), h.pool));
+  auto answer = h.Next(0);
+  auto values = wire::DecodeValues(answer->header, answer->body());
+  ASSERT_TRUE(values.ok());
+  EXPECT_EQ(values->values.size(), 2u * 1024 * 4);
+  EXPECT_EQ(values->entries[1].count, 1024u);
+}
+
+TEST(PullsTest, WrongPullsAreErrorsWithNames) {
+  ShardHarness h(1);
+  TableSpec spec;
+  spec.name = "dense";
+  spec.size = 5 * 1024;
+  const TableId dense = h.AddTable(spec);
+  const TableId sparse = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
+  h.SkipAnswers();
+  h.Deliver(0, h.Pull(0, dense, {1}));
+  EXPECT_EQ(h.Answer(0),
+            "error invalid_argument: table \"dense\" is dense, pull has 1 keys: use a sparse table or leave the "
+            "keys out");
+  h.Deliver(0, h.Pull(0, sparse, {1}, 0));
+  EXPECT_TRUE(h.Answer(0).starts_with("error invalid_argument: table \"w\" is asynchronous, a sync pull"));
+  h.Deliver(0, h.Pull(0, sparse, {4}));
+  EXPECT_TRUE(h.Answer(0).starts_with("error unavailable: server 0 thread 0 is not the owner of slot 4"));
+  h.Deliver(0, h.Pull(0, TableId{9}, {1}));
+  EXPECT_EQ(h.Answer(0), "error invalid_argument: there never was a table 9");
+  h.DropTable(sparse);
+  h.Deliver(0, h.Pull(0, sparse, {1}));
+  EXPECT_TRUE(h.Answer(0).starts_with("error not_found"));
+}
+
+TEST(PullsTest, ASyncPullWaitsUntilEverySlotHasClosedTheRound) {
+  ShardHarness h(2);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kSync));
+  h.SkipAnswers();
+  h.Deliver(1, h.Pull(1, table, {1, 2}, 0));
+  EXPECT_EQ(h.Answer(1), "values 0 0") << "no round has to be closed for it";
+  h.Deliver(1, h.Pull(1, table, {1, 2}, 1));
+  h.Deliver(1, h.Done(1, table, 0));
+  h.Deliver(0, h.Contribute(0, table, 0, {{1, 2.0f}}, {.done = std::vector<uint32_t>{1, 2}}));
+  EXPECT_EQ(h.Open(table, 1), 1u);
+  EXPECT_EQ(h.Answer(1), "");
+  h.Deliver(0, h.Contribute(0, table, 0, {{2, 4.0f}}, {}));
+  EXPECT_EQ(h.Answer(1), "values -1 -2");
+  EXPECT_EQ(h.Answer(1), "closed");
+}
+
+TEST(PullsTest, WithoutTheFlagASyncTableAnswersAtOnce) {
+  ShardHarness h(2);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kSync));
+  h.SkipAnswers();
+  h.Deliver(0, h.Give(0, table, 0, 1, 2.0f));
+  h.Deliver(1, h.Pull(1, table, {1}));
+  EXPECT_EQ(h.Answer(1), "values 0") << "what is staged is not seen";
+}
+
+TEST(PullsTest, AParkedPullIsAnsweredOnItsLatestConnectionOnly) {
+  ShardHarness h(1);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kSync));
+  wire::FramePtr pull = h.Pull(0, table, {1}, 1);
+  h.Deliver(0, pull);
+  const ConnId old = h.conns[0];
+  h.Connect(0);
+  h.Deliver(0, pull);
+  h.SkipAnswers();
+  h.Deliver(0, h.Give(0, table, 0, 1, 1.0f));
+  EXPECT_EQ(ShardHarness::Describe(h.NextOn(old)), "");
+  EXPECT_EQ(h.Answer(0), "values -1");
+  EXPECT_EQ(h.Answer(0), "closed");
+  EXPECT_EQ(h.Answer(0), "");
+}
+
+}  // namespace
+}  // namespace cairn::server

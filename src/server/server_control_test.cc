@@ -1,0 +1,260 @@
+// The server's control side: registering, heartbeats, states, holds, and how it ends.
+#include "server/server_control.h"
+
+#include <variant>
+
+#include "server/server_control_impl.h"
+#include "server/shard_harness.h"
+
+namespace cairn::server {
+namespace {
+
+class Control : public ::testing::Test {
+ protected:
+  Control() : net(pool) {
+    options.scheduler = {"sched", 7000};
+    options.endpoint = {"host", 1};
+    options.threads = 2;
+    options.uid = 77;
+    Start();
+  }
+  void Start() {
+    control = ServerControl::Make(
+        options, net, pool,
+        {[&](uint32_t index, Incarnation incarnation) { registered.emplace_back(index, incarnation); },
+         [&](std::shared_ptr<const wire::ClusterState> state) { states.push_back(state->version); }},
+        [&](const std::string& line) { lines.push_back(line); }, now);
+  }
+  ConnId conn() const { return ConnId{net.connects}; }
+  void Tick(int64_t step_us) {
+    now += step_us;
+    control->OnTick(now);
+  }
+  void Tell(const wire::ControlMessage& message) {
+    Buffer bytes = wire::Flatten(*wire::EncodeControl(message, pool), pool);
+    Result<wire::InFrame> frame = wire::Parse(bytes.bytes(), wire::kMaxBodyBytes, pool);
+    ASSERT_TRUE(frame.ok());
+    control->OnMessage(conn(), *frame, now);
+  }
+  void Register() {
+    control->OnConnected(conn(), now);
+    Tell(wire::Registered{77, "test", Term{1}, Incarnation{5}, 3, 0});
+  }
+  wire::ClusterState State(uint64_t version, wire::Phase phase = wire::Phase::kRunning) {
+    wire::ClusterState state;
+    state.cluster_id = "test";
+    state.term = Term{1};
+    state.version = StateVersion{version};
+    state.phase = phase;
+    state.servers = {{0, Incarnation{5}, {"host", 1}, 2}};
+    state.slots = {{0, 0, 1, StateVersion{1}}};
+    return state;
+  }
+  void Report(uint64_t version, uint64_t other_version) {
+    control->OnReports({{StateVersion{version}, {}, {}, {}}, {StateVersion{other_version}, {}, {}, {}}}, now);
+  }
+  template <class M>
+  std::vector<M> Sent(ConnId on) {
+    std::vector<M> found;
+    for (const wire::InFrame& frame : net.sent[on]) {
+      auto message = wire::DecodeControl(frame.header, frame.body());
+      if (auto* m = std::get_if<M>(&*message)) found.push_back(*m);
+    }
+    return found;
+  }
+  template <class M>
+  std::vector<M> Sent() { return Sent<M>(conn()); }
+
+  BufferPool pool;
+  RecordingNetwork net;
+  ServerControlOptions options;
+  std::unique_ptr<ServerControl> control;
+  std::vector<std::pair<uint32_t, Incarnation>> registered;
+  std::vector<StateVersion> states;
+  std::vector<std::string> lines;
+  int64_t now = 0;
+};
+
+TEST_F(Control, RegistrationIsRepeatedUntilItIsAnsweredThenHeartbeatsFollow) {
+  control->OnConnected(conn(), now);
+  Tick(1'000'000);
+  Tick(500'000);
+  Tick(500'000);
+  ASSERT_EQ(Sent<wire::Register>().size(), 3u);
+  EXPECT_EQ(Sent<wire::Register>()[0].uid, 77u);
+  EXPECT_EQ(Sent<wire::Register>()[0].threads, 2u);
+  Tell(wire::Registered{1234, "test", Term{1}, Incarnation{4}, 0, 0});
+  EXPECT_TRUE(registered.empty()) << "another's";
+  Tell(wire::Registered{77, "test", Term{1}, Incarnation{5}, 3, 0});
+  ASSERT_EQ(registered.size(), 1u);
+  EXPECT_EQ(registered[0], std::make_pair(3u, Incarnation{5}));
+  Tell(wire::Registered{77, "test", Term{1}, Incarnation{5}, 3, 0});
+  EXPECT_EQ(registered.size(), 1u);
+  Tick(1'000'000);
+  Tick(1'000'000);
+  ASSERT_EQ(Sent<wire::Heartbeat>().size(), 3u);
+  EXPECT_EQ(Sent<wire::Heartbeat>()[2].incarnation, Incarnation{5});
+}
+
+TEST_F(Control, ALostConnectionIsMadeAnewWithBackOff) {
+  Register();
+  control->OnDisconnect(conn(), now);
+  EXPECT_EQ(net.connects, 1u);
+  Tick(50'000);
+  EXPECT_EQ(net.connects, 2u);
+  control->OnDisconnect(conn(), now);
+  Tick(50'000);
+  EXPECT_EQ(net.connects, 2u) << "twice as long";
+  Tick(50'000);
+  EXPECT_EQ(net.connects, 3u);
+  control->OnConnected(conn(), now);
+  EXPECT_EQ(Sent<wire::Heartbeat>().size(), 1u) << "it says who it is";
+  EXPECT_TRUE(Sent<wire::Register>().empty());
+  EXPECT_EQ(lines.back(), "lost the scheduler at sched:7000, reconnecting");
+}
+
+TEST_F(Control, ASilentConnectionIsMadeAnew) {
+  Register();
+  for (int i = 0; i < 5; ++i) Tick(1'000'000);
+  EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1}});
+  Tick(100'000);
+  EXPECT_EQ(net.connects, 2u);
+}
+
+TEST_F(Control, StatesGoToTheShardsOnceAndNeverBack) {
+  Register();
+  Tell(wire::StateMessage{State(4)});
+  Tell(wire::StateMessage{State(4)});
+  Tell(wire::StateMessage{State(3)});
+  wire::ClusterState newer = State(6);
+  newer.term = Term{2};
+  Tell(wire::StateMessage{newer});
+  Tell(wire::StateMessage{State(7)});  // of term 1: a scheduler that has been replaced
+  wire::ClusterState elsewhere = State(9);
+  elsewhere.cluster_id = "other";
+  elsewhere.term = Term{9};
+  Tell(wire::StateMessage{elsewhere});
+  EXPECT_EQ(states, (std::vector<StateVersion>{StateVersion{4}, StateVersion{6}}));
+}
+
+TEST_F(Control, AHeartbeatSaysWhatEveryShardHasAndGoesOutWhenThatChanges) {
+  Register();
+  Report(4, 3);
+  ASSERT_EQ(Sent<wire::Heartbeat>().size(), 2u);
+  EXPECT_EQ(Sent<wire::Heartbeat>().back().version, StateVersion{3});
+  Report(5, 3);
+  EXPECT_EQ(Sent<wire::Heartbeat>().size(), 2u) << "nothing new for the scheduler";
+  Report(5, 5);
+  EXPECT_EQ(Sent<wire::Heartbeat>().back().version, StateVersion{5});
+}
+
+TEST_F(Control, HoldsCountWhenEveryShardHoldsAndTheHighestRoundIsReported) {
+  Register();
+  const TableId a{1}, b{2};
+  ShardReport one{StateVersion{5}, ViewNumber{2}, {{a, Round{7}}, {b, Round{1}}}, {}};
+  ShardReport two{StateVersion{5}, ViewNumber{0}, {}, {}};
+  one.stats.pushes = 3;
+  two.stats.pushes = 4;
+  control->OnReports({one, two}, now);
+  EXPECT_EQ(Sent<wire::Heartbeat>().back().hold_view, ViewNumber{0});
+  EXPECT_TRUE(Sent<wire::Heartbeat>().back().open_rounds.empty());
+  two.hold_view = ViewNumber{2};
+  two.hold_rounds = {{a, Round{8}}};
+  control->OnReports({one, two}, now);
+  const wire::Heartbeat said = Sent<wire::Heartbeat>().back();
+  EXPECT_EQ(said.hold_view, ViewNumber{2});
+  EXPECT_EQ(said.open_rounds, (std::vector<wire::TableRound>{{a, Round{8}}, {b, Round{1}}}));
+  EXPECT_EQ(said.stats.pushes, 7u);
+}
+
+TEST_F(Control, AtTheEndItLeavesOnceEveryShardKnowsAndTheSchedulerHangsUp) {
+  Register();
+  Tell(wire::StateMessage{State(9, wire::Phase::kEnded)});
+  Report(9, 8);
+  EXPECT_FALSE(Sent<wire::Heartbeat>().back().end_confirmed);
+  Report(9, 9);
+  EXPECT_TRUE(Sent<wire::Heartbeat>().back().end_confirmed);
+  EXPECT_FALSE(control->finished());
+  Tick(1'000'000);
+  EXPECT_TRUE(Sent<wire::Heartbeat>().back().end_confirmed);
+  control->OnDisconnect(conn(), now);
+  EXPECT_TRUE(control->finished());
+  EXPECT_TRUE(control->result().ok());
+}
+
+TEST_F(Control, ASchedulerThatStaysDoesNotHoldTheServerUp) {
+  Register();
+  wire::ClusterState failed = State(9, wire::Phase::kFailed);
+  failed.failure = "server 1 was lost";
+  Tell(wire::StateMessage{failed});
+  Report(9, 9);
+  Tick(2'000'000);
+  EXPECT_FALSE(control->finished());
+  Tick(1'000'000);
+  EXPECT_TRUE(control->finished());
+  EXPECT_EQ(control->result(), Status(Code::kJobFailed, "server 1 was lost"));
+}
+
+TEST_F(Control, RefusalsEndItButForTheWishToRegisterAgain) {
+  Register();
+  Tell(wire::Refusal{0, Code::kUnavailable, "register again"});
+  EXPECT_FALSE(control->finished());
+  Tick(1'000'000);
+  ASSERT_EQ(Sent<wire::Register>().size(), 2u);
+  EXPECT_EQ(Sent<wire::Register>().back().cluster_id, "test");
+  EXPECT_EQ(Sent<wire::Register>().back().wanted_rank, 3);
+  Tell(wire::Registered{77, "test", Term{1}, Incarnation{5}, 3, 0});
+  Tick(1'000'000);
+  EXPECT_EQ(Sent<wire::Register>().size(), 2u);
+  Tell(wire::Refusal{0, Code::kRetired, "server 3 was declared lost"});
+  EXPECT_TRUE(control->finished());
+  EXPECT_EQ(control->result(), Status(Code::kRetired, "server 3 was declared lost"));
+}
+
+TEST_F(Control, ASchedulerThatForgotThisServerEndsIt) {
+  Register();
+  Tell(wire::Registered{77, "test", Term{1}, Incarnation{6}, 3, 0});
+  EXPECT_TRUE(control->finished());
+  EXPECT_EQ(control->result().code(), Code::kProtocol);
+}
+
+TEST_F(Control, WithoutASchedulerItGivesUp) {
+  options.register_deadline_us = 10'000'000;
+  now = 0;
+  Start();
+  Tick(9'999'999);
+  EXPECT_FALSE(control->finished());
+  Tick(1);
+  EXPECT_EQ(control->result(),
+            Status(Code::kDeadlineExceeded, "the scheduler at sched:7000 did not answer within 10 s"));
+}
+
+TEST_F(Control, AnOrphanLeavesAfterALongSilence) {
+  options.orphan_after_us = 60'000'000;
+  Start();
+  Register();
+  Tick(30'000'000);
+  Tick(100'000);
+  control->OnConnected(conn(), now);
+  Tell(wire::HeartbeatReply{Term{1}, StateVersion{1}, 0, ""});
+  Tick(59'000'000);
+  EXPECT_FALSE(control->finished());
+  Tick(1'000'000);
+  EXPECT_TRUE(control->finished());
+  EXPECT_EQ(control->result().code(), Code::kUnavailable);
+}
+
+TEST_F(Control, BytesThatAreNoMessageResetTheConnection) {
+  Register();
+  wire::InFrame junk;
+  junk.header.type = wire::FrameType::kControl;
+  junk.header.body_bytes = 16;
+  junk.storage = pool.Get(16);
+  std::memset(junk.storage.data(), 0xFF, 16);
+  control->OnMessage(conn(), junk, now);
+  EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1}});
+  EXPECT_FALSE(control->finished());
+}
+
+}  // namespace
+}  // namespace cairn::server

@@ -1,0 +1,180 @@
+"""Guards the shape of the tree, so that people need not: layers, file sizes, headers, stray tests,
+whitespace. CMakeLists.txt is the one place that orders the layers. Run by ctest, or with pytest."""
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("CAIRN_BIN", ROOT / "build" / "dev" / "bin")).parent
+MAX_LINES = 500
+ROLES = {"scheduler", "server", "client"}
+SKIPPED = {".git", ".venv", "build", ".cache", "__pycache__", ".pytest_cache"}
+CODE = {".h", ".cc", ".py", ".sh", ".inc", ".cmake", ".fbs"}
+TEXT = CODE | {".md", ".txt", ".json"}
+
+
+def tree():
+    """Every file of the project, relative to its root."""
+    found = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = sorted(f for f in folders if f not in SKIPPED)
+        found += [(pathlib.Path(folder) / name).relative_to(ROOT) for name in sorted(names)]
+    return found
+
+
+FILES = tree()
+
+
+def is_script(path):
+    return path.parent in (pathlib.Path("script"), pathlib.Path(".ci")) and not path.suffix
+
+
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def layers():
+    return re.findall(r"^cairn_layer\((\w+)\)", read("CMakeLists.txt"), re.M)
+
+
+def includes(path):
+    return re.findall(r'^\s*#\s*include\s+"([^"]+)"', read(path), re.M)
+
+
+def report(problems):
+    assert not problems, "\n" + "\n".join(problems)
+
+
+def test_layers_include_only_downwards():
+    order = layers()
+    assert len(order) > 5
+    problems = []
+    for path in FILES:
+        if path.parts[0] != "src" or path.suffix not in {".h", ".cc"}:
+            continue
+        layer = path.parts[1]
+        if layer not in order:
+            problems.append(f"{path}: src/{layer} is no layer of CMakeLists.txt")
+            continue
+        for include in includes(path):
+            other = include.split("/")[0]
+            if other not in order or other == layer:
+                continue
+            if order.index(other) > order.index(layer):
+                problems.append(f"{path}: {layer} is below {other} and must not include {include}")
+            elif {layer, other} <= ROLES:
+                problems.append(f"{path}: the roles {layer} and {other} must not know each other ({include})")
+    report(problems)
+
+
+def test_public_headers_and_examples_use_only_the_public_api():
+    problems = []
+    for path in FILES:
+        if path.suffix not in {".h", ".cc"} or path.parts[0] not in {"include", "examples"}:
+            continue
+        for include in includes(path):
+            if not include.startswith("cairn/") and not (ROOT / path.parent / include).exists():
+                problems.append(f"{path}: includes {include}, which users do not have")
+    report(problems)
+
+
+def test_files_are_small():
+    problems = []
+    for path in FILES:
+        if path.suffix in CODE or is_script(path):
+            lines = read(path).count("\n")
+            if lines > MAX_LINES:
+                problems.append(f"{path}: {lines} lines; {MAX_LINES} is the most: give a part a file of its own")
+    report(problems)
+
+
+def test_names_say_what_a_file_is_about():
+    vague = re.compile(r"(^|[_-])(utils?|common|helpers?|manager|misc|wrapper)([_.-]|$)")
+    report([f"{path}: the name says nothing" for path in FILES if vague.search(path.name)])
+
+
+def test_whitespace():
+    problems = []
+    for path in FILES:
+        if path.suffix not in TEXT and not is_script(path) or path.is_relative_to("tests/golden"):
+            continue
+        text = read(path)
+        for number, line in enumerate(text.split("\n"), 1):
+            if "\t" in line:
+                problems.append(f"{path}:{number}: a tab")
+            if line != line.rstrip():
+                problems.append(f"{path}:{number}: spaces at the end of the line")
+        if text and not text.endswith("\n"):
+            problems.append(f"{path}: no newline at the end")
+    report(problems)
+
+
+def test_scripts_are_executable_and_explain_themselves():
+    problems = []
+    for path in filter(is_script, FILES):
+        if not os.access(ROOT / path, os.X_OK):
+            problems.append(f"{path}: not executable")
+        if not read(path).startswith("#!/bin/sh\n# "):
+            problems.append(f"{path}: no comment after #!/bin/sh that is its help")
+        if path.parts[0] == "script":
+            shown = subprocess.run([ROOT / path, "--help"], capture_output=True, text=True, timeout=30)
+            if shown.returncode != 0 or not shown.stdout.startswith(f"script/{path.name}"):
+                problems.append(f"{path}: --help shows no help")
+    report(problems)
+
+
+def compiled():
+    path = BUILD / "compile_commands.json"
+    if not path.exists():
+        pytest.skip(f"no {path}: build first")
+    return json.loads(path.read_text())
+
+
+def test_every_test_is_built_and_run():
+    built = {pathlib.Path(entry["file"]) for entry in compiled()}
+    cmake = read("tests/CMakeLists.txt")
+    python_folders = set(re.findall(r"^cairn_python_tests\((\w+)", cmake, re.M))
+    problems = []
+    for path in FILES:
+        if path.name.endswith("_test.cc"):
+            if path.parts[0] not in {"src", "tests"}:
+                problems.append(f"{path}: tests lie beside their code in src/, or in tests/")
+            elif ROOT / path not in built:
+                problems.append(f"{path}: no target builds it")
+        if re.fullmatch(r"test_\w+\.py|\w+_test\.py", path.name):
+            if path.parts[0] != "tests" or path.parts[1] not in python_folders or len(path.parts) != 3 or \
+                    not path.name.startswith("test_"):
+                problems.append(f"{path}: ctest does not run it (tests/CMakeLists.txt)")
+    report(problems)
+
+
+def stands_alone(path, commands):
+    """True if the build has shown it: a header that its own .cc includes before anything else."""
+    source = path.with_suffix(".cc")
+    if ROOT / source not in commands or not (ROOT / source).exists():
+        return False
+    first = re.search(r'^\s*#\s*include\s+["<]([^">]+)[">]', read(source), re.M)
+    return first is not None and (first[1] == path.name or path.as_posix().endswith("/" + first[1]))
+
+
+def test_headers_compile_alone():
+    commands = {pathlib.Path(entry["file"]): entry for entry in compiled()}
+    some = next(e for f, e in commands.items() if f.is_relative_to(ROOT / "src" / "base"))
+    words = some.get("arguments") or some["command"].split()
+    compiler = next(word for word in words if "ccache" not in word)
+    flags = [w for w in words if re.match(r"-(I|D|std|f(?!sanitize))", w)]
+    headers = [p for p in FILES if p.suffix == ".h" and p.parts[0] in {"include", "src", "tools"}
+               and not stands_alone(p, commands)]
+
+    def check(path):
+        done = subprocess.run([compiler, *flags, f"-I{ROOT / path.parent}", f"-I{ROOT / 'tools'}", "-fsyntax-only",
+                               "-x", "c++", "-"], input=f'#include "{ROOT / path}"\n', capture_output=True, text=True)
+        return "" if done.returncode == 0 else f"{path}: does not compile alone\n{done.stderr[:1000]}"
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        report([problem for problem in pool.map(check, headers) if problem])

@@ -1,0 +1,184 @@
+// Calls and processes: every call ends with something that its caller can expect, resends and
+// queues stay within bounds, and nobody leaves before the job is over.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "checkers.h"
+#include "wire/data.h"
+
+namespace cairn::sim {
+
+namespace {
+
+class Outcomes final : public Checker {
+ public:
+  explicit Outcomes(Context& context) : Checker("outcomes", context) {}
+
+  void OnCallEnd(const CallEnd& end) override {
+    if (!Expected(end)) {
+      Violation(std::string(Name(end.kind)) + " of worker " + std::to_string(end.worker) + " (incarnation " +
+                std::to_string(end.incarnation.value) + ") ends with " + end.status.ToString());
+    }
+  }
+
+ private:
+  bool Expected(const CallEnd& end) const {
+    const wire::ClusterState& state = context_.durable;
+    const bool failed = state.phase == wire::Phase::kFailed;
+    const bool ended = failed || state.phase == wire::Phase::kEnded;
+    const bool retired = end.incarnation.value != 0 && state.FindWorker(end.incarnation) == nullptr;
+    switch (end.status.code()) {
+      case Code::kOk: return !end.rogue;
+      case Code::kNotFinite: return end.rogue;
+      case Code::kHyperMismatch: return end.kind == CallEnd::Kind::kRound && context_.plan.hyper_mismatch;
+      case Code::kDeadlineExceeded: return end.short_deadline || end.kind == CallEnd::Kind::kStart;
+      case Code::kNotFound:
+      case Code::kAlreadyExists: return end.churned;
+      case Code::kOutcomeUnknown: return end.short_deadline || retired || failed;
+      case Code::kRetired: return retired || (ended && end.kind == CallEnd::Kind::kStart);
+      case Code::kJobFailed: return failed ? Names(end.status) : ended && end.kind == CallEnd::Kind::kStart;
+      default: return false;
+    }
+  }
+  // A job fails because of a lost server, which the error names, or because nobody was left to work.
+  bool Names(const Status& status) const {
+    if (!context_.plan.lose_server) return context_.left.empty();
+    return status.message().find("server") != std::string::npos || context_.left.empty();
+  }
+};
+
+class Amplification final : public Checker {
+ public:
+  explicit Amplification(Context& context) : Checker("amplification", context) {}
+
+  void OnDataSent(const Actor& from, const Actor* to, const wire::FrameHeader& header,
+                  std::span<const std::byte>) override {
+    if (from.role == wire::Role::kWorker) {
+      Sent& sent = sent_[header.incarnation];
+      ++sent.frames;
+      sent.requests.insert(header.request_id);
+    } else if (header.type == wire::FrameType::kError && to != nullptr) {
+      ++sent_[header.incarnation].errors;
+    }
+  }
+  void OnControlSent(const Actor& from, const Actor*, const wire::ControlMessage& message) override {
+    const auto* hello = std::get_if<wire::Hello>(&message);
+    if (from.role == wire::Role::kWorker && hello != nullptr) ++sent_[hello->incarnation.value].hellos;
+  }
+  void OnClientGone(uint32_t worker, const client::ClientCore& core, uint64_t incidents) override {
+    const Sent& sent = sent_[core.incarnation().value];
+    // Every incident, error and connection excuses one rewind or two.
+    const uint64_t excused = 2 * (incidents + sent.errors + sent.hellos) + 4;
+    if (core.rewinds() > excused) {
+      Violation("worker " + std::to_string(worker) + " rewound " + std::to_string(core.rewinds()) +
+                " times, with " + std::to_string(incidents) + " incidents, " + std::to_string(sent.errors) +
+                " errors and " + std::to_string(sent.hellos) + " connections");
+    }
+    const uint64_t bound = 2 * sent.requests.size() + excused * kFramesPerRewind;
+    if (sent.frames > bound) {
+      Violation("worker " + std::to_string(worker) + " sent " + std::to_string(sent.frames) + " frames for " +
+                std::to_string(sent.requests.size()) + " requests");
+    }
+  }
+
+ private:
+  static constexpr uint64_t kFramesPerRewind = 64;
+  struct Sent {
+    uint64_t frames = 0, errors = 0, hellos = 0;
+    std::set<uint64_t> requests;
+  };
+  std::map<uint64_t, Sent> sent_;
+};
+
+class QueueBounds final : public Checker {
+ public:
+  explicit QueueBounds(Context& context) : Checker("queue-bounds", context) {}
+
+  void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
+                  std::span<const std::byte> body) override {
+    if (from.role != wire::Role::kWorker || header.type != wire::FrameType::kPush) return;
+    const auto push = wire::DecodePush(header, body);
+    Unacked& unacked = unacked_[header.incarnation];
+    ForEachPart(push->entries, push->keys, push->values, [&](const wire::SlotEntry& e, auto keys, auto values) {
+      const uint64_t bytes = keys.size_bytes() + values.size();
+      if (!unacked.parts.try_emplace({e.slot, e.number}, bytes).second) return;
+      if (e.number <= unacked.decided[e.slot]) return;
+      unacked.bytes += bytes;
+    });
+    // A single push may be larger than the bound: it is let through alone. A request is cut into
+    // frames, so the bound is the user's plus the largest push that any worker makes.
+    if (unacked.bytes > context_.plan.max_unacked_bytes + kLargestPush) {
+      Violation("incarnation " + std::to_string(header.incarnation) + " has " + std::to_string(unacked.bytes) +
+                " bytes unacknowledged, the bound is " + std::to_string(context_.plan.max_unacked_bytes));
+    }
+  }
+  // The client can only free what it has been told; that a shard has decided comes before it.
+  void OnPush(const PushEvent& e) override {
+    if (e.outcome != server::Outcome::kApplied && e.outcome != server::Outcome::kRefused) return;
+    Unacked& unacked = unacked_[e.incarnation.value];
+    unacked.decided[e.slot.value] = e.seq.value;
+    auto part = unacked.parts.find({e.slot.value, e.seq.value});
+    if (part != unacked.parts.end()) unacked.bytes -= std::min(unacked.bytes, part->second);
+  }
+
+ private:
+  static constexpr uint64_t kLargestPush = 48 * 1024;
+  struct Unacked {
+    uint64_t bytes = 0;
+    std::map<std::pair<uint32_t, uint64_t>, uint64_t> parts;
+    std::map<uint32_t, uint64_t> decided;
+  };
+  std::map<uint64_t, Unacked> unacked_;
+};
+
+class LeftEarly final : public Checker {
+ public:
+  explicit LeftEarly(Context& context) : Checker("left-early", context) {}
+
+  void OnControlSent(const Actor& from, const Actor*, const wire::ControlMessage& message) override {
+    const auto* heartbeat = std::get_if<wire::Heartbeat>(&message);
+    if (from.role == wire::Role::kServer && heartbeat != nullptr && heartbeat->end_confirmed) {
+      confirmed_.insert(from.index);
+    }
+  }
+  void OnExit(const Actor& actor, const Status& status) override {
+    const wire::Phase phase = context_.durable.phase;
+    const bool over = phase == wire::Phase::kEnded || phase == wire::Phase::kFailed;
+    if (actor.role == wire::Role::kServer) {
+      gone_.insert(actor.index);
+      if (!over) {
+        Violation("server " + std::to_string(actor.index) + " leaves while the job runs: " + status.ToString());
+      }
+    }
+    if (actor.role != wire::Role::kScheduler) return;
+    if (!over) Violation("the scheduler leaves while the job runs");
+    for (const wire::ServerInfo& server : context_.durable.servers) {
+      if (context_.plan.lose_server || gone_.contains(server.index) || confirmed_.contains(server.index)) continue;
+      Violation("the scheduler leaves before server " + std::to_string(server.index));
+    }
+  }
+  void AtEnd() override {
+    if (context_.durable.phase == wire::Phase::kFailed && !context_.plan.lose_server && !context_.left.empty()) {
+      Violation("the job failed although no server was lost: " + context_.durable.failure);
+    }
+    if (!context_.durable.workers.empty() && context_.durable.phase == wire::Phase::kEnded) {
+      Violation("the job ended with live workers in it");
+    }
+  }
+
+ private:
+  std::set<uint32_t> confirmed_, gone_;
+};
+
+}  // namespace
+
+CheckerPtr MakeOutcomes(Context& context) { return std::make_unique<Outcomes>(context); }
+CheckerPtr MakeAmplification(Context& context) { return std::make_unique<Amplification>(context); }
+CheckerPtr MakeQueueBounds(Context& context) { return std::make_unique<QueueBounds>(context); }
+CheckerPtr MakeLeftEarly(Context& context) { return std::make_unique<LeftEarly>(context); }
+
+}  // namespace cairn::sim

@@ -1,0 +1,126 @@
+// The scheduler: nothing is told before it is durable, no incarnation or table id is given twice,
+// and a barrier opens only when everybody is there.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <variant>
+
+#include "checkers.h"
+
+namespace cairn::sim {
+
+namespace {
+
+class Incarnations final : public Checker {
+ public:
+  explicit Incarnations(Context& context) : Checker("incarnations", context) {}
+  void OnControlSent(const Actor& from, const Actor*, const wire::ControlMessage& message) override {
+    const auto* told = std::get_if<wire::Registered>(&message);
+    if (from.role != wire::Role::kScheduler || told == nullptr) return;
+    const std::string what = "incarnation " + std::to_string(told->incarnation.value);
+    if (told->incarnation >= context_.durable.next_incarnation) Violation(what + " is told before it is logged");
+    auto [uid, first] = uids_.try_emplace(told->incarnation.value, told->uid);
+    if (!first && uid->second != told->uid) Violation(what + " is given to two processes");
+    auto [own, new_uid] = incarnations_.try_emplace(told->uid, told->incarnation.value);
+    if (!new_uid && own->second != told->incarnation.value) Violation("a process is given " + what + " and another");
+  }
+
+ private:
+  std::map<uint64_t, uint64_t> uids_, incarnations_;
+};
+
+class ViewsDurable final : public Checker {
+ public:
+  explicit ViewsDurable(Context& context) : Checker("views-durable", context) {}
+  void OnDurable(const wire::ClusterState& state) override {
+    auto [it, added] = states_.try_emplace(state.version.value, state);
+    if (!added && it->second != state) Violation(Words(state.version) + " is logged twice, with two contents");
+    if (state.version < version_) Violation(Words(state.version) + " is logged after " + Words(version_));
+    if (state.term < term_) Violation("term " + std::to_string(state.term.value) + " comes after a higher one");
+    version_ = state.version;
+    term_ = state.term;
+  }
+  void OnControlSent(const Actor& from, const Actor*, const wire::ControlMessage& message) override {
+    if (from.role != wire::Role::kScheduler) return;
+    if (const auto* told = std::get_if<wire::StateMessage>(&message)) {
+      auto it = states_.find(told->state.version.value);
+      if (it == states_.end()) return Violation(Words(told->state.version) + " is told before it is logged");
+      if (it->second != told->state) Violation(Words(told->state.version) + " is told and logged differently");
+    } else if (const auto* reply = std::get_if<wire::HeartbeatReply>(&message)) {
+      if (reply->version > version_) Violation(Words(reply->version) + " is told of before it is logged");
+    } else if (const auto* made = std::get_if<wire::TableReply>(&message)) {
+      if (made->version > version_) Violation(Words(made->version) + " is told of before it is logged");
+    }
+  }
+
+ private:
+  static std::string Words(StateVersion version) { return "state version " + std::to_string(version.value); }
+  std::map<uint64_t, wire::ClusterState> states_;
+  StateVersion version_;
+  Term term_;
+};
+
+class Tables final : public Checker {
+ public:
+  explicit Tables(Context& context) : Checker("tables", context) {}
+  void OnDurable(const wire::ClusterState& state) override {
+    for (const wire::TableInfo& table : state.tables) {
+      auto [it, added] = tables_.try_emplace(table.id.value, table);
+      if (!added && it->second != table) {
+        Violation("table id " + std::to_string(table.id.value) + " means \"" + it->second.spec.name +
+                  "\" and later another \"" + table.spec.name + "\"");
+      }
+      if (added && table.id.value <= highest_) Violation("table id " + std::to_string(table.id.value) + " is old");
+      highest_ = std::max(highest_, table.id.value);
+      if (gone_.contains(table.id.value)) Violation("table id " + std::to_string(table.id.value) + " comes back");
+    }
+    for (const auto& [id, info] : tables_) {
+      if (state.FindTable(TableId(id)) == nullptr) gone_.insert(id);
+    }
+  }
+
+ private:
+  std::map<uint32_t, wire::TableInfo> tables_;
+  std::set<uint32_t> gone_;
+  uint32_t highest_ = 0;
+};
+
+class BarrierChecker final : public Checker {
+ public:
+  explicit BarrierChecker(Context& context) : Checker("barrier", context) {}
+  void OnBarrier(uint32_t worker, Incarnation incarnation, uint64_t count, bool passed) override {
+    if (!passed) {
+      entered_[incarnation.value] = count;
+      return Recount();
+    }
+    if (count > opened_) {
+      Violation("worker " + std::to_string(worker) + " passes barrier " + std::to_string(count) +
+                ", and never were all live workers there");
+    }
+  }
+  void OnDurable(const wire::ClusterState&) override { Recount(); }
+
+ private:
+  // The highest barrier that all live workers of some moment had entered.
+  void Recount() {
+    uint64_t lowest = UINT64_MAX;
+    for (const wire::WorkerInfo& worker : context_.durable.workers) {
+      if (worker.join_view.value == 0) continue;
+      auto entered = entered_.find(worker.incarnation.value);
+      lowest = std::min(lowest, entered != entered_.end() ? entered->second
+                                                          : context_.barrier_bases[worker.incarnation.value]);
+    }
+    if (lowest != UINT64_MAX) opened_ = std::max(opened_, lowest);
+  }
+  std::map<uint64_t, uint64_t> entered_;
+  uint64_t opened_ = 0;
+};
+
+}  // namespace
+
+CheckerPtr MakeIncarnations(Context& context) { return std::make_unique<Incarnations>(context); }
+CheckerPtr MakeViewsDurable(Context& context) { return std::make_unique<ViewsDurable>(context); }
+CheckerPtr MakeTables(Context& context) { return std::make_unique<Tables>(context); }
+CheckerPtr MakeBarrier(Context& context) { return std::make_unique<BarrierChecker>(context); }
+
+}  // namespace cairn::sim

@@ -1,0 +1,125 @@
+#include "seeds.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "plan.h"
+
+namespace cairn::sim {
+
+namespace {
+
+constexpr uint64_t kLeastAcknowledged = 200;  // per seed, on average
+// With fewer seeds than this some kinds of fault may rightly not have happened.
+constexpr uint64_t kSeedsForEveryFault = 200;
+
+unsigned Cores(unsigned wanted) { return wanted > 0 ? wanted : std::max(1u, std::thread::hardware_concurrency()); }
+
+struct Totals {
+  std::mutex mutex;  // guards everything here
+  uint64_t seeds = 0, violations = 0, stuck = 0, failed_jobs = 0;
+  uint64_t view_changes = 0, rounds = 0, acknowledged = 0, reads = 0, restarts = 0, events = 0;
+  int64_t virtual_us = 0;
+  FaultCounts faults;
+
+  void Add(const Outcome& o) {
+    ++seeds;
+    violations += !o.violations.empty();
+    stuck += o.stuck;
+    failed_jobs += o.failed_jobs;
+    view_changes += o.view_changes;
+    rounds += o.rounds;
+    acknowledged += o.acknowledged;
+    reads += o.reads;
+    restarts += o.restarts;
+    events += o.events;
+    virtual_us += o.virtual_us;
+    faults += o.faults;
+  }
+};
+
+void PrintFindings(const Outcome& o) {
+  for (const Violation& v : o.violations) {
+    std::printf("seed %llu: %s at %.6f s: %s\n", static_cast<unsigned long long>(o.seed), v.checker.c_str(),
+                static_cast<double>(v.at_us) / 1e6, v.what.c_str());
+  }
+  if (o.stuck) {
+    std::printf("seed %llu: stuck: %s\n", static_cast<unsigned long long>(o.seed), o.stuck_why.c_str());
+  }
+  if (!o.clean()) std::printf("  replay: cairn-sim --seed %llu --trace\n", static_cast<unsigned long long>(o.seed));
+}
+
+int PrintTotals(const Totals& t) {
+  auto line = [](const char* what, uint64_t n) {
+    std::printf("%-26s %12llu\n", what, static_cast<unsigned long long>(n));
+  };
+  bool never = false;
+  for (size_t i = 0; i < kFaultKinds; ++i) {
+    line(Name(static_cast<Fault>(i)), t.faults.of[i]);
+    never |= t.faults.of[i] == 0;
+  }
+  line("view changes", t.view_changes);
+  line("rounds (per slot)", t.rounds);
+  line("acknowledged pushes", t.acknowledged);
+  line("pulls", t.reads);
+  line("worker restarts", t.restarts);
+  line("jobs that failed", t.failed_jobs);
+  line("events", t.events);
+  std::printf("%-26s %12.0f s\n", "simulated time", static_cast<double>(t.virtual_us) / 1e6);
+  int code = t.violations + t.stuck > 0 ? 1 : 0;
+  if (never && t.seeds >= kSeedsForEveryFault) {
+    std::printf("a kind of fault never happened\n");
+    code = 1;
+  }
+  if (t.acknowledged < kLeastAcknowledged * t.seeds) {
+    std::printf("fewer than %llu acknowledged pushes per seed\n", static_cast<unsigned long long>(kLeastAcknowledged));
+    code = 1;
+  }
+  std::printf("seeds: %llu  violations: %llu  stuck: %llu\n", static_cast<unsigned long long>(t.seeds),
+              static_cast<unsigned long long>(t.violations), static_cast<unsigned long long>(t.stuck));
+  return code;
+}
+
+}  // namespace
+
+Outcome RunSeed(uint64_t seed, planted::Bug bug, std::FILE* trace_out) {
+  planted::active = bug;
+  const Plan plan = MakePlan(seed);
+  Outcome outcome;
+  {
+    World world(plan, trace_out);
+    outcome = world.Run();
+  }
+  planted::active = planted::Bug::kNone;
+  return outcome;
+}
+
+int RunSeeds(const SeedsOptions& options) {
+  Totals totals;
+  std::atomic<uint64_t> next{0};
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  auto work = [&] {
+    for (uint64_t i = next++; i < options.count; i = next++) {
+      const Outcome outcome = RunSeed(options.start + i, planted::Bug::kNone, nullptr);
+      std::lock_guard lock(totals.mutex);
+      totals.Add(outcome);
+      PrintFindings(outcome);
+      if (terminal && totals.seeds % 16 == 0) {
+        std::fprintf(stderr, "\r%llu of %llu seeds", static_cast<unsigned long long>(totals.seeds),
+                     static_cast<unsigned long long>(options.count));
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < Cores(options.threads); ++i) threads.emplace_back(work);
+  for (auto& thread : threads) thread.join();
+  if (terminal) std::fprintf(stderr, "\r%-40s\r", "");
+  return PrintTotals(totals);
+}
+
+}  // namespace cairn::sim
