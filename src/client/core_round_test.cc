@@ -42,9 +42,9 @@ class RoundTest : public ::testing::Test {
     input.out = std::as_writable_bytes(std::span(out));
     Submit(PreparePull(input, c.pool), timeout_us);
   }
-  // Answers every frame that a shard thread has got, with its own values plus `add`.
+  // Answers every frame that a shard thread has got by now, with its own values plus `add`.
   void CloseAt(Link link, float add = 0, Position position = Position::Of(1, 1)) {
-    while (!c.Inbox(link).empty()) {
+    for (size_t left = c.Inbox(link).size(); left > 0; --left) {
       const wire::InFrame frame = c.Take(link);
       if (frame.header.type == wire::FrameType::kPull) {
         const wire::PullView pull = wire::DecodePull(frame.header, frame.body()).value();

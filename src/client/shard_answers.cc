@@ -28,9 +28,8 @@ Status Refused(const wire::PushReplyView& reply) {
 }  // namespace
 
 void ShardLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
-  heard_us_ = now_us;
   if (frame.header.type == wire::FrameType::kControl) return OnControl(frame, now_us);
-  if (phase_ != Phase::kReady) return;
+  if (phase_ != Phase::kReady || frame.header.incarnation != peer_.worker.value) return;
   auto it = queue_.find(frame.header.request_id);
   if (it == queue_.end() || it->first > sent_through_) return;
   switch (frame.header.type) {
@@ -65,7 +64,9 @@ void ShardLink::OnControl(const wire::InFrame& frame, int64_t now_us) {
     if (phase_ == Phase::kGreeting) Reopen(now_us);
   } else if (auto* waiting = std::get_if<wire::StillWaiting>(&*message)) {
     auto it = queue_.find(waiting->request);
-    if (it != queue_.end()) owner_.OnStillWaiting(it->second, *waiting);
+    if (it == queue_.end()) return;
+    it->second.heard_us = now_us;
+    owner_.OnStillWaiting(it->second, *waiting);
   }
 }
 

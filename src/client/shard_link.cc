@@ -10,8 +10,8 @@
 namespace cairn::client {
 namespace {
 
-// Shards tell parked requests every few seconds that they are alive; this many times the limit for
-// others without a sign, and the connection is taken as dead for parked requests too.
+// Shards say of every parked request every few seconds that they keep it; this many times the limit
+// for others without a sign, and the request (or what was said of it) is taken as lost.
 constexpr int64_t kParkedFactor = 3;
 
 bool Borrows(const wire::Frame& frame) { return frame.owned.empty() && !frame.values.empty(); }
@@ -89,7 +89,7 @@ void ShardLink::OnConnected(int64_t now_us) {
 
 void ShardLink::Ready(int64_t now_us) {
   phase_ = Phase::kReady;
-  since_us_ = heard_us_ = progress_us_ = now_us;
+  since_us_ = oldest_us_ = now_us;
   trouble_.clear();
   backoff_.Reset();
   for (auto& [id, frame] : queue_) {
@@ -118,8 +118,13 @@ void ShardLink::OnTick(int64_t now_us) {
 
 bool ShardLink::Silent(int64_t now_us) const {
   if (rewind_us_ != 0) return false;  // it has answered: later
-  if (counted_ > 0 && now_us - progress_us_ >= options_.resend_after_us) return true;
-  return parked_ > 0 && now_us - heard_us_ >= kParkedFactor * options_.resend_after_us;
+  if (counted_ > 0 && now_us - oldest_us_ >= options_.resend_after_us) return true;
+  if (parked_ == 0) return false;
+  for (const auto& [id, frame] : queue_) {
+    if (id > sent_through_) break;
+    if (frame.parks && now_us - frame.heard_us >= kParkedFactor * options_.resend_after_us) return true;
+  }
+  return false;
 }
 
 void ShardLink::Enqueue(uint64_t id, Outgoing frame, int64_t now_us) {
@@ -135,18 +140,19 @@ void ShardLink::Pump(int64_t now_us) {
   for (auto it = queue_.upper_bound(sent_through_); it != queue_.end(); ++it) {
     Outgoing& frame = it->second;
     if (frame.parks) {
-      if (parked_++ == 0) heard_us_ = now_us;
+      ++parked_;
     } else {
       if (counted_ >= options_.max_unacked_frames) return;
-      if (counted_++ == 0) progress_us_ = now_us;
+      if (counted_++ == 0) oldest_us_ = now_us;
     }
     sent_through_ = it->first;
-    SendOne(frame);
+    SendOne(frame, now_us);
   }
 }
 
-void ShardLink::SendOne(Outgoing& frame) {
+void ShardLink::SendOne(Outgoing& frame, int64_t now_us) {
   frame.again = false;
+  frame.heard_us = now_us;
   ++frame.sends;
   ++frames_sent_;
   network_.Send(conn_, frame.frame);
@@ -162,16 +168,19 @@ void ShardLink::Rewind(int64_t now_us) {
 
 void ShardLink::SendMarked(int64_t now_us) {
   marked_us_ = 0;
-  progress_us_ = heard_us_ = now_us;
+  bool oldest = true;
   for (auto& [id, frame] : queue_) {
     if (id > sent_through_) break;
-    if (frame.again) SendOne(frame);
+    if (oldest && !frame.parks) {
+      oldest = false;
+      if (frame.again) oldest_us_ = now_us;
+    }
+    if (frame.again) SendOne(frame, now_us);
   }
 }
 
-void ShardLink::Progress(int64_t now_us) {
-  progress_us_ = now_us;
-  backoff_.Reset();
+bool ShardLink::OldestCounted(Queue::const_iterator it) const {
+  return std::all_of(queue_.begin(), it, [](const auto& earlier) { return earlier.second.parks; });
 }
 
 Outgoing ShardLink::TakeOut(Queue::iterator it) {
@@ -195,7 +204,8 @@ void ShardLink::DisownBorrowed(uint64_t id, int64_t now_us) {
 }
 
 void ShardLink::End(Queue::iterator it, const Status& outcome, int64_t now_us) {
-  Progress(now_us);
+  backoff_.Reset();
+  if (!it->second.parks && OldestCounted(it)) oldest_us_ = now_us;
   const Outgoing frame = TakeOut(it);
   // A copy that was sent again may still wait to be written, and its values belong to the caller,
   // who is about to be told that he may have them back.

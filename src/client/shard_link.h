@@ -32,6 +32,7 @@ struct Outgoing {
   bool parks = false;  // a shard may keep it for long: contributions, marks, pulls of sync tables
   wire::FramePtr frame;
   uint32_t sends = 0;
+  int64_t heard_us = 0;  // parks: when it was sent, or the shard last said that it is kept there
   bool again = false;  // asked to come back later
 };
 
@@ -96,11 +97,11 @@ class ShardLink {
   void ForgetConnection(int64_t now_us);
   void Ready(int64_t now_us);
   void Pump(int64_t now_us);
-  void SendOne(Outgoing& frame);
+  void SendOne(Outgoing& frame, int64_t now_us);
   void Rewind(int64_t now_us);
   void SendMarked(int64_t now_us);
   bool Silent(int64_t now_us) const;
-  void Progress(int64_t now_us);
+  bool OldestCounted(Queue::const_iterator it) const;
   Outgoing TakeOut(Queue::iterator it);
   void End(Queue::iterator it, const Status& outcome, int64_t now_us);
 
@@ -131,8 +132,9 @@ class ShardLink {
   uint64_t sent_through_ = 0;   // frames up to this id have been sent
   uint32_t counted_ = 0;        // of those, unanswered ones that do not park: the bound counts them
   uint32_t parked_ = 0;         // of those, unanswered ones that may park
-  int64_t progress_us_ = 0;     // the last accepted answer, or when there began to be one to wait for
-  int64_t heard_us_ = 0;
+  // Since when the oldest unanswered frame that does not park has been the oldest. Answers to others
+  // say nothing about it: it may be lost while they come.
+  int64_t oldest_us_ = 0;
   int64_t rewind_us_ = 0;       // 0: no rewind is due
   int64_t marked_us_ = 0;       // when to send the frames marked `again`
   std::map<uint32_t, uint64_t> rewound_;  // slot → resume point that has been obeyed

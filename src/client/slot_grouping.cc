@@ -31,7 +31,7 @@ void SlotGrouping::Build(std::span<const RowKey> keys, uint32_t slot_count, cons
 }
 
 void SeenKeys::Start(uint32_t count) {
-  const size_t wanted = std::bit_ceil(std::max<size_t>(size_t{count} * 2, 64));
+  const size_t wanted = std::bit_ceil(std::max<size_t>(size_t{count} * 4, 64));
   if (cells_.size() < wanted || stamp_ == std::numeric_limits<uint32_t>::max()) {
     cells_.assign(std::max(wanted, cells_.size()), Cell{});
     stamp_ = 0;

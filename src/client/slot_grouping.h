@@ -24,6 +24,10 @@ class SlotGrouping {
   // All keys and, for each, where it stood in the caller's array, group after group.
   std::span<RowKey> keys() { return keys_; }
   std::span<const uint32_t> places() const { return places_; }
+  // The other way round: for each key of the caller's array its group. The n-th key of a group
+  // there is its n-th here.
+  std::span<const uint32_t> group_of_key() const { return group_of_key_; }
+  void CopyFirsts(std::vector<uint32_t>& firsts) const { firsts.assign(starts_.begin(), starts_.end()); }
 
  private:
   std::vector<uint32_t> rank_of_slot_;  // slot → its place in routes.slots()
@@ -34,29 +38,30 @@ class SlotGrouping {
   std::vector<uint32_t> places_;
 };
 
-// Which of a group's keys have been seen: open addressing, emptied by a new stamp.
+// Which of a group's keys have been seen: open addressing, emptied by a new stamp. Cells hold no
+// keys (they lie in the rows), and a quarter of them is used at most: small, and few collisions.
 class SeenKeys {
  public:
   // Makes room for `count` keys and forgets all.
   void Start(uint32_t count);
-  // The number given to `key`: `next` if it is new, otherwise what it was given before.
-  uint32_t Insert(RowKey key, uint32_t next) {
+  // The row of `key`: `next` if it is new, otherwise what it was given before. keys[row] must be the
+  // key of each row given since Start.
+  uint32_t Insert(RowKey key, const RowKey* keys, uint32_t next) {
     // The top bits of the mix chose the slot; the low ones are still spread.
     for (uint32_t at = static_cast<uint32_t>(Mix64(key)) & mask_;; at = (at + 1) & mask_) {
       Cell& cell = cells_[at];
       if (cell.stamp != stamp_) {
-        cell = {key, stamp_, next};
+        cell = {stamp_, next};
         return next;
       }
-      if (cell.key == key) return cell.number;
+      if (keys[cell.row] == key) return cell.row;
     }
   }
 
  private:
   struct Cell {
-    RowKey key = 0;
     uint32_t stamp = 0;
-    uint32_t number = 0;
+    uint32_t row = 0;
   };
   std::vector<Cell> cells_;
   uint32_t mask_ = 0;

@@ -5,7 +5,13 @@
 
 namespace cairn::server {
 
+// Cheap for the table as a whole: most marks and contributions close nothing.
+bool ShardImpl::NothingToDo(const TableState& table) const {
+  return !table.info.spec.deterministic && table.marks.Lacks(table.lowest_open);
+}
+
 void ShardImpl::Reconsider(TableState& table) {
+  if (NothingToDo(table)) return;
   const Round lowest_before = table.lowest_open;
   for (uint32_t local = 0; local < slots_.size(); ++local)
     if (slots_[local].owned) CloseWhatMay(table, local);
@@ -13,6 +19,7 @@ void ShardImpl::Reconsider(TableState& table) {
 }
 
 void ShardImpl::Reconsider(TableState& table, std::span<const wire::SlotEntry> entries) {
+  if (NothingToDo(table)) return;
   const Round lowest_before = table.lowest_open;
   for (const wire::SlotEntry& entry : entries) CloseWhatMay(table, slots_.LocalOf(entry.slot));
   Wake(table, lowest_before);
@@ -24,7 +31,8 @@ void ShardImpl::CloseWhatMay(TableState& table, uint32_t local) {
   if (round.HasUnfolded()) round.FoldInOrder(slot, table.marks, *table.rows[local]);
   // One close may allow the next, where nobody is awaited in it; a later start bounds that.
   bool closed = false;
-  while ((!table.held || round.open() <= *table.held) && round.MayClose(slot, table.marks, table.latest_start)) {
+  while ((!table.held || round.open() <= *table.held) &&
+         round.MayClose(slot, table.marks, table.latest_start)) {
     CloseOnce(table, local);
     closed = true;
   }
@@ -106,7 +114,8 @@ void ShardImpl::AnswerRound(TableState& table, const ParkedRequest& request) {
     return Send(request.conn, wire::EncodeRoundRefusal(header, problems_, problem_text_, pool_));
   }
   if ((header.flags & wire::kFlagPullAfter) != 0) {
-    return SendValues(request.conn, header, wire::FrameType::kRoundReply, table, request.entries, request.keys);
+    return SendValues(request.conn, header, wire::FrameType::kRoundReply, table, request.entries,
+                      request.keys);
   }
   wire::DataParts parts;
   parts.type = wire::FrameType::kRoundReply;

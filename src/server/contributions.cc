@@ -16,8 +16,7 @@ void ShardImpl::OnRoundFrame(const Request& request) {
   TableState* table = nullptr;
   if (Status s = FindTable(request, &table); !s.ok()) return SendError(request.conn, header, s);
   if (table == nullptr) return SendError(request.conn, header, DroppedTable(request.table()));
-  if (!table->sync())
-    return SendError(request.conn, header, WrongMode(table->info.spec, "a contribution"));
+  if (!table->sync()) return SendError(request.conn, header, WrongMode(table->info.spec, "a contribution"));
   const bool marks = header.type == wire::FrameType::kDone || request.has(wire::kFlagDone);
   if (Status s = CheckRound(request, *table, *push, marks); !s.ok())
     return SendError(request.conn, header, s);
@@ -46,13 +45,13 @@ Status ShardImpl::CheckRound(const Request& request, const TableState& table, co
                              bool marks) const {
   const Round round = request.round();
   auto problem = [&](Code code, const std::string& what) {
-    return Status(code, "round " + std::to_string(round.value) + " of table \"" + table.info.spec.name +
-                            "\" " + what);
+    return Status(
+        code, "round " + std::to_string(round.value) + " of table \"" + table.info.spec.name + "\" " + what);
   };
   const Member* member = table.marks.Find(request.incarnation());
-  if (member == nullptr && !CAIRN_BUG(kDeathNotFenced)) {
-    return problem(Code::kUnavailable,
-                   "has to wait: rank " + std::to_string(request.client->rank.value) + " is not in a view yet");
+  if (member == nullptr && request.client->listed) {
+    return problem(Code::kUnavailable, "has to wait: rank " + std::to_string(request.client->rank.value) +
+                                           " is not in a view yet");
   }
   if (member != nullptr && round < member->first) {
     return problem(Code::kInvalidArgument, "is before round " + std::to_string(member->first.value) +
@@ -122,10 +121,10 @@ Status ShardImpl::StagePart(const Request& request, TableState& table, const Par
     Buffer& storage = request.frame.storage;
     if (*kept == nullptr && kept_bytes_ + storage.capacity() > options_.early_contribution_budget) {
       round.Remove(request.client->rank, request.incarnation());
-      return {Code::kResourceExhausted,
-              "table \"" + table.info.spec.name + "\" is deterministic and rank " +
-                  std::to_string(request.client->rank.value) + " is early: " + std::to_string(kept_bytes_) +
-                  " bytes wait for their turn already"};
+      return {Code::kResourceExhausted, "table \"" + table.info.spec.name + "\" is deterministic and rank " +
+                                            std::to_string(request.client->rank.value) +
+                                            " is early: " + std::to_string(kept_bytes_) +
+                                            " bytes wait for their turn already"};
     }
     // The spans stay where they are: a buffer's bytes do not move with it.
     if (*kept == nullptr) *kept = std::make_shared<KeptFrame>(std::move(storage), &kept_bytes_);
@@ -138,7 +137,8 @@ Status ShardImpl::StagePart(const Request& request, TableState& table, const Par
   return Status::Ok();
 }
 
-void ShardImpl::AwaitRound(const Request& request, TableState& table, const wire::PushView& push, bool marks) {
+void ShardImpl::AwaitRound(const Request& request, TableState& table, const wire::PushView& push,
+                           bool marks) {
   const wire::FrameHeader& header = request.header();
   if (parked_.Adopt(header, request.conn) != nullptr) return;
   if (!parked_.HasRoom(request.incarnation())) {
@@ -180,8 +180,9 @@ void ShardImpl::ReopenRound(const Request& request, TableState& table, const wir
   rows.ApplyStaged(hyper, params.weight);
   const Position position = slots_[part.local].NextPosition();
   if (observer_ == nullptr) return;
-  CloseRecord record{table.info.id, slots_[part.local].id, request.round(), version(), {}, params.weight,
-                     hyper,         Code::kOk,             position};
+  CloseRecord record{
+      table.info.id, slots_[part.local].id, request.round(), version(), {}, params.weight, hyper, Code::kOk,
+      position};
   record.contributors.push_back(
       {request.incarnation(), request.client->rank, params.weight, /*live=*/true, /*gradient=*/true, false});
   observer_->OnClosed(record);

@@ -40,7 +40,8 @@ TEST(DeterministicTest, AMarkWithoutAGradientLetsTheNextRankIn) {
   auto& h = o.h;
   h.Deliver(1, h.Give(1, o.table, 0, 1, 1.0f));
   EXPECT_EQ(h.Answer(1),
-            "error resource_exhausted: table \"w\" is deterministic and rank 1 is early: 0 bytes wait for their turn "
+            "error resource_exhausted: table \"w\" is deterministic and rank 1 is early: 0 bytes wait for "
+            "their turn "
             "already");
   EXPECT_TRUE(h.seen.staged.empty());
   h.Deliver(0, h.Done(0, o.table, 0));

@@ -39,4 +39,10 @@ void DoneMarks::Record(Incarnation incarnation, Round round, double weight, cons
   }
 }
 
+bool DoneMarks::Lacks(Round round) const {
+  return std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+    return member.AwaitedIn(round) && !member.MarkedFor(round);
+  });
+}
+
 }  // namespace cairn::server

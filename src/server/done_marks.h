@@ -45,6 +45,9 @@ class DoneMarks {
   // Keeps the mark if it is newer than what the member has given. Unknown members are ignored.
   void Record(Incarnation incarnation, Round round, double weight, const Hyper& hyper,
               std::span<const std::byte> bitmap);
+  // Somebody who is awaited in this round has not marked it. Then no slot at this round or a later
+  // one can close: marks come only when every slot has reached their round.
+  bool Lacks(Round round) const;
 
  private:
   std::vector<Member> members_;

@@ -38,7 +38,8 @@ TEST_F(Fencing, HelloIsAnsweredByWhatItSays) {
 
   wire::Hello other = HelloOf(h.incarnations[0]);
   other.cluster_id = "elsewhere";
-  EXPECT_EQ(Greet(other), "refusal protocol: server 0 thread 0: belongs to cluster test, the worker to elsewhere");
+  EXPECT_EQ(Greet(other),
+            "refusal protocol: server 0 thread 0: belongs to cluster test, the worker to elsewhere");
   other = HelloOf(h.incarnations[0]);
   other.server_incarnation = Incarnation{9};
   EXPECT_TRUE(Greet(other).starts_with("refusal protocol"));

@@ -9,17 +9,22 @@ namespace cairn::server {
 std::vector<LiveClient> LiveClients::Update(const wire::ClusterState& state) {
   std::vector<LiveClient> gone;
   for (auto it = clients_.begin(); it != clients_.end();) {
-    if (state.FindWorker(it->first) != nullptr || CAIRN_BUG(kDeathNotFenced)) {
+    if (state.FindWorker(it->first) != nullptr) {
       ++it;
       continue;
     }
-    gone.push_back(it->second);
+    if (it->second.listed) gone.push_back(it->second);
+    it->second.listed = false;
+    if (CAIRN_BUG(kDeathNotFenced)) {
+      ++it;
+      continue;
+    }
     index_taken_[it->second.index.value] = false;
     it = clients_.erase(it);
   }
   for (const wire::WorkerInfo& worker : state.workers) {
     auto [it, fresh] = clients_.try_emplace(worker.incarnation);
-    if (fresh) it->second = {worker.incarnation, worker.rank, TakeIndex()};
+    if (fresh) it->second = {worker.incarnation, worker.rank, TakeIndex(), true};
     it->second.rank = worker.rank;
   }
   return gone;
@@ -32,7 +37,7 @@ const LiveClient* LiveClients::Find(Incarnation incarnation) const {
 
 const LiveClient* LiveClients::Admit(Incarnation incarnation) {
   auto [it, fresh] = clients_.try_emplace(incarnation);
-  if (fresh) it->second = {incarnation, Rank{0}, TakeIndex()};
+  if (fresh) it->second = {incarnation, Rank{0}, TakeIndex(), true};
   return &it->second;
 }
 

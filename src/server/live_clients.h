@@ -15,6 +15,7 @@ struct LiveClient {
   Incarnation incarnation;
   Rank rank;
   ClientIndex index;
+  bool listed = true;  // by the newest state; one that is not stays only under a planted bug
 };
 
 class LiveClients {

@@ -14,10 +14,10 @@ namespace cairn::server {
 struct OwnedSlot {
   OwnedSlot(SlotId slot, uint32_t refusals_kept) : id(slot), numbers(refusals_kept) {}
   SlotId id;
-  bool owned = true;       // false: it has moved away; its local number stays empty
+  bool owned = true;  // false: it has moved away; its local number stays empty
   uint64_t epoch = 1;
-  uint64_t index = 0;      // of the last operation in this slot's order
-  StateVersion since;      // frames made under an older state are refused
+  uint64_t index = 0;  // of the last operation in this slot's order
+  StateVersion since;  // frames made under an older state are refused
   SequenceNumbers numbers;
 
   Position position() const { return Position::Of(epoch, index); }
@@ -35,7 +35,7 @@ class OwnedSlots {
   uint32_t LocalOf(uint32_t slot) const { return slot < local_of_.size() ? local_of_[slot] : kNotHere; }
   OwnedSlot& operator[](uint32_t local) { return slots_[local]; }
   const OwnedSlot& operator[](uint32_t local) const { return slots_[local]; }
-  uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }  // local numbers so far
+  uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }           // local numbers so far
   uint32_t slot_count() const { return static_cast<uint32_t>(local_of_.size()); }  // of the cluster
   void Forget(ClientIndex client) {
     for (OwnedSlot& slot : slots_) slot.numbers.Forget(client);

@@ -21,15 +21,15 @@ using ParkedId = uint64_t;
 
 struct ParkedRequest {
   ParkedId id = 0;
-  ConnId conn;                  // where the answer goes: the connection of the latest copy; 0: lost
+  ConnId conn;  // where the answer goes: the connection of the latest copy; 0: lost
   wire::FrameHeader header;
-  Round needed;                 // every slot waited for must have an open round of at least this
-  bool every_slot = false;      // carries a done mark: waits for every slot of the table here
-  uint32_t next = 0;            // else: the entry it waits at
-  Buffer storage;               // what the spans point into
+  Round needed;             // every slot waited for must have an open round of at least this
+  bool every_slot = false;  // carries a done mark: waits for every slot of the table here
+  uint32_t next = 0;        // else: the entry it waits at
+  Buffer storage;           // what the spans point into
   std::span<const wire::SlotEntry> entries;
   std::span<const RowKey> keys;
-  int64_t told_us = 0;          // when it was parked or last told who is missing
+  int64_t told_us = 0;  // when it was parked or last told who is missing
 };
 
 class ParkedRequests {

@@ -41,8 +41,9 @@ void ShardImpl::OnPull(const Request& request) {
   AdvanceParked(*table, parked_.Add(std::move(waits)));
 }
 
-void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, wire::FrameType type, TableState& table,
-                           std::span<const wire::SlotEntry> entries, std::span<const RowKey> keys) {
+void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, wire::FrameType type,
+                           TableState& table, std::span<const wire::SlotEntry> entries,
+                           std::span<const RowKey> keys) {
   const bool sparse = table.sparse();
   Status problem = CheckPullShape(table.info.spec, entries, keys);
   uint64_t bytes = 0;

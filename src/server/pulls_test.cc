@@ -48,9 +48,10 @@ TEST(PullsTest, WrongPullsAreErrorsWithNames) {
   const TableId sparse = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
   h.SkipAnswers();
   h.Deliver(0, h.Pull(0, dense, {1}));
-  EXPECT_EQ(h.Answer(0),
-            "error invalid_argument: table \"dense\" is dense, pull has 1 keys: use a sparse table or leave the "
-            "keys out");
+  EXPECT_EQ(
+      h.Answer(0),
+      "error invalid_argument: table \"dense\" is dense, pull has 1 keys: use a sparse table or leave the "
+      "keys out");
   h.Deliver(0, h.Pull(0, sparse, {1}, 0));
   EXPECT_TRUE(h.Answer(0).starts_with("error invalid_argument: table \"w\" is asynchronous, a sync pull"));
   h.Deliver(0, h.Pull(0, sparse, {4}));

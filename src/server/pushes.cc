@@ -78,8 +78,8 @@ void ShardImpl::RefusePart(const Request& request, const Part& part, const Hyper
 
 void ShardImpl::AddProblem(uint32_t slot, Code code, uint64_t number, const std::string& text) {
   // One text for the frame; a refusal's says more than a gap's.
-  if (problems_.empty() || (code != Code::kUnavailable &&
-                            problems_.back().count == static_cast<uint32_t>(Code::kUnavailable))) {
+  if (problems_.empty() ||
+      (code != Code::kUnavailable && problems_.back().count == static_cast<uint32_t>(Code::kUnavailable))) {
     problem_text_ = text;
   }
   problems_.push_back({slot, static_cast<uint32_t>(code), number});

@@ -42,6 +42,12 @@ TEST_F(Pushes, NumbersArePerSlotAndClient) {
   EXPECT_EQ(h.shard->LastSeq(SlotId{0}, h.incarnations[1]), Seq{1});
 }
 
+TEST_F(Pushes, ManyPushesAreAllApplied) {
+  for (uint64_t n = 1; n <= 500; ++n) EXPECT_EQ(Send(0, {{0, 1, n}, {3, 2, n}}), "applied");
+  EXPECT_EQ(h.Stored(table, 0), 500.0f);
+  EXPECT_EQ(h.Stored(table, 3), 1000.0f);
+}
+
 TEST_F(Pushes, AGapIsAnsweredWithThePlaceToResumeAndNothingIsApplied) {
   EXPECT_EQ(Send(0, {{1, 1, 1}}), "applied");
   EXPECT_EQ(Send(0, {{0, 5, 1}, {1, 1, 4}}), "1:unavailable@2 a push before this one is missing");
@@ -112,7 +118,8 @@ TEST_F(Pushes, DenseTablesTakeWholeSlotsWithoutKeys) {
   spec.size = 5 * 1024;
   table = h.AddTable(spec);
   EXPECT_EQ(Send(0, {{0, 1, 1}}),
-            "0:invalid_argument@1 table \"bias\" is dense, push has 1 keys: use a sparse table or leave the keys out");
+            "0:invalid_argument@1 table \"bias\" is dense, push has 1 keys: use a sparse table or leave the "
+            "keys out");
   for (uint32_t count : {1000u, 1024u}) {
     wire::DataParts parts = h.Parts(0, wire::FrameType::kPush, table);
     wire::PushParams params;
@@ -122,9 +129,10 @@ TEST_F(Pushes, DenseTablesTakeWholeSlotsWithoutKeys) {
     parts.owned = h.pool.Get(count * 4);
     std::memset(parts.owned.data(), 0, count * 4);
     h.Deliver(0, wire::EncodeData(std::move(parts), h.pool));
-    EXPECT_EQ(h.Answer(0), count == 1024 ? "applied"
-                                         : "0:invalid_argument@2 table \"bias\" has 1024 elements in slot 0, push "
-                                           "has 1000: send whole slots, with the table's size");
+    EXPECT_EQ(h.Answer(0), count == 1024
+                               ? "applied"
+                               : "0:invalid_argument@2 table \"bias\" has 1024 elements in slot 0, push "
+                                 "has 1000: send whole slots, with the table's size");
   }
 }
 

@@ -49,9 +49,9 @@ Status CheckPushShape(const TableSpec& spec, const wire::PushView& push, const c
     }
     const uint64_t bytes = units * ElementBytes(spec);
     if (push.values.size() == bytes) return Status::Ok();
-    return Invalid(Quoted(spec) + " has elements of " + std::to_string(ElementBytes(spec)) + " bytes, " + what +
-                   " has " + std::to_string(push.values.size()) + " bytes for " + std::to_string(units) +
-                   " elements: use the table's element type");
+    return Invalid(Quoted(spec) + " has elements of " + std::to_string(ElementBytes(spec)) + " bytes, " +
+                   what + " has " + std::to_string(push.values.size()) + " bytes for " +
+                   std::to_string(units) + " elements: use the table's element type");
   }
   if (units != push.keys.size()) {
     return Invalid(Quoted(spec) + " is sparse, " + what + " has " + std::to_string(units) + " rows and " +
@@ -74,7 +74,8 @@ Status CheckPullShape(const TableSpec& spec, std::span<const wire::SlotEntry> en
                  std::to_string(keys.size()) + " keys: give each row its key");
 }
 
-Status CheckDenseCount(const TableSpec& spec, const wire::SlotEntry& entry, uint64_t elements, const char* what) {
+Status CheckDenseCount(const TableSpec& spec, const wire::SlotEntry& entry, uint64_t elements,
+                       const char* what) {
   if (entry.count == elements) return Status::Ok();
   return Invalid(Quoted(spec) + " has " + std::to_string(elements) + " elements in slot " +
                  std::to_string(entry.slot) + ", " + what + " has " + std::to_string(entry.count) +

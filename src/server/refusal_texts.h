@@ -21,7 +21,8 @@ Status CheckPushShape(const TableSpec& spec, const wire::PushView& push, const c
 Status CheckPullShape(const TableSpec& spec, std::span<const wire::SlotEntry> entries,
                       std::span<const uint64_t> keys);
 // A dense slot's part has as many elements as the slot.
-Status CheckDenseCount(const TableSpec& spec, const wire::SlotEntry& entry, uint64_t elements, const char* what);
+Status CheckDenseCount(const TableSpec& spec, const wire::SlotEntry& entry, uint64_t elements,
+                       const char* what);
 Status CheckHyper(const TableSpec& spec, const Hyper& hyper);
 
 }  // namespace cairn::server

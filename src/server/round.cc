@@ -22,8 +22,9 @@ const Contribution* SlotRound::Find(Rank rank, Incarnation incarnation) const {
 
 Contribution& SlotRound::Add(Contribution contribution) {
   if (!contribution.folded) ++unfolded_;
-  auto at = std::upper_bound(contributions_.begin(), contributions_.end(), contribution,
-                             [](const Contribution& a, const Contribution& b) { return Place(a) < Place(b); });
+  auto at =
+      std::upper_bound(contributions_.begin(), contributions_.end(), contribution,
+                       [](const Contribution& a, const Contribution& b) { return Place(a) < Place(b); });
   return *contributions_.insert(at, std::move(contribution));
 }
 
@@ -52,7 +53,8 @@ void SlotRound::FoldInOrder(SlotId slot, const DoneMarks& marks, table::SlotTabl
     if (c.folded) continue;
     for (; m < members.size() && members[m].rank < c.rank; ++m) {
       const Member& lower = members[m];
-      if (!lower.AwaitedIn(open_) || Find(lower.rank, lower.incarnation) != nullptr) continue;  // that one came before c
+      if (!lower.AwaitedIn(open_) || Find(lower.rank, lower.incarnation) != nullptr)
+        continue;  // that one came before c
       if (!lower.MarkedFor(open_) || lower.mark.NamesSlot(slot)) return;
     }
     Fold(c, rows);
@@ -61,7 +63,8 @@ void SlotRound::FoldInOrder(SlotId slot, const DoneMarks& marks, table::SlotTabl
 
 bool SlotRound::MarkCounts(SlotId slot, const Member& member) const {
   if (!member.MarkedFor(open_)) return false;
-  return !member.mark.NamesSlot(slot) || CAIRN_BUG(kDonePerThread) || Find(member.rank, member.incarnation) != nullptr;
+  return !member.mark.NamesSlot(slot) || CAIRN_BUG(kDonePerThread) ||
+         Find(member.rank, member.incarnation) != nullptr;
 }
 
 std::vector<uint32_t> SlotRound::MissingRanks(SlotId slot, const DoneMarks& marks) const {
@@ -104,8 +107,8 @@ void SlotRound::SumWeights(const DoneMarks& marks, bool want_contributors, Close
   }
 }
 
-SlotRound::Closed SlotRound::Close(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
-                                   bool want_contributors) {
+SlotRound::Closed SlotRound::Close(const wire::TableInfo& table, const DoneMarks& marks,
+                                   table::SlotTable& rows, bool want_contributors) {
   Closed closed;
   SumWeights(marks, want_contributors, &closed);
   closed.outcome = CompareHyper(table, open_, marks, contributions_, &closed.hyper);
@@ -169,7 +172,8 @@ Status CompareHyper(const wire::TableInfo& table, Round round, const DoneMarks& 
     if (!first) {
       first = GivenHyper{rank, given};
     } else if (!SameBits(first->hyper, given) && others.size() < kMostNamed &&
-               std::none_of(others.begin(), others.end(), [&](const GivenHyper& o) { return o.rank == rank; })) {
+               std::none_of(others.begin(), others.end(),
+                            [&](const GivenHyper& o) { return o.rank == rank; })) {
       others.push_back({rank, given});
     }
   };
@@ -182,8 +186,8 @@ Status CompareHyper(const wire::TableInfo& table, Round round, const DoneMarks& 
   const bool lr_differs = std::any_of(others.begin(), others.end(), [&](const GivenHyper& o) {
     return std::memcmp(&o.hyper.lr, &first->hyper.lr, sizeof(float)) != 0;
   });
-  std::string text = "round " + std::to_string(round.value) + " of table \"" + table.spec.name + "\": " +
-                     Words(*first, lr_differs);
+  std::string text = "round " + std::to_string(round.value) + " of table \"" + table.spec.name +
+                     "\": " + Words(*first, lr_differs);
   for (const GivenHyper& other : others) text += ", " + Words(other, lr_differs);
   return {Code::kHyperMismatch, text + ": give all workers the same"};
 }

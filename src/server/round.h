@@ -42,8 +42,8 @@ struct Contribution {
   Rank rank;
   double weight = 0;
   Hyper hyper;
-  Status refused;               // not ok: the part failed its check; done with weight 0
-  bool folded = false;          // its values are in the sum (or there are none: refused)
+  Status refused;                // not ok: the part failed its check; done with weight 0
+  bool folded = false;           // its values are in the sum (or there are none: refused)
   std::span<const RowKey> keys;  // while it is not folded
   std::span<const std::byte> values;
   std::shared_ptr<KeptFrame> kept;

@@ -80,8 +80,7 @@ TEST(RoundsTest, AMarkCountsForASlotOnlyWithTheContributionThatItNames) {
   auto& h = r.h;
   h.Deliver(1, h.Done(1, r.table, 0));
   // The mark comes first and names slots 1 and 2; the part for slot 2 is in another frame.
-  wire::FramePtr first =
-      h.Contribute(0, r.table, 0, {{1, 2.0f}}, {.done = std::vector<uint32_t>{1, 2}});
+  wire::FramePtr first = h.Contribute(0, r.table, 0, {{1, 2.0f}}, {.done = std::vector<uint32_t>{1, 2}});
   wire::FramePtr second = h.Contribute(0, r.table, 0, {{2, 6.0f}}, {});
   h.Deliver(0, first);
   EXPECT_EQ(h.Open(r.table, 1), 1u);
@@ -217,9 +216,10 @@ TEST(RoundsTest, AnAsyncTableHasNoRounds) {
   auto& h = r.h;
   const TableId async = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
   h.Deliver(0, h.Give(0, async, 0, 1, 1.0f));
-  EXPECT_EQ(h.Answer(0),
-            "error invalid_argument: table \"w\" is asynchronous, a contribution is for synchronous tables: it has "
-            "no rounds");
+  EXPECT_EQ(
+      h.Answer(0),
+      "error invalid_argument: table \"w\" is asynchronous, a contribution is for synchronous tables: it has "
+      "no rounds");
 }
 
 TEST(RoundsTest, AContributionOfTheWrongWidthIsRefusedAtTheClose) {
@@ -229,8 +229,9 @@ TEST(RoundsTest, AContributionOfTheWrongWidthIsRefusedAtTheClose) {
   const TableId table = h.AddTable(wide);
   h.SkipAnswers();
   h.Deliver(0, h.Give(0, table, 0, 1, 1.0f));
-  EXPECT_EQ(h.Answer(0),
-            "1:invalid_argument@0 table \"w\" has dim 16, contribution has 1: recreate the table or fix the model");
+  EXPECT_EQ(
+      h.Answer(0),
+      "1:invalid_argument@0 table \"w\" has dim 16, contribution has 1: recreate the table or fix the model");
   EXPECT_EQ(h.Open(table, 1), 1u);
 }
 

@@ -21,9 +21,7 @@ class SequenceNumbers {
   explicit SequenceNumbers(uint32_t refusals_kept) : refusals_kept_(refusals_kept) {}
 
   // The last number used up, 0 if none.
-  Seq last(ClientIndex client) const {
-    return client.value < last_.size() ? last_[client.value] : Seq{0};
-  }
+  Seq last(ClientIndex client) const { return client.value < last_.size() ? last_[client.value] : Seq{0}; }
   // `seq` is used up: applied, or refused for a reason that its duplicates are told too.
   void Use(ClientIndex client, Seq seq) {
     if (client.value >= last_.size()) last_.resize(client.value + 1);
@@ -41,7 +39,7 @@ class SequenceNumbers {
     Status why;
   };
   uint32_t refusals_kept_;
-  std::vector<Seq> last_;                              // by client index
+  std::vector<Seq> last_;                               // by client index
   std::map<ClientIndex, std::deque<Refusal>> refused_;  // by number, ascending; mostly empty
 };
 

@@ -22,14 +22,23 @@ std::string Seconds(int64_t us) { return std::to_string(us / 1'000'000) + " s"; 
 }  // namespace
 
 std::unique_ptr<ServerControl> ServerControl::Make(const ServerControlOptions& options, Network& network,
-                                                   BufferPool& pool, Events events, LogLine log, int64_t now_us) {
-  return std::make_unique<ServerControlImpl>(options, network, pool, std::move(events), std::move(log), now_us);
+                                                   BufferPool& pool, Events events, LogLine log,
+                                                   int64_t now_us) {
+  return std::make_unique<ServerControlImpl>(options, network, pool, std::move(events), std::move(log),
+                                             now_us);
 }
 
 ServerControlImpl::ServerControlImpl(const ServerControlOptions& options, Network& network, BufferPool& pool,
                                      Events events, LogLine log, int64_t now_us)
-    : options_(options), network_(network), pool_(pool), events_(std::move(events)), log_(std::move(log)),
-      start_us_(now_us), back_off_us_(kBackOffMinUs), heard_us_(now_us), cluster_id_(options.cluster_id) {
+    : options_(options),
+      network_(network),
+      pool_(pool),
+      events_(std::move(events)),
+      log_(std::move(log)),
+      start_us_(now_us),
+      back_off_us_(kBackOffMinUs),
+      heard_us_(now_us),
+      cluster_id_(options.cluster_id) {
   Connect(now_us);
 }
 
@@ -105,8 +114,8 @@ void ServerControlImpl::OnMessage(ConnId conn, const wire::InFrame& frame, int64
   if (conn != conn_ || finished_) return;
   Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
   if (!message.ok()) {
-    Log("the scheduler at " + ToString(options_.scheduler) + " sent what is no message: " +
-        message.status().message());
+    Log("the scheduler at " + ToString(options_.scheduler) +
+        " sent what is no message: " + message.status().message());
     network_.Close(conn_);
     return Reconnect(now_us);
   }
@@ -150,9 +159,10 @@ void ServerControlImpl::OnRegistered(const wire::Registered& message, int64_t no
   }
   if (message.incarnation == incarnation_) return;
   // A scheduler that lost its log would give our slots to others.
-  Finish({Code::kProtocol, "the scheduler at " + ToString(options_.scheduler) + " knew this server as incarnation " +
-                               std::to_string(incarnation_.value) + " and now calls it " +
-                               std::to_string(message.incarnation.value) + ": was its log lost?"});
+  Finish({Code::kProtocol, "the scheduler at " + ToString(options_.scheduler) +
+                               " knew this server as incarnation " + std::to_string(incarnation_.value) +
+                               " and now calls it " + std::to_string(message.incarnation.value) +
+                               ": was its log lost?"});
 }
 
 void ServerControlImpl::OnRefusal(const wire::Refusal& message) {

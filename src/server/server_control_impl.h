@@ -12,8 +12,8 @@ namespace cairn::server {
 
 // All shards' reports as one: what a heartbeat says.
 struct MergedReport {
-  StateVersion version;   // held by every shard
-  ViewNumber hold_view;   // 0 unless every shard holds for the same view
+  StateVersion version;                       // held by every shard
+  ViewNumber hold_view;                       // 0 unless every shard holds for the same view
   std::vector<wire::TableRound> hold_rounds;  // by table; the highest of any shard
   wire::NodeStats stats;
 };
@@ -58,13 +58,13 @@ class ServerControlImpl final : public ServerControl {
   ConnId conn_;
   bool connected_ = false;
   int64_t back_off_us_;
-  int64_t connect_at_us_ = 0;     // while there is no connection
-  int64_t heard_us_;              // the scheduler, for orphans
-  int64_t conn_heard_us_ = 0;     // on this connection: a silent one is made anew
+  int64_t connect_at_us_ = 0;  // while there is no connection
+  int64_t heard_us_;           // the scheduler, for orphans
+  int64_t conn_heard_us_ = 0;  // on this connection: a silent one is made anew
   int64_t said_us_ = 0;
 
-  bool known_ = false;            // has an incarnation
-  bool register_again_ = false;   // the scheduler asked for it
+  bool known_ = false;           // has an incarnation
+  bool register_again_ = false;  // the scheduler asked for it
   std::string cluster_id_;
   Incarnation incarnation_;
   uint32_t index_ = 0;
@@ -72,7 +72,7 @@ class ServerControlImpl final : public ServerControl {
   std::shared_ptr<const wire::ClusterState> state_;
   MergedReport report_;
 
-  bool ending_ = false;           // every shard has seen the end
+  bool ending_ = false;  // every shard has seen the end
   bool end_said_ = false;
   int64_t ending_since_us_ = 0;
   bool finished_ = false;

@@ -63,7 +63,9 @@ class Control : public ::testing::Test {
     return found;
   }
   template <class M>
-  std::vector<M> Sent() { return Sent<M>(conn()); }
+  std::vector<M> Sent() {
+    return Sent<M>(conn());
+  }
 
   BufferPool pool;
   RecordingNetwork net;
@@ -165,6 +167,17 @@ TEST_F(Control, HoldsCountWhenEveryShardHoldsAndTheHighestRoundIsReported) {
   EXPECT_EQ(said.hold_view, ViewNumber{2});
   EXPECT_EQ(said.open_rounds, (std::vector<wire::TableRound>{{a, Round{8}}, {b, Round{1}}}));
   EXPECT_EQ(said.stats.pushes, 7u);
+}
+
+TEST_F(Control, ItStaysWhileSomeRanksAreDoneAndOthersAreNot) {
+  Register();
+  wire::ClusterState state = State(9);
+  state.done_ranks = {0};
+  Tell(wire::StateMessage{state});
+  Report(9, 9);
+  EXPECT_EQ(states.size(), 1u);
+  EXPECT_FALSE(control->finished());
+  EXPECT_FALSE(Sent<wire::Heartbeat>().back().end_confirmed);
 }
 
 TEST_F(Control, AtTheEndItLeavesOnceEveryShardKnowsAndTheSchedulerHangsUp) {

@@ -29,10 +29,10 @@ void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
     return;
   }
   if (known->second.value != header.incarnation) {
-    return Violation(conn, header,
-                     {Code::kProtocol, "frame of incarnation " + std::to_string(header.incarnation) +
-                                           " on a connection of incarnation " +
-                                           std::to_string(known->second.value)});
+    return Violation(
+        conn, header,
+        {Code::kProtocol, "frame of incarnation " + std::to_string(header.incarnation) +
+                              " on a connection of incarnation " + std::to_string(known->second.value)});
   }
   const LiveClient* client = nullptr;
   if (Status fenced = Fence(header, &client); !fenced.ok()) {
@@ -46,9 +46,9 @@ void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
     case wire::FrameType::kDone: return OnRoundFrame(request);
     case wire::FrameType::kPull: return OnPull(request);
     default:
-      return Violation(conn, header, {Code::kProtocol, "frame type " +
-                                                           std::to_string(static_cast<int>(header.type)) +
-                                                           " is not for a server"});
+      return Violation(conn, header,
+                       {Code::kProtocol, "frame type " + std::to_string(static_cast<int>(header.type)) +
+                                             " is not for a server"});
   }
 }
 
@@ -85,7 +85,8 @@ Status ShardImpl::CheckHello(const wire::Hello& hello) const {
   }
   if (!registered_ || !state_) return {Code::kUnavailable, "not registered yet"};
   if (!hello.cluster_id.empty() && hello.cluster_id != state_->cluster_id) {
-    return {Code::kProtocol, "belongs to cluster " + state_->cluster_id + ", the worker to " + hello.cluster_id};
+    return {Code::kProtocol,
+            "belongs to cluster " + state_->cluster_id + ", the worker to " + hello.cluster_id};
   }
   if (hello.server_incarnation != server_incarnation_ || hello.thread != options_.thread) {
     return {Code::kProtocol, "is thread " + std::to_string(options_.thread) + " of incarnation " +
@@ -136,12 +137,13 @@ Status ShardImpl::CheckOwner(const Request& request, std::span<const wire::SlotE
   for (const wire::SlotEntry& entry : entries) {
     const uint32_t local = slots_.LocalOf(entry.slot);
     if (local == OwnedSlots::kNotHere) [[unlikely]] {
-      return {Code::kUnavailable,
-              options_.name + " is not the owner of slot " + std::to_string(entry.slot) + ": " + SlotsWords()};
+      return {Code::kUnavailable, options_.name + " is not the owner of slot " + std::to_string(entry.slot) +
+                                      ": " + SlotsWords()};
     }
     if (request.header().state_version < slots_[local].since.value) [[unlikely]] {
       return {Code::kUnavailable, "slot " + std::to_string(entry.slot) + " moved in state " +
-                                      std::to_string(slots_[local].since.value) + ", the frame was made under " +
+                                      std::to_string(slots_[local].since.value) +
+                                      ", the frame was made under " +
                                       std::to_string(request.header().state_version)};
     }
   }

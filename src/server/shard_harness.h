@@ -53,8 +53,8 @@ class RecordingObserver final : public ShardObserver {
               std::span<const RowKey>, std::span<const std::byte>, const Hyper&, Position position) override {
     pushes.push_back({slot, incarnation, seq, outcome, code, position});
   }
-  void OnStaged(SlotId, Incarnation incarnation, TableId, Round, double, bool refused, std::span<const RowKey>,
-                std::span<const std::byte>) override {
+  void OnStaged(SlotId, Incarnation incarnation, TableId, Round, double, bool refused,
+                std::span<const RowKey>, std::span<const std::byte>) override {
     staged.emplace_back(incarnation, refused);
   }
   void OnClosed(const CloseRecord& record) override { closed.push_back(record); }
@@ -209,8 +209,8 @@ class ShardHarness {
     return Rows(rank, wire::FrameType::kContribute, table, Round{round}, std::move(rows), options);
   }
   // A contribution to one slot with the mark that names it.
-  wire::FramePtr Give(uint32_t rank, TableId table, uint64_t round, uint32_t slot, float value, double weight = 1,
-                      float lr = 1) {
+  wire::FramePtr Give(uint32_t rank, TableId table, uint64_t round, uint32_t slot, float value,
+                      double weight = 1, float lr = 1) {
     return Contribute(rank, table, round, {{slot, value}},
                       {.done = std::vector<uint32_t>{slot}, .weight = weight, .lr = lr});
   }

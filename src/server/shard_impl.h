@@ -116,7 +116,8 @@ class ShardImpl final : public Shard {
   void AwaitRound(const Request& request, TableState& table, const wire::PushView& push, bool marks);
 
   // closing.cc
-  void Reconsider(TableState& table);                                          // every slot
+  bool NothingToDo(const TableState& table) const;
+  void Reconsider(TableState& table);                                            // every slot
   void Reconsider(TableState& table, std::span<const wire::SlotEntry> entries);  // these
   void CloseWhatMay(TableState& table, uint32_t local);
   void CloseOnce(TableState& table, uint32_t local);
@@ -141,8 +142,8 @@ class ShardImpl final : public Shard {
   std::shared_ptr<const wire::ClusterState> state_;
   std::map<ConnId, Incarnation> connections_;  // those that have said a good Hello
 
-  table::Arena arena_;                  // outlives the tables
-  uint64_t kept_bytes_ = 0;             // of early contributions; outlives the tables too
+  table::Arena arena_;       // outlives the tables
+  uint64_t kept_bytes_ = 0;  // of early contributions; outlives the tables too
   LiveClients clients_;
   OwnedSlots slots_;
   std::map<TableId, TableState> tables_;
@@ -151,7 +152,7 @@ class ShardImpl final : public Shard {
   std::vector<wire::TableRound> hold_rounds_;
 
   wire::NodeStats stats_;
-  uint64_t parts_pushed_ = 0;           // a planted bug's counter
+  uint64_t parts_pushed_ = 0;  // a planted bug's counter
   // Kept between frames so that their memory is.
   std::vector<wire::SlotEntry> problems_;
   std::string problem_text_;
@@ -161,7 +162,8 @@ class ShardImpl final : public Shard {
 };
 
 template <class Take>
-void ShardImpl::ForEachPart(const TableState* table, const wire::PushView& push, const Status& shape, Take take) {
+void ShardImpl::ForEachPart(const TableState* table, const wire::PushView& push, const Status& shape,
+                            Take take) {
   const size_t unit = table == nullptr ? 0 : UnitBytes(table->info.spec);
   const bool sparse = table != nullptr && table->sparse();
   size_t key_at = 0, value_at = 0;

@@ -16,6 +16,7 @@ void ShardImpl::OnRegistered(uint32_t server_index, Incarnation incarnation) {
   if (!state_) return;
   // The state came first: only now is it known which slots are ours.
   auto state = std::exchange(state_, nullptr);
+  hold_view_ = ViewNumber{0};
   OnState(std::move(state), 0);
 }
 
@@ -35,7 +36,7 @@ void ShardImpl::OnState(std::shared_ptr<const wire::ClusterState> state, int64_t
 
 void ShardImpl::UpdateClients() {
   for (const LiveClient& gone : clients_.Update(*state_)) {
-    slots_.Forget(gone.index);
+    if (!CAIRN_BUG(kDeathNotFenced)) slots_.Forget(gone.index);
     parked_.ForgetClient(gone.incarnation);
     if (observer_ != nullptr) observer_->OnRetired(gone.incarnation);
   }
@@ -51,8 +52,8 @@ void ShardImpl::UpdateTables() {
       if (!slots_[local].owned) {
         table.rows[local].reset();
       } else if (!table.rows[local]) {
-        table.rows[local] =
-            table::SlotTable::Make(info, slots_[local].id, static_cast<uint32_t>(state_->slots.size()), arena_);
+        table.rows[local] = table::SlotTable::Make(info, slots_[local].id,
+                                                   static_cast<uint32_t>(state_->slots.size()), arena_);
       }
     }
     if (table.sync()) UpdateRounds(table);

@@ -26,13 +26,13 @@ struct TableState {
   std::vector<std::unique_ptr<table::SlotTable>> rows;  // by local slot; null where it moved away
 
   // Sync tables only.
-  std::vector<SlotRound> rounds;   // by local slot
+  std::vector<SlotRound> rounds;  // by local slot
   DoneMarks marks;
-  Round latest_start;              // the highest first round of any view
-  std::optional<Round> held;       // while a view is pending: no round above this closes
-  Round lowest_open, highest_open;  // over the slots here
-  uint32_t at_lowest = 0;          // slots whose open round is the lowest
-  uint32_t unclean_slots = 0;      // slots whose last round ended in more than ok for somebody
+  Round latest_start;                     // the highest first round of any view
+  std::optional<Round> held;              // while a view is pending: no round above this closes
+  Round lowest_open, highest_open;        // over the slots here
+  uint32_t at_lowest = 0;                 // slots whose open round is the lowest
+  uint32_t unclean_slots = 0;             // slots whose last round ended in more than ok for somebody
   std::vector<ParkedId> waiting_for_all;  // done marks, until the lowest open round rises
 
   bool sync() const { return info.spec.mode == Mode::kSync; }

@@ -67,10 +67,12 @@ TEST(ViewsTest, AWorkerMayNotContributeBeforeItsFirstRoundOrItsView) {
   h.Connect(1);
   h.SkipAnswers();
   h.Deliver(1, h.Give(1, v.table, 0, 1, 1.0f));
-  EXPECT_EQ(h.Answer(1), "error unavailable: round 0 of table \"w\" has to wait: rank 1 is not in a view yet");
+  EXPECT_EQ(h.Answer(1),
+            "error unavailable: round 0 of table \"w\" has to wait: rank 1 is not in a view yet");
   v.Go(1);
   h.Deliver(1, h.Give(1, v.table, 0, 1, 1.0f));
-  EXPECT_EQ(h.Answer(1), "error invalid_argument: round 0 of table \"w\" is before round 1, the first of rank 1");
+  EXPECT_EQ(h.Answer(1),
+            "error invalid_argument: round 0 of table \"w\" is before round 1, the first of rank 1");
   h.Deliver(1, h.Give(1, v.table, 1, 1, 1.0f));
   EXPECT_TRUE(h.Answer(1).starts_with("error unavailable"));
 }

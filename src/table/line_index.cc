@@ -51,6 +51,16 @@ void LineIndex::GiveLines(Segment& segment) {
   segment.lines = 0;
 }
 
+uint32_t LineIndex::Find(RowKey key, uint64_t hash) const {
+  if (size_ == 0) return kNoRow;
+  const Segment& segment = SegmentOf(hash);
+  for (uint32_t at = segment.Home(hash);; at = segment.After(at)) {
+    const Line& line = segment.At(at);
+    const uint32_t row = line.RowOf(key);
+    if (row != kNoRow || !line.overflowed()) return row;
+  }
+}
+
 void LineIndex::Insert(RowKey key, uint64_t hash, uint32_t row) {
   Segment* segment = &SegmentOf(hash);
   if (segment->Full()) {

@@ -25,6 +25,7 @@ namespace cairn::table {
 class LineIndex {
  public:
   static constexpr uint32_t kNoRow = 0xFFFFFFFF;
+  static constexpr uint32_t kFurther = 0xFFFFFFFE;
   static constexpr uint64_t kSegmentKeys = 64 * 1024;
 
   // `arena` must outlive it. `seed` jitters sizes; nothing else depends on it.
@@ -36,16 +37,17 @@ class LineIndex {
   // The slot of a key is the top bits of Mix64(key), equal for all keys here: another mix.
   static uint64_t HashOf(RowKey key) { return Mix64(key ^ 0xA0761D6478BD642Full); }
 
-  // The steps of a batched lookup: hash and prefetch some keys ahead, find later. Always inline:
-  // g++ 12 takes a function that only prefetches for one without effects and drops the call.
-  [[gnu::always_inline]] void Prefetch(uint64_t hash) const {
-    if (size_ == 0) return;
-    const Segment& segment = SegmentOf(hash);
-    __builtin_prefetch(&segment.At(segment.Home(hash)));
-  }
   // The key's row, kNoRow if it is not here. Requires hash == HashOf(key).
   uint32_t Find(RowKey key, uint64_t hash) const;
-  // Requires that the key is not here and row != kNoRow.
+
+  // The steps of a batched lookup (row_pipeline.h): the addresses to prefetch first, of a key's
+  // own line and of the one after it (null where there is none); then a look into the own line
+  // only, which answers nine times out of ten: the row, kNoRow, or kFurther: ask Find.
+  const void* LineFor(uint64_t hash) const;
+  const void* NextLineFor(uint64_t hash) const;
+  uint32_t FindInLine(RowKey key, uint64_t hash) const;
+
+  // Requires that the key is not here and row < kFurther.
   void Insert(RowKey key, uint64_t hash, uint32_t row);
   // Empties it and keeps the memory. `keys` must be all that it holds (in any order): a few keys
   // in a large index are taken out at the cost of those keys.
@@ -73,6 +75,7 @@ class LineIndex {
     uint32_t meta;
     uint32_t count() const { return meta & 0xFF; }
     bool overflowed() const { return (meta & kOverflowed) != 0; }
+    uint32_t RowOf(RowKey key) const;
   };
   static_assert(sizeof(Line) == 64);
   static constexpr uint32_t kChunkBits = std::bit_width(Arena::kChunkBytes / sizeof(Line)) - 1;
@@ -109,20 +112,33 @@ class LineIndex {
   std::vector<std::unique_ptr<Segment>> segments_;
 };
 
-inline uint32_t LineIndex::Find(RowKey key, uint64_t hash) const {
+// The row, or kNoRow if none of the line's keys is the one.
+inline uint32_t LineIndex::Line::RowOf(RowKey key) const {
+  uint32_t match = 0;
+#pragma GCC unroll 5
+  for (uint32_t i = 0; i < kKeysOfLine; ++i) match |= static_cast<uint32_t>(keys[i] == key) << i;
+  match &= (1u << count()) - 1;  // places above the count hold anything
+  return match == 0 ? kNoRow : rows[std::countr_zero(match)];
+}
+
+inline const void* LineIndex::LineFor(uint64_t hash) const {
+  if (size_ == 0) return nullptr;
+  const Segment& segment = SegmentOf(hash);
+  return &segment.At(segment.Home(hash));
+}
+
+inline const void* LineIndex::NextLineFor(uint64_t hash) const {
+  if (size_ == 0) return nullptr;
+  const Segment& segment = SegmentOf(hash);
+  return &segment.At(segment.After(segment.Home(hash)));
+}
+
+inline uint32_t LineIndex::FindInLine(RowKey key, uint64_t hash) const {
   if (size_ == 0) return kNoRow;
   const Segment& segment = SegmentOf(hash);
-  uint32_t at = segment.Home(hash);
-  for (;;) {
-    const Line& line = segment.At(at);
-    uint32_t match = 0;
-#pragma GCC unroll 5
-    for (uint32_t i = 0; i < kKeysOfLine; ++i) match |= static_cast<uint32_t>(line.keys[i] == key) << i;
-    match &= (1u << line.count()) - 1;  // places above the count hold anything
-    if (match != 0) return line.rows[std::countr_zero(match)];
-    if (!line.overflowed()) return kNoRow;
-    at = segment.After(at);
-  }
+  const Line& line = segment.At(segment.Home(hash));
+  const uint32_t row = line.RowOf(key);
+  return row == kNoRow && line.overflowed() ? kFurther : row;
 }
 
 }  // namespace cairn::table

@@ -13,7 +13,13 @@
 namespace cairn::table {
 namespace {
 
-uint32_t Find(const LineIndex& index, RowKey key) { return index.Find(key, LineIndex::HashOf(key)); }
+// Both ways to look must agree.
+uint32_t Find(const LineIndex& index, RowKey key) {
+  const uint32_t row = index.Find(key, LineIndex::HashOf(key));
+  const uint32_t in_line = index.FindInLine(key, LineIndex::HashOf(key));
+  if (in_line != LineIndex::kFurther && in_line != row) ADD_FAILURE() << "key " << key;
+  return row;
+}
 void Insert(LineIndex& index, RowKey key, uint32_t row) { index.Insert(key, LineIndex::HashOf(key), row); }
 
 void ExpectEqual(const LineIndex& index, const std::unordered_map<RowKey, uint32_t>& model) {
@@ -34,7 +40,7 @@ TEST(LineIndex, AnEmptyOneHasNothing) {
   LineIndex index(arena, 1);
   EXPECT_EQ(Find(index, 0), LineIndex::kNoRow);
   EXPECT_EQ(Find(index, ~uint64_t{0}), LineIndex::kNoRow);
-  index.Prefetch(LineIndex::HashOf(7));
+  EXPECT_EQ(index.LineFor(LineIndex::HashOf(7)), nullptr);
   index.ForEach([](RowKey, uint32_t) { FAIL(); });
 }
 

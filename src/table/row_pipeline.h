@@ -1,5 +1,5 @@
-// The two-stage software pipeline of a batch of keys: while one row is worked on, the rows after it
-// are on their way to the cache, and the index lines of the ones after those.
+// The software pipeline of a batch of keys: while some rows are worked on, the rows of the next
+// keys are on their way to the cache, and the index lines of the keys after those.
 #pragma once
 
 #include <cstddef>
@@ -13,37 +13,68 @@
 
 namespace cairn::table {
 
-// How many keys a stage is ahead of the next one. Measured: 8 is too few to hide a miss, above 32
-// lines are pushed out again.
-inline constexpr size_t kLead = 16;
+// Keys go through the pipeline in groups of this many. Addresses are collected and then prefetched
+// in one burst, so that the page walks of a group overlap: one prefetch among the instructions of
+// a lookup waits for its walk alone (16 gave 22 M rows/s where a key at a time gave 16).
+inline constexpr size_t kGroup = 16;
 
-[[gnu::always_inline]] inline void PrefetchRow(const std::byte* row, size_t row_bytes) {
-  constexpr size_t kLine = 64, kMost = 256;  // the hardware goes on from there
-  const size_t bytes = row_bytes < kMost ? row_bytes : kMost;
-  for (size_t at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at, 1);
-  __builtin_prefetch(row + bytes - 1, 1);
-}
+// At most this much of a row is prefetched; the hardware goes on from there.
+inline constexpr size_t kPrefetchBytes = 256;
 
-// For each key in order: row = find(key, hash), possibly kNoRow; later, in the same order,
-// work(i, row). `find` may add rows to index and slabs.
-template <class FindRow, class Work>
-inline void ForRows(const LineIndex& index, const RowSlabs& slabs, std::span<const RowKey> keys, FindRow find,
+// For each key its row's number is found; where there is none, missing(key, hash) says it: a new
+// row, or kNoRow. Then work(i, row) is called for the keys in order. `missing` may add to index
+// and slabs; it is not always called in the order of the keys.
+template <class Missing, class Work>
+inline void ForRows(const LineIndex& index, const RowSlabs& slabs, std::span<const RowKey> keys, Missing missing,
                     Work work) {
-  constexpr size_t kRing = 2 * kLead;
-  uint64_t hashes[kRing];
-  uint32_t rows[kRing];
-  const size_t n = keys.size();
-  for (size_t i = 0; i < n + 2 * kLead; ++i) {
-    if (i >= 2 * kLead) work(i - 2 * kLead, rows[i % kRing]);
-    if (i < n) {
-      hashes[i % kRing] = LineIndex::HashOf(keys[i]);
-      index.Prefetch(hashes[i % kRing]);
+  constexpr size_t kStages = 4;
+  uint64_t hashes[kStages][kGroup];
+  uint32_t rows[kStages][kGroup];
+  const void* addresses[kGroup];
+  const size_t groups = (keys.size() + kGroup - 1) / kGroup;
+  const size_t row_bytes = slabs.row_bytes() < kPrefetchBytes ? slabs.row_bytes() : kPrefetchBytes;
+  const auto size_of = [&](size_t g) { return g + 1 < groups ? kGroup : keys.size() - g * kGroup; };
+
+  for (size_t step = 0; step < groups + kStages - 1; ++step) {
+    if (const size_t g = step; g < groups) {  // where the lines are
+      uint64_t* hash = hashes[g % kStages];
+      const size_t n = size_of(g);
+      for (size_t i = 0; i < n; ++i) {
+        hash[i] = LineIndex::HashOf(keys[g * kGroup + i]);
+        addresses[i] = index.LineFor(hash[i]);
+      }
+      for (size_t i = 0; i < n; ++i) __builtin_prefetch(addresses[i]);
     }
-    if (i >= kLead && i - kLead < n) {
-      const size_t j = i - kLead;
-      const uint32_t row = find(keys[j], hashes[j % kRing]);
-      rows[j % kRing] = row;
-      if (row != LineIndex::kNoRow) PrefetchRow(slabs.At(row), slabs.row_bytes());
+    if (const size_t g = step - 1; g < groups) {  // which rows they are, or that the next line knows
+      const uint64_t* hash = hashes[g % kStages];
+      uint32_t* row = rows[g % kStages];
+      const size_t n = size_of(g);
+      for (size_t i = 0; i < n; ++i) {
+        const RowKey key = keys[g * kGroup + i];
+        row[i] = index.FindInLine(key, hash[i]);
+        if (__builtin_expect(row[i] == LineIndex::kNoRow, 0)) row[i] = missing(key, hash[i]);
+        addresses[i] = row[i] < LineIndex::kFurther ? slabs.At(row[i]) : index.NextLineFor(hash[i]);
+      }
+      for (size_t at = 0; at < row_bytes; at += 64) {
+        for (size_t i = 0; i < n; ++i) __builtin_prefetch(static_cast<const std::byte*>(addresses[i]) + at);
+      }
+    }
+    if (const size_t g = step - 2; g < groups) {  // the rest of the lines
+      const uint64_t* hash = hashes[g % kStages];
+      uint32_t* row = rows[g % kStages];
+      const size_t n = size_of(g);
+      for (size_t i = 0; i < n; ++i) {
+        if (row[i] != LineIndex::kFurther) continue;
+        const RowKey key = keys[g * kGroup + i];
+        row[i] = index.Find(key, hash[i]);
+        if (row[i] == LineIndex::kNoRow) row[i] = missing(key, hash[i]);
+        if (row[i] != LineIndex::kNoRow) __builtin_prefetch(slabs.At(row[i]));
+      }
+    }
+    if (const size_t g = step - 3; g < groups) {
+      const uint32_t* row = rows[g % kStages];
+      const size_t n = size_of(g);
+      for (size_t i = 0; i < n; ++i) work(g * kGroup + i, row[i]);
     }
   }
 }

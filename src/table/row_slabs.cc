@@ -33,8 +33,8 @@ RowSlabs::~RowSlabs() {
 uint32_t RowSlabs::Add() {
   if (count_ == capacity_) MakeRoom();
   const uint64_t chunk = count_ / rows_per_chunk_;
-  // The last number of all is the index's "no row".
-  CAIRN_CHECK(chunk < (uint64_t{1} << (32 - place_bits_)) - 1);
+  // The last two numbers of all have a meaning in the index.
+  CAIRN_CHECK(chunk < (uint64_t{1} << (32 - place_bits_)) - 2);
   return RowOf(count_++);
 }
 

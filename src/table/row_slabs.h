@@ -19,7 +19,7 @@ class RowSlabs {
   RowSlabs& operator=(const RowSlabs&) = delete;
   ~RowSlabs();
 
-  // A new row, contents undefined; its number is never kNoRow. Addresses that At gave before may
+  // A new row, contents undefined; its number is below LineIndex::kFurther. Addresses that At gave before may
   // have become invalid (the first chunk grows by moving); numbers stay.
   uint32_t Add();
   std::byte* At(uint32_t row) const {

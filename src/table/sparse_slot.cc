@@ -37,9 +37,6 @@ SparseSlot::SparseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_c
 }
 
 Status SparseSlot::CheckKeys(std::span<const RowKey> keys) const {
-  // The lines are needed next, by Apply or Read: on their way while the rest is checked.
-  constexpr size_t kAhead = kLead;
-  for (size_t i = 0; i < keys.size() && i < kAhead; ++i) index_.Prefetch(LineIndex::HashOf(keys[i]));
   uint32_t wrong = 0;
   for (RowKey key : keys) wrong |= wire::SlotOfKey(key, slot_count_).value ^ slot_.value;
   if (wrong == 0) return Status::Ok();
@@ -61,20 +58,17 @@ Status SparseSlot::Check(std::span<const RowKey> keys, std::span<const std::byte
   return Status::Ok();
 }
 
-uint32_t SparseSlot::FindOrCreate(RowKey key, uint64_t hash) {
-  uint32_t row = index_.Find(key, hash);
-  if (__builtin_expect(row == LineIndex::kNoRow, 0)) {
-    row = rows_.Add();
-    index_.Insert(key, hash, row);
-    initial_.FillRow(key, dim_, rows_.At(row));
-  }
+uint32_t SparseSlot::CreateRow(RowKey key, uint64_t hash) {
+  const uint32_t row = rows_.Add();
+  index_.Insert(key, hash, row);
+  initial_.FillRow(key, dim_, rows_.At(row));
   return row;
 }
 
 template <class Work>
 void SparseSlot::UpdateRows(std::span<const RowKey> keys, Work work) {
   ForRows(
-      index_, rows_, keys, [this](RowKey key, uint64_t hash) { return FindOrCreate(key, hash); },
+      index_, rows_, keys, [this](RowKey key, uint64_t hash) { return CreateRow(key, hash); },
       [&](size_t i, uint32_t row) { work(i, rows_.At(row)); });
 }
 
@@ -101,9 +95,9 @@ void SparseSlot::Apply(std::span<const RowKey> keys, std::span<const std::byte> 
 }
 
 void SparseSlot::Read(std::span<const RowKey> keys, std::byte* out) const {
-  const auto find = [this](RowKey key, uint64_t hash) { return index_.Find(key, hash); };
+  const auto missing = [](RowKey, uint64_t) { return LineIndex::kNoRow; };
   const auto read_all = [&](auto row_bytes) {
-    ForRows(index_, rows_, keys, find, [&](size_t i, uint32_t row) {
+    ForRows(index_, rows_, keys, missing, [&](size_t i, uint32_t row) {
       if (__builtin_expect(row == LineIndex::kNoRow, 0)) {
         initial_.FillRow(keys[i], dim_, out + i * row_bytes);
       } else {

@@ -34,8 +34,8 @@ class SparseSlot final : public SlotTable {
   void ForEach(const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
 
  private:
-  // The row of a key, created with its initial value if it is missing.
-  uint32_t FindOrCreate(RowKey key, uint64_t hash);
+  // A row with the key's initial value. Requires that the key has none.
+  uint32_t CreateRow(RowKey key, uint64_t hash);
   // work(i, row's address) for each key, rows created where they are missing.
   template <class Work>
   void UpdateRows(std::span<const RowKey> keys, Work work);

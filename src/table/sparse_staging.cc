@@ -1,6 +1,7 @@
 #include "table/sparse_staging.h"
 
 #include <cstring>
+#include <utility>
 
 #include "optimizer/kernels.h"
 #include "table/row_pipeline.h"
@@ -14,27 +15,18 @@ SparseStaging::SparseStaging(Arena& arena, ElementType element, uint32_t dim, ui
       sums_(arena, dim * size_t{element == ElementType::kFloat32 ? 4u : 8u}) {}
 
 void SparseStaging::Add(std::span<const RowKey> keys, std::span<const std::byte> values, float weight) {
-  const auto find = [this](RowKey key, uint64_t hash) {
-    uint32_t row = index_.Find(key, hash);
-    if (row == LineIndex::kNoRow) {
-      row = sums_.Add();
-      index_.Insert(key, hash, row);
-      keys_.push_back(key);
-    }
+  const auto missing = [this](RowKey key, uint64_t hash) {
+    const uint32_t row = sums_.Add();
+    index_.Insert(key, hash, row);
+    keys_.push_back(key);
+    if (row >= fresh_.size()) fresh_.resize(row + 1);
+    fresh_[row] = 1;
     return row;
   };
-  // Work comes in the order of the keys and row numbers rise, so new rows are first used in the
-  // order of their numbers; a key that is new may come again before its row has been written.
-  size_t written = keys_.size();
-  uint32_t next_new = sums_.RowOf(written);
-  const auto first_use = [&](uint32_t row) {
-    if (row != next_new) return false;
-    next_new = sums_.RowOf(++written);
-    return true;
-  };
+  const auto first_use = [this](uint32_t row) { return std::exchange(fresh_[row], 0) != 0; };
   if (element_ == ElementType::kInt64) {
     const auto* g = reinterpret_cast<const uint64_t*>(values.data());
-    ForRows(index_, sums_, keys, find, [&](size_t i, uint32_t row) {
+    ForRows(index_, sums_, keys, missing, [&](size_t i, uint32_t row) {
       auto* sum = reinterpret_cast<uint64_t*>(sums_.At(row));
       if (first_use(row)) {
         std::memcpy(sum, g + i * dim_, dim_ * sizeof(uint64_t));
@@ -46,7 +38,7 @@ void SparseStaging::Add(std::span<const RowKey> keys, std::span<const std::byte>
   }
   const auto* g = reinterpret_cast<const float*>(values.data());
   WithDim(dim_, [&](auto dim) {
-    ForRows(index_, sums_, keys, find, [&](size_t i, uint32_t row) {
+    ForRows(index_, sums_, keys, missing, [&](size_t i, uint32_t row) {
       auto* sum = reinterpret_cast<float*>(sums_.At(row));
       if (first_use(row)) {
         optimizer::StageCopy(sum, g + i * dim, dim, weight);
@@ -64,7 +56,8 @@ void SparseStaging::Clear() {
 }
 
 uint64_t SparseStaging::memory_bytes() const {
-  return sizeof(*this) + index_.memory_bytes() + sums_.memory_bytes() + keys_.capacity() * sizeof(RowKey);
+  return sizeof(*this) + index_.memory_bytes() + sums_.memory_bytes() + keys_.capacity() * sizeof(RowKey) +
+         fresh_.capacity();
 }
 
 }  // namespace cairn::table

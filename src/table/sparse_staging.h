@@ -22,7 +22,7 @@ class SparseStaging {
   void Add(std::span<const RowKey> keys, std::span<const std::byte> values, float weight);
   void Clear();
 
-  // Keys in the order of their first contribution; the sums of keys()[i].
+  // All keys with sums, in no particular order; the sums of keys()[i].
   std::span<const RowKey> keys() const { return keys_; }
   const std::byte* SumsOf(size_t i) const { return sums_.At(sums_.RowOf(i)); }
   uint64_t memory_bytes() const;
@@ -32,7 +32,8 @@ class SparseStaging {
   const uint32_t dim_;
   LineIndex index_;
   RowSlabs sums_;
-  std::vector<RowKey> keys_;
+  std::vector<RowKey> keys_;     // in the order of rows
+  std::vector<uint8_t> fresh_;  // by row number: made, but nothing has been copied into it yet
 };
 
 }  // namespace cairn::table

@@ -21,16 +21,16 @@ class RoundOnce final : public Checker {
  public:
   explicit RoundOnce(Context& context) : Checker("round-once", context) {}
   void OnClosed(const ShardName&, const server::CloseRecord& record) override {
-    uint64_t& last = last_[{record.table.value, record.slot.value}];
-    if (record.round.value != last + 1) {
+    uint64_t& next = next_[{record.table.value, record.slot.value}];
+    if (record.round.value != next) {
       Violation("slot " + std::to_string(record.slot.value) + " closes " + Words(record.table, record.round) +
-                " after round " + std::to_string(last));
+                ", its open round is " + std::to_string(next));
     }
-    last = record.round.value;
+    next = record.round.value + 1;
   }
 
  private:
-  std::map<std::pair<uint32_t, uint32_t>, uint64_t> last_;
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> next_;
 };
 
 class NextRound final : public Checker {

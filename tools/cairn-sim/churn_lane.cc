@@ -68,7 +68,18 @@ class ChurnLane final : public Lane {
     request->deadline_us = worker_.world().now_us() + kTimeoutUs;
     const auto kind = sync ? CallEnd::Kind::kRound : CallEnd::Kind::kPush;
     worker_.Submit(std::move(*request), {.kind = kind, .table = info_.id, .short_deadline = true, .churned = true},
-                   std::move(data), [this](const Status& status) { status.ok() ? Push() : EndOfTurn(); });
+                   std::move(data), [this, sync](const Status& status) {
+                     if (status.ok()) return Push();
+                     // An abandoned round keeps the worker from leaving: its table has to go.
+                     sync ? DropForGood() : EndOfTurn();
+                   });
+  }
+
+  void DropForGood() {
+    worker_.DropTable(plan_.spec.name, kTimeoutUs, [this](const Status& status) {
+      const bool gone = status.ok() || status.code() == Code::kNotFound || !worker_.core().fatal().ok();
+      gone ? EndOfTurn() : DropForGood();
+    });
   }
 
   void Drop() {

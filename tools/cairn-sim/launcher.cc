@@ -78,7 +78,9 @@ void Launcher::Kill(uint32_t number, bool silent) {
 
 void Launcher::Restart(uint32_t number) {
   Entry& entry = entries_[number];
-  if (entry.restarts++ < world_.plan().max_restarts) {
+  // A job that has not formed waits for its workers as long as it takes: they are always sent again.
+  const bool forming = world_.context().durable.phase == wire::Phase::kForming;
+  if (forming || entry.restarts++ < world_.plan().max_restarts) {
     ++world_.outcome().restarts;
     StartAfter(number, random_.Between(50'000, 2'500'000));
   } else if (world_.plan().give_up) {

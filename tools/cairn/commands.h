@@ -3,7 +3,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "cluster/environment.h"
 
@@ -11,8 +13,23 @@ namespace cairn::tool {
 
 void AddScheduler(CLI::App& app, int& exit_code);
 void AddServer(CLI::App& app, int& exit_code);
-void AddRun(CLI::App& app, int& exit_code);
+// What comes after run's own options is `program`, which the caller has cut off (ProgramStart).
+void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
 void AddStatus(CLI::App& app, int& exit_code);
+
+// Where the program of `cairn run` starts in `arguments`, which begin after the word "run": the first
+// word that is no option and no option's value. A "--" before it is skipped.
+struct ProgramPlace {
+  size_t options_end = 0;
+  size_t program_begin = 0;
+};
+ProgramPlace ProgramStart(const CLI::App& run, const std::vector<std::string>& arguments);
+
+// A range whose bounds the help does not spell out.
+template <class T>
+CLI::Validator Within(T low, T high) {
+  return CLI::Range(low, high).description("");
+}
 
 // "cairn: message" on standard error, and the exit code 1.
 int Complain(const std::string& message);

@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <string>
+
 #include "commands.h"
 
 namespace cairn::tool {
@@ -34,7 +36,7 @@ void Interrupt::Arm(std::function<void()> stop) {
     while (sigwait(&set, &came) == 0 && came != kWakeUp) {
       if (signal_ != 0) _exit(128 + came);
       signal_ = came;
-      LogLine("stopping (again: at once)");
+      LogLine(std::string("told to stop by ") + (came == SIGINT ? "SIGINT" : "SIGTERM"));
       stop();
     }
   });

@@ -41,22 +41,31 @@ Result<cluster::Environment> EnvironmentOf(wire::Role role) {
 
 int main(int argc, char** argv) {
   CLI::App app{
-      "Cairn, a parameter server: servers hold the parameters, workers push gradients and pull weights, a "
-      "scheduler "
-      "brings them together.\n\n"
+      "Cairn, a parameter server: servers hold the parameters, workers push gradients and pull weights, a\n"
+      "scheduler brings them together.",
+      "cairn"};
+  app.footer(
       "A whole job on this machine:\n"
       "  cairn run -s 2 -w 2 -- ./trainer --my-flags\n"
       "Over several machines:\n"
       "  cairn scheduler --host 0.0.0.0 --port 9000 --servers 2 --workers 2\n"
       "  cairn server --scheduler scheduler.example:9000\n"
-      "  CAIRN_SCHED_HOST=scheduler.example CAIRN_SCHED_PORT=9000 ./trainer --my-flags\n"};
+      "  CAIRN_SCHED_HOST=scheduler.example CAIRN_SCHED_PORT=9000 ./trainer --my-flags");
   app.set_version_flag("--version", "cairn " CAIRN_VERSION);
   app.require_subcommand(1);
   int exit_code = 0;
-  cairn::tool::AddRun(app, exit_code);
+  std::vector<std::string> program;
+  cairn::tool::AddRun(app, program, exit_code);
   cairn::tool::AddScheduler(app, exit_code);
   cairn::tool::AddServer(app, exit_code);
   cairn::tool::AddStatus(app, exit_code);
+  if (argc > 1 && std::string(argv[1]) == "run") {
+    const std::vector<std::string> arguments(argv + 2, argv + argc);
+    const auto [options_end, program_begin] =
+        cairn::tool::ProgramStart(*app.get_subcommand("run"), arguments);
+    program.assign(arguments.begin() + static_cast<std::ptrdiff_t>(program_begin), arguments.end());
+    argc = 2 + static_cast<int>(options_end);
+  }
   CLI11_PARSE(app, argc, argv);
   return exit_code;
 }

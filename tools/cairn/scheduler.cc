@@ -68,25 +68,26 @@ int RunScheduler(const Flags& flags) {
   const Status status = (*node)->Wait();
   interrupt.Disarm();
   if (interrupt.signal() != 0) return 128 + interrupt.signal();
+  if (status.code() == Code::kJobFailed) return 1;  // the node has said why
   return status.ok() ? 0 : Complain("scheduler: " + status.message());
 }
 
 }  // namespace
 
 void AddScheduler(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("scheduler",
-                                     "Runs a scheduler until the job is over.\n\n"
-                                     "What is not given comes from the environment (docs/environment.md).\n"
-                                     "  cairn scheduler --host 0.0.0.0 --port 9000 --servers 2 --workers 4 "
-                                     "--state-dir /var/lib/cairn/job1\n");
+  auto* command = app.add_subcommand("scheduler", "Runs a scheduler until the job is over");
+  command->footer(
+      "What is not given comes from the environment (docs/environment.md).\n"
+      "  cairn scheduler --host 0.0.0.0 --port 9000 --servers 2 --workers 4 --state-dir /var/lib/cairn/job1");
   auto flags = std::make_shared<Flags>();
-  command->add_option("--host", flags->host, "address to listen on (127.0.0.1; 0.0.0.0 for every interface)");
+  command->add_option("--host", flags->host, "address to listen on (127.0.0.1; 0.0.0.0 for every interface)")
+      ->type_name("ADDRESS");
   command->add_option("--port", flags->port, "port to listen on (0: any free one; it is logged)");
   command->add_option("-s,--servers", flags->servers, "servers that the job waits for (1)")
-      ->check(CLI::Range(1, 65535));
+      ->check(Within(1, 65535));
   command->add_option("-w,--workers", flags->workers, "workers that the job waits for (1)")
-      ->check(CLI::Range(1, 65535));
-  command->add_option("--slots", flags->slots, "partitions of the tables (256)")->check(CLI::Range(1, 65536));
+      ->check(Within(1, 65535));
+  command->add_option("--slots", flags->slots, "partitions of the tables (256)")->check(Within(1, 65536));
   command->add_option(
       "--state-dir", flags->state_dir,
       "folder of the scheduler's log: started again with it, a killed scheduler goes on with the same "

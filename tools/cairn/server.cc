@@ -104,26 +104,26 @@ int RunServer(const Flags& flags) {
   }
   interrupt.Disarm();
   if (interrupt.signal() != 0) return 128 + interrupt.signal();
+  if (status.code() == Code::kJobFailed) return 1;  // the node has said why
   return status.ok() ? 0 : Complain("server: " + status.message());
 }
 
 }  // namespace
 
 void AddServer(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand(
-      "server",
-      "Runs a server until the job is over.\n\n"
+  auto* command = app.add_subcommand("server", "Runs a server until the job is over");
+  command->footer(
       "What is not given comes from the environment (docs/environment.md). It listens on loopback if the\n"
       "scheduler is there, otherwise on the interface that routes to the scheduler.\n"
-      "  cairn server --scheduler 10.0.0.1:9000 --threads 4\n");
+      "  cairn server --scheduler 10.0.0.1:9000 --threads 4");
   auto flags = std::make_shared<Flags>();
   command->add_option("--scheduler", flags->scheduler, "HOST:PORT of the scheduler");
-  command->add_option("--host", flags->host, "address to listen on");
+  command->add_option("--host", flags->host, "address to listen on")->type_name("ADDRESS");
   command->add_option("--port", flags->port, "port to listen on (0: any free one)");
   command->add_option("--advertise", flags->advertise,
                       "HOST or HOST:PORT that workers are told, where a proxy stands between");
-  command->add_option("--threads", flags->threads, "shard threads (1)")->check(CLI::Range(1, 1024));
-  command->add_option("--rank", flags->rank, "wanted index among the servers")->check(CLI::Range(0, 65534));
+  command->add_option("--threads", flags->threads, "shard threads (1)")->check(Within(1, 1024));
+  command->add_option("--rank", flags->rank, "wanted index among the servers")->check(Within(0, 65534));
   command->add_option("--cluster-id", flags->cluster_id, "join only this cluster");
   command->callback([flags, &exit_code] { exit_code = RunServer(*flags); });
 }

@@ -167,15 +167,15 @@ int ShowStatus(const Flags& flags) {
 
 void AddStatus(CLI::App& app, int& exit_code) {
   auto* command =
-      app.add_subcommand("status",
-                         "Shows the nodes, partitions, tables, rounds and rates of a cluster.\n\n"
-                         "  cairn status 10.0.0.1:9000\n"
-                         "  cairn status --json | jq .phase      (scheduler from the environment)\n");
+      app.add_subcommand("status", "Shows nodes, partitions, tables, rounds and rates of a cluster");
+  command->footer(
+      "  cairn status 10.0.0.1:9000\n"
+      "  cairn status --json | jq .phase      (the scheduler comes from the environment)");
   auto flags = std::make_shared<Flags>();
   command->add_option("scheduler", flags->scheduler, "HOST:PORT of the scheduler");
   command->add_flag("--json", flags->json, "one JSON object instead of tables");
   command->add_option("--timeout-ms", flags->timeout_ms, "how long to wait for the answer (5000)")
-      ->check(CLI::Range(1, 3'600'000));
+      ->check(Within(1, 3'600'000));
   command->callback([flags, &exit_code] { exit_code = ShowStatus(*flags); });
 }
 

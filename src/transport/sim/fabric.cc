@@ -206,11 +206,9 @@ void Fabric::Carry(Connection* connection, int to_side, const Bytes& bytes) {
 
 void Fabric::Deliver(Connection* connection, int side, const Bytes& bytes, bool late) {
   if (!connection->ends[side].open && late) {
-    int other_side = side;
-    if (Connection* other = AnotherConnection(*connection, side, &other_side)) {
-      connection = other;
-      side = other_side;
-    }
+    const auto& header = *reinterpret_cast<const wire::FrameHeader*>(bytes->data());
+    const bool data = header.type != wire::FrameType::kControl;
+    if (Connection* other = AnotherConnection(*connection, side, data)) connection = other;
   }
   End& end = connection->ends[side];
   if (!end.open) {
@@ -277,9 +275,9 @@ void Fabric::Disconnect(Connection* connection, int side, int64_t at_us) {
   });
 }
 
-// An open connection between the same two ports, or, towards the accepting side, from the same
-// host: how a copy that is older than its connection still finds its way.
-Fabric::Connection* Fabric::AnotherConnection(const Connection& of, int side, int* side_out) {
+// An open connection between the same two ports, or, for requests that say whose they are, from
+// the same host: how a copy that is older than its connection still finds its way.
+Fabric::Connection* Fabric::AnotherConnection(const Connection& of, int side, bool data) {
   const Port* to = of.ends[side].port;
   const Port* from = of.ends[1 - side].port;
   if (to == nullptr || from == nullptr) return nullptr;
@@ -287,10 +285,7 @@ Fabric::Connection* Fabric::AnotherConnection(const Connection& of, int side, in
     if (!it->ends[side].open || it->ends[side].port != to || it->ends[1 - side].port == nullptr) continue;
     const bool same = it->ends[1 - side].port == from;
     const bool same_host = process(it->ends[1 - side].process).host == process(from->process_).host;
-    if (same || (side == 1 && same_host)) {
-      *side_out = side;
-      return &*it;
-    }
+    if (same || (data && side == 1 && same_host)) return &*it;
   }
   return nullptr;
 }

@@ -151,7 +151,7 @@ class Fabric {
   void Deliver(Connection* connection, int side, const Bytes& bytes, bool late);
   void Hand(Connection* connection, int side, const Bytes& bytes);
   void Disconnect(Connection* connection, int side, int64_t at_us);
-  Connection* AnotherConnection(const Connection& of, int side, int* side_out);
+  Connection* AnotherConnection(const Connection& of, int side, bool data);
   int64_t Delay();
   const Link* Blocked(int from_process, int to_process) const;
   void Count(Fault fault, const Connection& connection);

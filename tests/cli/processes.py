@@ -1,0 +1,106 @@
+"""`cairn` as a child of a test: its output as it comes, and waits with deadlines that show it."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import threading
+import time
+
+BIN = pathlib.Path(os.environ.get("CAIRN_BIN", pathlib.Path(__file__).parents[2] / "build" / "dev" / "bin"))
+CAIRN = BIN / "cairn"
+SECONDS = 90 if os.environ.get("CAIRN_SANITIZE") else 30
+
+
+def clean_environment(**variables):
+    families = ("CAIRN_", "MS_", "PADDLE_", "DMLC_", "TRAINING_ROLE", "POD_IP", "PS_VERBOSE")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(families)}
+    return env | {k: str(v) for k, v in variables.items()}
+
+
+class Run:
+    """A process of `cairn` whose standard output and error are gathered line by line."""
+
+    def __init__(self, *arguments, **variables):
+        self.process = subprocess.Popen([CAIRN, *map(str, arguments)], env=clean_environment(**variables),
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        text=True, errors="replace")
+        self.lines = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reader.join(SECONDS)
+
+    def _read(self):
+        for line in self.process.stdout:
+            with self._changed:
+                self.lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+
+    @property
+    def text(self):
+        return "\n".join(self.lines)
+
+    def wait_for(self, pattern, count=1):
+        """The match of the count-th line that has `pattern`."""
+        end = time.monotonic() + SECONDS
+        with self._changed:
+            while True:
+                found = [m for m in (re.search(pattern, line) for line in self.lines) if m]
+                if len(found) >= count:
+                    return found[count - 1]
+                assert self._changed.wait(max(0, end - time.monotonic())), f"no {pattern!r} in\n{self.text}"
+
+    def wait(self):
+        try:
+            code = self.process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"does not end\n{self.text}") from None
+        self._reader.join(SECONDS)
+        return code
+
+    def signal(self, number=signal.SIGINT):
+        self.process.send_signal(number)
+
+
+def children_of(pid):
+    """pid → command line of its living children."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            if int(fields[1]) == pid and fields[0] != "Z":
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (OSError, IndexError):
+            continue
+    return found
+
+
+def child_with(pid, words):
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        for child, command in children_of(pid).items():
+            if words in command:
+                return child
+        time.sleep(0.02)  # between polls of a condition
+    raise AssertionError(f"no child of {pid} with {words!r}: {children_of(pid)}")
+
+
+def wait_gone(pids):
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        if not any(pathlib.Path(f"/proc/{pid}").exists() and
+                   pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z" for pid in pids):
+            return
+        time.sleep(0.02)  # between polls of a condition
+    raise AssertionError(f"still there: {pids}")

@@ -1,0 +1,106 @@
+"""`cairn scheduler`, `server` and `status` as processes of their own; the environment's families."""
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from processes import CAIRN, SECONDS, Run, clean_environment
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def cairn(*arguments, **variables):
+    return subprocess.run([CAIRN, *map(str, arguments)], env=clean_environment(**variables), capture_output=True,
+                          text=True, timeout=SECONDS)
+
+
+@contextlib.contextmanager
+def scheduler(*options, **variables):
+    with Run("scheduler", *options, **variables) as run:
+        run.port = int(run.wait_for(r"Bind to role=scheduler, id=1, ip=127.0.0.1, port=(\d+)")[1])
+        yield run
+
+
+def test_version_and_help():
+    assert cairn("--version").stdout.startswith("cairn 0.")
+    for words in ([], ["run"], ["scheduler"], ["server"], ["status"]):
+        done = cairn(*words, "--help")
+        assert done.returncode == 0 and "cairn" in done.stdout
+    assert cairn("dance").returncode != 0
+
+
+def test_port_zero_and_a_taken_port():
+    with scheduler("--port", 0) as first:
+        second = cairn("scheduler", "--port", first.port)
+        assert second.returncode == 1
+        assert str(first.port) in second.stderr, second.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_nodes_in_good_order(number):
+    with scheduler() as sched, Run("server", "--scheduler", f"127.0.0.1:{sched.port}") as server:
+        server.wait_for("registered as server 0")
+        server.signal(number)
+        assert server.wait() == 128 + number, server.text
+        sched.signal(number)
+        assert sched.wait() == 128 + number, sched.text
+
+
+def test_status_as_table_and_as_json():
+    with scheduler("--servers", 1, "--workers", 2, "--cluster-id", "blue") as sched:
+        endpoint = f"127.0.0.1:{sched.port}"
+        with Run("server", "--scheduler", endpoint, "--threads", 2) as server:
+            server.wait_for("registered as server 0")
+            table = cairn("status", endpoint)
+            assert table.returncode == 0, table.stderr
+            assert "cluster blue: forming" in table.stdout and "partitions" in table.stdout
+            status = json.loads(cairn("status", "--json", CAIRN_SCHED_PORT=sched.port).stdout)
+            assert status["phase"] == "forming"
+            assert status["servers"][0]["threads"] == 2
+            assert status["expected_workers"] == 2
+
+
+def test_status_says_who_does_not_answer():
+    port = free_port()
+    done = cairn("status", f"127.0.0.1:{port}")
+    assert done.returncode == 1 and f"127.0.0.1:{port}" in done.stderr
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = cairn("status", f"127.0.0.1:{silent.getsockname()[1]}", "--timeout-ms", 200)
+        assert done.returncode == 1 and "in time" in done.stderr
+
+
+def test_conflicts_name_both_variables():
+    done = cairn("server", CAIRN_SCHED_PORT=9000, MS_SCHED_PORT=9001)
+    assert done.returncode == 1
+    assert "CAIRN_SCHED_PORT=9000" in done.stderr and "MS_SCHED_PORT=9001" in done.stderr
+    done = cairn("server", DMLC_ROLE="worker", DMLC_PS_ROOT_PORT=9000)
+    assert done.returncode == 1 and "DMLC_ROLE" in done.stderr
+
+
+def test_mindspores_variables():
+    port = free_port()
+    job = dict(MS_SERVER_NUM=1, MS_WORKER_NUM=1, MS_SCHED_HOST="127.0.0.1", MS_SCHED_PORT=port)
+    with Run("scheduler", MS_ROLE="MS_SCHED", **job) as sched:
+        sched.wait_for(f"Bind to role=scheduler, id=1, ip=127.0.0.1, port={port}")
+        with Run("server", MS_ROLE="MS_PSERVER", **job) as server:
+            server.wait_for("registered as server 0")
+            sched.wait_for("Assign rank=8 to node role=server, ip=127.0.0.1")
+
+
+def test_paddles_first_server_hosts_the_scheduler():
+    ports = [free_port(), free_port()]
+    job = dict(PADDLE_PSERVERS_IP_PORT_LIST=",".join(f"127.0.0.1:{p}" for p in ports), TRAINING_ROLE="PSERVER",
+               POD_IP="127.0.0.1", PADDLE_TRAINERS_NUM=1)
+    # The second one comes first and waits.
+    with Run("server", PADDLE_PORT=ports[1], **job) as second, Run("server", PADDLE_PORT=ports[0], **job) as first:
+        first.wait_for("registered as server 0")
+        second.wait_for("registered as server 1")
+        status = json.loads(cairn("status", f"127.0.0.1:{ports[0]}", "--json").stdout)
+        assert [s["endpoint"] for s in status["servers"]] == [f"127.0.0.1:{p}" for p in ports]
