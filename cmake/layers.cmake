@@ -3,6 +3,14 @@
 # bugs compiled in. Tests are the files *_test.cc beside the code.
 set(CAIRN_LAYERS_SO_FAR "" CACHE INTERNAL "")
 
+# Seconds after which a test counts as hung. Sanitizers take their time.
+function(cairn_test_timeout name seconds)
+  if(CAIRN_SANITIZE)
+    math(EXPR seconds "4 * ${seconds}")
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
+endfunction()
+
 set(CAIRN_LIBS_base xxhash)
 set(CAIRN_LIBS_wire xxhash flatbuffers)
 set(CAIRN_LIBS_transport spdlog fmt)
@@ -35,7 +43,7 @@ function(cairn_layer name)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE cairn_${name} gtest gtest_main)
     add_test(NAME ${name} COMMAND ${name}_test)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+    cairn_test_timeout(${name} 300)
   endif()
   list(APPEND CAIRN_LAYERS_SO_FAR ${name})
   set(CAIRN_LAYERS_SO_FAR "${CAIRN_LAYERS_SO_FAR}" CACHE INTERNAL "")

@@ -27,8 +27,8 @@ std::string ToJson(const Limits& l) {
   std::snprintf(text, sizeof(text),
                 "{\"memcpy_gb_per_s\": %.3f, \"add_gb_per_s\": %.3f, \"loopback_gb_per_s\": %.3f, "
                 "\"round_trip_us\": %.2f, \"random_add_rows_per_s\": %.0f, \"gather_rows_per_s\": %.0f}",
-                l.memcpy_gb_per_s, l.add_gb_per_s, l.loopback_gb_per_s, l.round_trip_us, l.random_add_rows_per_s,
-                l.gather_rows_per_s);
+                l.memcpy_gb_per_s, l.add_gb_per_s, l.loopback_gb_per_s, l.round_trip_us,
+                l.random_add_rows_per_s, l.gather_rows_per_s);
   return text;
 }
 

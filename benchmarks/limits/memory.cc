@@ -19,7 +19,8 @@ namespace {
 class Pages {
  public:
   explicit Pages(size_t bytes) : bytes_(bytes) {
-    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) throw std::bad_alloc();
     data_ = static_cast<float*>(p);
     madvise(p, bytes, MADV_HUGEPAGE);
@@ -57,14 +58,16 @@ std::vector<uint32_t> RandomRows() {
 
 double MemcpyGbPerSecond() {
   Pages a(kStreamBytes), b(kStreamBytes + 4096);
-  const double seconds = MedianSeconds(kTimes, [&] { std::memcpy(a.floats(), b.floats() + kOffset, kStreamBytes); });
+  const double seconds =
+      MedianSeconds(kTimes, [&] { std::memcpy(a.floats(), b.floats() + kOffset, kStreamBytes); });
   return kStreamBytes / seconds * 1e-9;
 }
 
 double AddGbPerSecond() {
   Pages a(kStreamBytes), b(kStreamBytes + 4096);
   const double seconds = MedianSeconds(kTimes, [&] {
-    cairn::optimizer::ForLanes(a.floats(), b.floats() + kOffset, a.count(), [](auto x, auto y) { return x + y; });
+    cairn::optimizer::ForLanes(a.floats(), b.floats() + kOffset, a.count(),
+                               [](auto x, auto y) { return x + y; });
   });
   return kStreamBytes / seconds * 1e-9;
 }

@@ -15,7 +15,10 @@ void Sizes(benchmark::internal::Benchmark* b) { b->Arg(64 << 10)->Arg(64 << 20);
 
 struct Arrays {
   explicit Arrays(int64_t bytes)
-      : size(static_cast<size_t>(bytes) / 4), w(size, 1.0f), g_piece(size + 80, 0.5f), g(g_piece.data() + 80, size) {}
+      : size(static_cast<size_t>(bytes) / 4),
+        w(size, 1.0f),
+        g_piece(size + 80, 0.5f),
+        g(g_piece.data() + 80, size) {}
   size_t size;
   std::vector<float> w, g_piece;
   std::span<const float> g;

@@ -12,7 +12,10 @@ namespace cairn::client {
 class Backoff {
  public:
   Backoff(int64_t min_us, int64_t max_us, uint64_t seed)
-      : min_us_(std::max<int64_t>(min_us, 1)), max_us_(std::max(max_us, min_us_)), next_us_(min_us_), random_(seed) {}
+      : min_us_(std::max<int64_t>(min_us, 1)),
+        max_us_(std::max(max_us, min_us_)),
+        next_us_(min_us_),
+        random_(seed) {}
   int64_t Next() {
     const int64_t base = next_us_;
     next_us_ = std::min(max_us_, base * 2);

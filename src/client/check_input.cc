@@ -20,7 +20,8 @@ Status CheckDense(const PartitionInput& input, const char* verb, size_t bytes) {
   if (!input.keys.empty()) return Wrong(Named(*input.table) + " is dense: a " + verb + " has no keys");
   if (bytes == spec.size * ElementBytes(spec)) return Status::Ok();
   return Wrong(Named(*input.table) + " has " + std::to_string(spec.size) + " elements, " + verb + " has " +
-               std::to_string(bytes / ElementBytes(spec)) + ": give the whole table, or make it anew with this size");
+               std::to_string(bytes / ElementBytes(spec)) +
+               ": give the whole table, or make it anew with this size");
 }
 
 Status CheckSparse(const PartitionInput& input, const char* verb, size_t bytes) {
@@ -30,8 +31,8 @@ Status CheckSparse(const PartitionInput& input, const char* verb, size_t bytes) 
                  ": give at most 4294967295 at a time");
   }
   if (bytes == input.keys.size() * spec.dim * ElementBytes(spec)) return Status::Ok();
-  return Wrong(Named(*input.table) + " has rows of " + std::to_string(spec.dim) + " elements: " +
-               std::to_string(input.keys.size()) + " keys need " +
+  return Wrong(Named(*input.table) + " has rows of " + std::to_string(spec.dim) +
+               " elements: " + std::to_string(input.keys.size()) + " keys need " +
                std::to_string(input.keys.size() * spec.dim) + ", " + verb + " has " +
                std::to_string(bytes / ElementBytes(spec)));
 }
@@ -50,7 +51,8 @@ Status CheckShape(const PartitionInput& input, const char* verb, size_t bytes) {
 Status CheckInput(const PartitionInput& input, const Directions& what) {
   const std::string of = " of a push to " + Named(*input.table);
   if (!std::isfinite(input.weight) || input.weight < 0) {
-    return Wrong("the weight" + of + " is " + std::to_string(input.weight) + ": it must be finite and not negative");
+    return Wrong("the weight" + of + " is " + std::to_string(input.weight) +
+                 ": it must be finite and not negative");
   }
   if (!std::isfinite(input.hyper.lr) || !std::isfinite(input.hyper.weight_decay)) {
     return Wrong("the learning rate or weight decay" + of + " is not finite");
@@ -72,21 +74,23 @@ Status NotFiniteError(const PartitionInput& input) {
   if (element * sizeof(float) < input.values.size()) {
     float value;
     std::memcpy(&value, input.values.data() + element * sizeof(float), sizeof(value));
-    return {Code::kNotFinite, "element " + std::to_string(element) + " of the push to " + Named(*input.table) +
-                                  " is " + (std::isnan(value) ? "NaN" : "infinite") + allow};
+    return {Code::kNotFinite, "element " + std::to_string(element) + " of the push to " +
+                                  Named(*input.table) + " is " + (std::isnan(value) ? "NaN" : "infinite") +
+                                  allow};
   }
-  return {Code::kNotFinite,
-          "keys repeat in the push to " + Named(*input.table) + " and the sum of their rows is not finite" + allow};
+  return {Code::kNotFinite, "keys repeat in the push to " + Named(*input.table) +
+                                " and the sum of their rows is not finite" + allow};
 }
 
-Status CheckFrameBytes(const PartitionInput& input, uint64_t value_bytes, uint64_t key_count, uint64_t entries) {
+Status CheckFrameBytes(const PartitionInput& input, uint64_t value_bytes, uint64_t key_count,
+                       uint64_t entries) {
   constexpr uint64_t kSections = 5 * wire::kAlignment;  // parameters and padding
   const uint64_t bitmap = input.state->slots.size() / 8 + 1;
   const uint64_t bytes =
       value_bytes + key_count * sizeof(RowKey) + entries * sizeof(wire::SlotEntry) + bitmap + kSections;
   if (bytes <= wire::kMaxBodyBytes) return Status::Ok();
-  return Wrong("one partition's part of a request to " + Named(*input.table) + " has " + std::to_string(bytes) +
-               " bytes, " + std::to_string(wire::kMaxBodyBytes) +
+  return Wrong("one partition's part of a request to " + Named(*input.table) + " has " +
+               std::to_string(bytes) + " bytes, " + std::to_string(wire::kMaxBodyBytes) +
                " are allowed: use smaller batches, or a cluster with more partitions");
 }
 

@@ -26,12 +26,13 @@ struct ClientCoreOptions {
   std::string host = "127.0.0.1";  // ours, for the logs
   std::string cluster_id;          // empty: whatever cluster is there
   int32_t wanted_rank = -1;
-  uint64_t uid = 0;                // random, unique to this start
-  uint64_t seed = 0;               // for back-off jitter
-  uint64_t max_unacked_bytes = uint64_t{64} << 20;  // numbered pushes; a larger single push is let through alone
-  uint32_t max_unacked_frames = 1024;               // per connection; servers keep as many refusals
+  uint64_t uid = 0;   // random, unique to this start
+  uint64_t seed = 0;  // for back-off jitter
+  uint64_t max_unacked_bytes = uint64_t{64}
+                               << 20;  // numbered pushes; a larger single push is let through alone
+  uint32_t max_unacked_frames = 1024;  // per connection; servers keep as many refusals
   int64_t heartbeat_us = 1'000'000;
-  int64_t resend_after_us = 3'000'000;     // no answer for so long on a connection: reset it and resend
+  int64_t resend_after_us = 3'000'000;  // no answer for so long on a connection: reset it and resend
   int64_t reconnect_min_us = 20'000, reconnect_max_us = 1'000'000;
   int64_t still_waiting_log_us = 10'000'000;
 };
@@ -60,9 +61,9 @@ struct Request {
   enum class Kind { kPush, kRound, kPull };
   Kind kind = Kind::kPush;
   TableId table;
-  uint64_t bytes = 0;         // payload, counted against max_unacked_bytes (kPush)
+  uint64_t bytes = 0;  // payload, counted against max_unacked_bytes (kPush)
   std::vector<ShardPart> parts;
-  int64_t deadline_us = 0;    // absolute
+  int64_t deadline_us = 0;           // absolute
   std::function<void(Status)> done;  // exactly once, from inside some On… or Submit call
 };
 
@@ -72,7 +73,8 @@ class ClientObserver {
   // The core has taken a slot's part of a numbered push as acknowledged (applied).
   virtual void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) = 0;
   // The core has taken a round as closed on every shard thread.
-  virtual void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round, const Status& outcome) = 0;
+  virtual void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
+                                   const Status& outcome) = 0;
   // The core has accepted the answer to a pull (part): a slot's position.
   virtual void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) = 0;
 };
@@ -83,8 +85,9 @@ class ClientCore {
   using Done = std::function<void(Status)>;
   using TableDone = std::function<void(Result<wire::TableInfo>)>;
 
-  static std::unique_ptr<ClientCore> Make(const ClientCoreOptions& options, Network& network, BufferPool& pool,
-                                          LogLine log, int64_t now_us, ClientObserver* observer = nullptr);
+  static std::unique_ptr<ClientCore> Make(const ClientCoreOptions& options, Network& network,
+                                          BufferPool& pool, LogLine log, int64_t now_us,
+                                          ClientObserver* observer = nullptr);
   virtual ~ClientCore() = default;
 
   // Driver events.

@@ -24,10 +24,12 @@ void ControlCalls::CreateTable(const TableSpec& spec, int64_t deadline_us, Clien
                                int64_t now_us) {
   wire::CreateTable message;
   message.spec = spec;
-  AddTableCall(std::move(message), "creating table \"" + spec.name + "\"", deadline_us, std::move(done), now_us);
+  AddTableCall(std::move(message), "creating table \"" + spec.name + "\"", deadline_us, std::move(done),
+               now_us);
 }
 
-void ControlCalls::DropTable(const std::string& name, int64_t deadline_us, ClientCore::Done done, int64_t now_us) {
+void ControlCalls::DropTable(const std::string& name, int64_t deadline_us, ClientCore::Done done,
+                             int64_t now_us) {
   wire::DropTable message;
   message.name = name;
   auto ended = [done = std::move(done)](Result<wire::TableInfo> result) {
@@ -91,7 +93,8 @@ bool ControlCalls::SettleTable(TableCall& call, int64_t now_us) {
   if (!call.reply && Due(call.send_us, call.connection, now_us)) {
     call.send_us = now_us + options_.heartbeat_us;
     call.connection = link_.connection_number();
-    if (auto* create = std::get_if<wire::CreateTable>(&call.message)) create->incarnation = link_.incarnation();
+    if (auto* create = std::get_if<wire::CreateTable>(&call.message))
+      create->incarnation = link_.incarnation();
     if (auto* drop = std::get_if<wire::DropTable>(&call.message)) drop->incarnation = link_.incarnation();
     link_.Send(call.message);
   }
@@ -105,15 +108,17 @@ void ControlCalls::Settle(bool drained, int64_t now_us) {
   std::erase_if(barriers_, [&](BarrierCall& call) {
     const bool open = link_.BarrierOpen(call.number);
     if (open) End(call.done, Status::Ok());
-    if (!open && now_us >= call.deadline_us) End(call.done, Late("barrier " + std::to_string(call.number), now_us));
+    if (!open && now_us >= call.deadline_us)
+      End(call.done, Late("barrier " + std::to_string(call.number), now_us));
     return open || now_us >= call.deadline_us;
   });
   if (!leave_) return;
   if (leave_->done && now_us >= leave_->deadline_us) {
     const bool sent = leave_->sent;
-    End(leave_->done, sent ? Late("leaving the job", now_us)
-                           : Status(Code::kDeadlineExceeded,
-                                    "leaving the job was not finished in time: not everything is acknowledged"));
+    End(leave_->done,
+        sent ? Late("leaving the job", now_us)
+             : Status(Code::kDeadlineExceeded,
+                      "leaving the job was not finished in time: not everything is acknowledged"));
     if (!sent) leave_.reset();  // nothing has happened: it may be tried again
     return;
   }
@@ -153,8 +158,8 @@ void ControlCalls::EndAll(const Status& why) {
 
 Status ControlCalls::Late(const std::string& what, int64_t now_us) const {
   const std::string awaiting = link_.Awaiting(now_us);
-  return {Code::kDeadlineExceeded,
-          what + " was not finished in time: " + (awaiting.empty() ? "the scheduler has not answered" : awaiting)};
+  return {Code::kDeadlineExceeded, what + " was not finished in time: " +
+                                       (awaiting.empty() ? "the scheduler has not answered" : awaiting)};
 }
 
 std::string ControlCalls::Describe(int64_t since_us, int64_t now_us) const {

@@ -75,7 +75,7 @@ class ControlCalls {
   Completions& completions_;
   std::map<uint64_t, TableCall> tables_;  // by request number
   uint64_t next_request_ = 1;
-  std::vector<BarrierCall> barriers_;     // in the order of their numbers
+  std::vector<BarrierCall> barriers_;  // in the order of their numbers
   std::optional<LeaveCall> leave_;
   bool left_ = false;
 };

@@ -10,15 +10,21 @@ namespace {
 constexpr uint32_t kRefusalsWhileLeaving = 3;
 }  // namespace
 
-std::unique_ptr<ClientCore> ClientCore::Make(const ClientCoreOptions& options, Network& network, BufferPool& pool,
-                                             LogLine log, int64_t now_us, ClientObserver* observer) {
+std::unique_ptr<ClientCore> ClientCore::Make(const ClientCoreOptions& options, Network& network,
+                                             BufferPool& pool, LogLine log, int64_t now_us,
+                                             ClientObserver* observer) {
   return std::make_unique<Core>(options, network, pool, std::move(log), now_us, observer);
 }
 
 Core::Core(const ClientCoreOptions& options, Network& network, BufferPool& pool, LogLine log, int64_t now_us,
            ClientObserver* observer)
-    : options_(options), network_(network), pool_(pool), log_(log ? std::move(log) : [](const std::string&) {}),
-      observer_(observer), scheduler_(options_, network, pool, *this), calls_(options_, scheduler_, completions_),
+    : options_(options),
+      network_(network),
+      pool_(pool),
+      log_(log ? std::move(log) : [](const std::string&) {}),
+      observer_(observer),
+      scheduler_(options_, network, pool, *this),
+      calls_(options_, scheduler_, completions_),
       log_us_(now_us + options.still_waiting_log_us) {}
 
 void Core::OnConnected(ConnId conn, int64_t now_us) {

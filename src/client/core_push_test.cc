@@ -9,13 +9,17 @@ namespace {
 // One server with one thread, so that everything goes over one link; a sparse table of one int64.
 class PushTest : public ::testing::Test {
  protected:
-  PushTest() : c(1, 1, 4), table(c.AddTable({.name = "emb", .kind = TableKind::kSparse,
-                                             .element = ElementType::kInt64, .dim = 1})) {}
+  PushTest()
+      : c(1, 1, 4),
+        table(c.AddTable(
+            {.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1})) {}
   Request Prepare(RowKey key, int64_t value = 1, size_t rows = 1) {
     std::vector<RowKey> keys(rows);
     for (size_t i = 0; i < rows; ++i) keys[i] = key + i * 1000;
     const std::vector<int64_t> values(rows, value);
-    PartitionInput input{.state = c.core->state().get(), .table = &table, .keys = keys,
+    PartitionInput input{.state = c.core->state().get(),
+                         .table = &table,
+                         .keys = keys,
                          .values = std::as_bytes(std::span(values))};
     Request request = PreparePush(input, c.pool).value();
     request.deadline_us = c.now + 600'000'000;
@@ -57,8 +61,8 @@ class PushTest : public ::testing::Test {
 };
 
 TEST_F(PushTest, AreNumberedPerSlotInTheOrderOfSubmitAcrossTables) {
-  const wire::TableInfo other = c.AddTable({.name = "two", .kind = TableKind::kSparse,
-                                            .element = ElementType::kInt64, .dim = 1});
+  const wire::TableInfo other =
+      c.AddTable({.name = "two", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1});
   c.StartAll();
   std::map<uint32_t, uint64_t> next;
   std::vector<std::pair<uint32_t, uint64_t>> expected;
@@ -198,6 +202,25 @@ TEST_F(PushTest, ASilentConnectionIsMadeAnew) {
   EXPECT_EQ(c.conn_of.at(kLink), idle);
 }
 
+TEST_F(PushTest, AnswersToOthersDoNotHideALostOne) {
+  c.StartAll();
+  RowKey other = 2;
+  while (Slot(other) == Slot(1)) ++other;
+  Push(1);
+  const uint64_t lost = c.Take(kLink).header.request_id;
+  const ConnId old = c.conn_of.at(kLink);
+  for (int i = 0; i < 5; ++i) {
+    Push(other);
+    c.AckPush(kLink, c.Take(kLink).header);
+    c.Wait(500'000);
+  }
+  EXPECT_EQ(c.conn_of.at(kLink), old);
+  c.Wait(1'000'000);
+  EXPECT_NE(c.conn_of.at(kLink), old);
+  ASSERT_FALSE(Ids().empty());
+  EXPECT_EQ(Ids()[0], lost);
+}
+
 TEST_F(PushTest, BytesAreBoundedButALargePushGoesAlone) {
   c.options.max_unacked_bytes = 100;  // a push of one row is 16
   c.StartAll();
@@ -270,8 +293,9 @@ TEST_F(PushTest, AWaitIsLogged) {
   c.Break(kLink);
   c.Wait(25'000'000);
   ASSERT_FALSE(c.log.empty());
-  EXPECT_EQ(c.log[0], "rank 0 waits for a push to table \"emb\": no answer from server 0 thread 0 at 10.0.0.0:7000 "
-                      "(not connected)");
+  EXPECT_EQ(c.log[0],
+            "rank 0 waits for a push to table \"emb\": no answer from server 0 thread 0 at 10.0.0.0:7000 "
+            "(not connected)");
 }
 
 TEST_F(PushTest, DoneMaySubmitTheNext) {

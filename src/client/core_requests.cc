@@ -44,10 +44,11 @@ Status Core::CheckRequest(const Request& request) {
   for (const ShardPart& part : request.parts) {
     CAIRN_CHECK(part.frame != nullptr);
     if (LinkOf(part.server, part.thread) == nullptr) {
-      return {Code::kInternal, "the request was made for another cluster: no server " + std::to_string(part.server) +
-                                   " thread " + std::to_string(part.thread)};
+      return {Code::kInternal, "the request was made for another cluster: no server " +
+                                   std::to_string(part.server) + " thread " + std::to_string(part.thread)};
     }
-    for (const wire::SlotEntry& entry : wire::MutableEntries(*part.frame)) CAIRN_CHECK(entry.slot < book_.size());
+    for (const wire::SlotEntry& entry : wire::MutableEntries(*part.frame))
+      CAIRN_CHECK(entry.slot < book_.size());
     sync |= (part.frame->header().flags & wire::kFlagSyncPull) != 0;
   }
   if (sync && OrderOf(request.table) == nullptr) {
@@ -56,7 +57,9 @@ Status Core::CheckRequest(const Request& request) {
   return Status::Ok();
 }
 
-Round Core::FirstRoundOf(const wire::TableInfo& table) const { return wire::FirstRound(*joined_, self_, table); }
+Round Core::FirstRoundOf(const wire::TableInfo& table) const {
+  return wire::FirstRound(*joined_, self_, table);
+}
 
 TableOrder* Core::OrderOf(TableId table) {
   auto it = orders_.find(table);

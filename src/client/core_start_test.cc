@@ -8,9 +8,8 @@ namespace {
 
 template <class Message>
 size_t Heard(const FakeCluster& c) {
-  return static_cast<size_t>(std::count_if(c.heard.begin(), c.heard.end(), [](const auto& m) {
-    return std::holds_alternative<Message>(m);
-  }));
+  return static_cast<size_t>(std::count_if(c.heard.begin(), c.heard.end(),
+                                           [](const auto& m) { return std::holds_alternative<Message>(m); }));
 }
 
 TEST(Start, EndsWhenRegisteredInAViewAndGreetedByEveryShardThread) {
@@ -18,7 +17,8 @@ TEST(Start, EndsWhenRegisteredInAViewAndGreetedByEveryShardThread) {
   c.state.workers[0].join_view = ViewNumber{0};
   c.greets = false;
   c.Make();
-  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(
+      c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Run();
   EXPECT_FALSE(c.started);  // not in a view, not greeted
   c.state.workers[0].join_view = ViewNumber{1};
@@ -40,7 +40,8 @@ TEST(Start, SaysEveryFewSecondsWhoIsMissingAndEndsAtItsDeadline) {
   FakeCluster c;
   c.connects = false;
   c.Make();
-  c.core->Start(c.now + 20'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(
+      c.now + 20'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Wait(3'500'000);
   ASSERT_EQ(c.log.size(), 1u);
   EXPECT_EQ(c.log[0], "no answer from the scheduler at 127.0.0.1:8118 yet");
@@ -58,14 +59,16 @@ TEST(Start, SaysEveryFewSecondsWhoIsMissingAndEndsAtItsDeadline) {
   c.Wait(10'000'000);
   ASSERT_TRUE(c.started);
   EXPECT_EQ(c.started->code(), Code::kDeadlineExceeded);
-  EXPECT_NE(c.started->message().find("no answer from server 0 thread 0 at 10.0.0.0:7000 yet"), std::string::npos);
+  EXPECT_NE(c.started->message().find("no answer from server 0 thread 0 at 10.0.0.0:7000 yet"),
+            std::string::npos);
 }
 
 TEST(Start, RepeatsRegistrationOnANewConnection) {
   FakeCluster c;
   c.scheduler_answers = false;
   c.Make();
-  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(
+      c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Run();
   c.Wait(2'500'000);
   EXPECT_GE(Heard<wire::Register>(c), 3u);
@@ -82,7 +85,8 @@ TEST(Start, ARefusalEndsItWithTheSchedulersWords) {
   FakeCluster c;
   c.scheduler_answers = false;
   c.Make();
-  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(
+      c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Run();
   c.Say(c.SchedulerConn(), wire::Refusal{0, Code::kUnavailable, "not yet"});
   EXPECT_FALSE(c.started);
@@ -96,7 +100,8 @@ TEST(Start, AShardThatIsNotReadyIsAskedAgain) {
   FakeCluster c;
   c.greets = false;
   c.Make();
-  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(
+      c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Run();
   const ConnId refused = c.conn_of.at({0, 0});
   for (Link link : c.Links()) c.Say(c.conn_of.at(link), wire::Refusal{0, Code::kUnavailable, "no state yet"});
@@ -135,7 +140,8 @@ TEST(Tables, AreAskedForUntilTheStateHasThem) {
   c.tables_answered = false;
   std::optional<Result<wire::TableInfo>> made;
   TableSpec spec{.name = "w", .size = 100};
-  c.core->CreateTable(spec, c.now + 60'000'000, [&](Result<wire::TableInfo> r) { made = std::move(r); }, c.now);
+  c.core->CreateTable(
+      spec, c.now + 60'000'000, [&](Result<wire::TableInfo> r) { made = std::move(r); }, c.now);
   c.Run();
   c.Wait(2'500'000);
   EXPECT_EQ(Heard<wire::CreateTable>(c), 3u);
@@ -196,14 +202,16 @@ TEST(Leave, WaitsForAcknowledgementsAndIsRepeated) {
   const wire::TableInfo& table = c.AddTable({.name = "w", .element = ElementType::kInt64, .size = 8});
   c.StartAll();
   const std::vector<int64_t> values(8, 1);
-  PartitionInput input{.state = c.core->state().get(), .table = &table, .values = std::as_bytes(std::span(values))};
+  PartitionInput input{
+      .state = c.core->state().get(), .table = &table, .values = std::as_bytes(std::span(values))};
   Request push = PreparePush(input, c.pool).value();
   const Link link{push.parts[0].server, push.parts[0].thread};
   push.deadline_us = c.now + 60'000'000;
   c.core->Submit(std::move(push), c.now);
   std::optional<Status> left;
   c.leave_answered = false;
-  c.core->Leave(c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
+  c.core->Leave(
+      c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
   c.Run();
   EXPECT_EQ(Heard<wire::Leave>(c), 0u);
   c.AckPush(link, c.Take(link).header);
@@ -218,7 +226,8 @@ TEST(Leave, WaitsForAcknowledgementsAndIsRepeated) {
   EXPECT_TRUE(left->ok());
   EXPECT_TRUE(c.core->fatal().ok());
   std::optional<Status> late;
-  c.core->Barrier(c.now + 1, [&](Status s) { late = s; }, c.now);
+  c.core->Barrier(
+      c.now + 1, [&](Status s) { late = s; }, c.now);
   EXPECT_EQ(late->code(), Code::kInvalidArgument);
 }
 
@@ -227,7 +236,8 @@ TEST(Leave, TheStateIsProofToo) {
   c.StartAll();
   c.leave_answered = false;
   std::optional<Status> left;
-  c.core->Leave(c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
+  c.core->Leave(
+      c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
   c.Run();
   c.state.workers.erase(c.state.workers.begin());
   c.state.done_ranks = {0};
@@ -244,7 +254,8 @@ TEST(Ends, RetiredFailedAndEndedEndEveryCall) {
     c.StartAll();
     const std::vector<int64_t> values(8, 1);
     std::vector<int64_t> out(8);
-    PartitionInput input{.state = c.core->state().get(), .table = &table, .values = std::as_bytes(std::span(values))};
+    PartitionInput input{
+        .state = c.core->state().get(), .table = &table, .values = std::as_bytes(std::span(values))};
     Status pushed, pulled, barrier;
     Request push = PreparePush(input, c.pool).value();
     push.deadline_us = c.now + 60'000'000;
@@ -255,7 +266,8 @@ TEST(Ends, RetiredFailedAndEndedEndEveryCall) {
     pull.deadline_us = c.now + 60'000'000;
     pull.done = [&](Status s) { pulled = s; };
     c.core->Submit(std::move(pull), c.now);
-    c.core->Barrier(c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
+    c.core->Barrier(
+        c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
     c.Run();
     if (kind == 0) c.state.workers.erase(c.state.workers.begin());
     if (kind == 1) c.state.phase = wire::Phase::kFailed;
@@ -263,7 +275,9 @@ TEST(Ends, RetiredFailedAndEndedEndEveryCall) {
     if (kind == 2) c.state.phase = wire::Phase::kEnded;
     c.NewState();
     const Code code = kind == 0 ? Code::kRetired : Code::kJobFailed;
-    const char* text = kind == 0 ? "declared dead" : kind == 1 ? "server 1 at 10.0.0.1:7000" : "the job has ended";
+    const char* text = kind == 0   ? "declared dead"
+                       : kind == 1 ? "server 1 at 10.0.0.1:7000"
+                                   : "the job has ended";
     EXPECT_EQ(pushed.code(), Code::kOutcomeUnknown);
     EXPECT_NE(pushed.message().find(text), std::string::npos) << pushed.message();
     EXPECT_EQ(pulled.code(), code);
@@ -271,7 +285,8 @@ TEST(Ends, RetiredFailedAndEndedEndEveryCall) {
     EXPECT_EQ(c.core->fatal().code(), code);
     for (auto& [id, conn] : c.network.conns) EXPECT_FALSE(conn.open);
     Status later;
-    c.core->Barrier(c.now + 1, [&](Status s) { later = s; }, c.now);
+    c.core->Barrier(
+        c.now + 1, [&](Status s) { later = s; }, c.now);
     EXPECT_EQ(later.code(), code);
     c.Wait(1'000'000);  // and nothing is connected again
     for (auto& [id, conn] : c.network.conns) EXPECT_FALSE(conn.open);
@@ -289,7 +304,8 @@ TEST(Cancel, EndsCallsAndClosesConnections) {
   FakeCluster c;
   c.StartAll();
   std::optional<Status> barrier;
-  c.core->Barrier(c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
+  c.core->Barrier(
+      c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
   c.core->Cancel(c.now);
   ASSERT_TRUE(barrier);
   EXPECT_EQ(barrier->code(), Code::kCancelled);

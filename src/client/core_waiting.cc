@@ -69,7 +69,8 @@ std::string Core::WhatOf(const Record& record) const {
   switch (record.request.kind) {
     case Request::Kind::kPush: return "a push to " + name;
     case Request::Kind::kRound:
-      return record.sent ? "round " + std::to_string(record.round.value) + " of " + name : "a round of " + name;
+      return record.sent ? "round " + std::to_string(record.round.value) + " of " + name
+                         : "a round of " + name;
     case Request::Kind::kPull: break;
   }
   const bool after = record.parks && record.sent && record.round.value > 0;
@@ -147,9 +148,10 @@ void Core::EndEverything(Status why) {
   scheduler_.Stop();
   for (auto& [id, record] : requests_) {
     const bool unknown = record.request.kind == Request::Kind::kPush && record.sent;
-    TellCaller(record, unknown ? Status(Code::kOutcomeUnknown, WhatOf(record) + " was not acknowledged, it may " +
-                                                                   "have been applied: " + why.message())
-                               : why);
+    TellCaller(record, unknown
+                           ? Status(Code::kOutcomeUnknown, WhatOf(record) + " was not acknowledged, it may " +
+                                                               "have been applied: " + why.message())
+                           : why);
   }
   requests_.clear();
   deadlines_.clear();

@@ -23,7 +23,11 @@ void Append(std::vector<std::span<Byte>>& pieces, std::span<Byte> piece) {
 class DensePartition {
  public:
   DensePartition(const PartitionInput& input, const Routes& routes, const Directions& what, BufferPool& pool)
-      : input_(input), routes_(routes), what_(what), pool_(pool), width_(ElementBytes(input.table->spec)),
+      : input_(input),
+        routes_(routes),
+        what_(what),
+        pool_(pool),
+        width_(ElementBytes(input.table->spec)),
         layout_(wire::DenseLayout::Of(input.table->id, input.table->spec.size,
                                       static_cast<uint32_t>(input.state->slots.size()))),
         runs_(wire::RunsBySlot(layout_)) {}
@@ -76,11 +80,13 @@ class DensePartition {
   }
 
   void Borrow(Draft& draft) const {
-    ForEachRun(draft, [&](size_t at, size_t bytes) { Append(draft.values, input_.values.subspan(at, bytes)); });
+    ForEachRun(draft,
+               [&](size_t at, size_t bytes) { Append(draft.values, input_.values.subspan(at, bytes)); });
   }
 
   void Target(Draft& draft) const {
-    ForEachRun(draft, [&](size_t at, size_t bytes) { Append(draft.part.into, input_.out.subspan(at, bytes)); });
+    ForEachRun(draft,
+               [&](size_t at, size_t bytes) { Append(draft.part.into, input_.out.subspan(at, bytes)); });
   }
 
   bool Copy(Draft& draft, size_t total) {
@@ -112,8 +118,8 @@ class DensePartition {
 
 }  // namespace
 
-Result<std::vector<Draft>> DraftDense(const PartitionInput& input, const Routes& routes, const Directions& what,
-                                      BufferPool& pool) {
+Result<std::vector<Draft>> DraftDense(const PartitionInput& input, const Routes& routes,
+                                      const Directions& what, BufferPool& pool) {
   return DensePartition(input, routes, what, pool).Run();
 }
 

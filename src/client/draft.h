@@ -37,17 +37,18 @@ inline bool ChecksFinite(const TableSpec& spec) {
 }
 
 // Both require CheckInput. Drafts come in the order of the routes; each ends at a slot's end.
-Result<std::vector<Draft>> DraftDense(const PartitionInput& input, const Routes& routes, const Directions& what,
-                                      BufferPool& pool);
+Result<std::vector<Draft>> DraftDense(const PartitionInput& input, const Routes& routes,
+                                      const Directions& what, BufferPool& pool);
 // Draft::keys live until the thread's next DraftSparse.
-Result<std::vector<Draft>> DraftSparse(const PartitionInput& input, const Routes& routes, const Directions& what,
-                                       BufferPool& pool);
+Result<std::vector<Draft>> DraftSparse(const PartitionInput& input, const Routes& routes,
+                                       const Directions& what, BufferPool& pool);
 
 // Shapes, options and modes; messages in words.
 Status CheckInput(const PartitionInput& input, const Directions& what);
 // Names the first element that is NaN or Inf.
 Status NotFiniteError(const PartitionInput& input);
 // A frame can't be larger than wire::kMaxBodyBytes, and a slot's part is never split.
-Status CheckFrameBytes(const PartitionInput& input, uint64_t value_bytes, uint64_t key_count, uint64_t entries);
+Status CheckFrameBytes(const PartitionInput& input, uint64_t value_bytes, uint64_t key_count,
+                       uint64_t entries);
 
 }  // namespace cairn::client

@@ -45,7 +45,7 @@ class FakeNetwork final : public Network {
   void Close(ConnId conn) override { conns.at(conn).open = false; }
 
   std::map<ConnId, Conn> conns;
-  bool hold_frames = false;             // as a transport with a full socket would
+  bool hold_frames = false;  // as a transport with a full socket would
   std::vector<wire::FramePtr> held;
 
  private:
@@ -72,22 +72,25 @@ class FakeCluster : public ClientObserver {
     }
     for (uint32_t s = 0; s < slots; ++s) {
       const uint32_t at = s * servers * threads / slots;
-      state.slots.push_back({static_cast<uint16_t>(at % servers), static_cast<uint16_t>(at / servers), 1, {}});
+      state.slots.push_back(
+          {static_cast<uint16_t>(at % servers), static_cast<uint16_t>(at / servers), 1, {}});
     }
-    state.workers = {{Rank{0}, Incarnation{7}, ViewNumber{1}, {}}, {Rank{1}, Incarnation{8}, ViewNumber{1}, {}}};
+    state.workers = {{Rank{0}, Incarnation{7}, ViewNumber{1}, {}},
+                     {Rank{1}, Incarnation{8}, ViewNumber{1}, {}}};
     state.next_incarnation = Incarnation{9};
     state.view = ViewNumber{1};
     state.views = {{ViewNumber{1}, {}}};
   }
 
   void Make() {
-    core = ClientCore::Make(options, network, pool, [this](const std::string& line) { log.push_back(line); }, now,
-                            this);
+    core = ClientCore::Make(
+        options, network, pool, [this](const std::string& line) { log.push_back(line); }, now, this);
   }
   // Started, with every control message answered.
   void StartAll() {
     Make();
-    core->Start(now + 10'000'000, [this](Status s) { started = s; }, now);
+    core->Start(
+        now + 10'000'000, [this](Status s) { started = s; }, now);
     Run();
     CAIRN_CHECK(started && started->ok());
   }
@@ -117,7 +120,9 @@ class FakeCluster : public ClientObserver {
     CAIRN_CHECK(in.ok());
     core->OnMessage(conn, *in, now);
   }
-  void Say(ConnId conn, const wire::ControlMessage& message) { Deliver(conn, wire::EncodeControl(message, pool)); }
+  void Say(ConnId conn, const wire::ControlMessage& message) {
+    Deliver(conn, wire::EncodeControl(message, pool));
+  }
   ConnId SchedulerConn() const {
     ConnId found{0};
     for (auto& [id, conn] : network.conns) {
@@ -147,7 +152,9 @@ class FakeCluster : public ClientObserver {
     Deliver(conn_of.at(link), std::move(frame));
     Run();
   }
-  void AckPush(Link link, const wire::FrameHeader& push) { Answer(link, wire::EncodePushReply(push, {}, "", pool)); }
+  void AckPush(Link link, const wire::FrameHeader& push) {
+    Answer(link, wire::EncodePushReply(push, {}, "", pool));
+  }
   void Gap(Link link, const wire::FrameHeader& push, uint32_t slot, uint64_t resume) {
     const wire::SlotEntry gap{slot, static_cast<uint32_t>(Code::kUnavailable), resume};
     Answer(link, wire::EncodePushReply(push, {&gap, 1}, "a push before this one is missing", pool));
@@ -156,7 +163,8 @@ class FakeCluster : public ClientObserver {
     Answer(link, wire::EncodeError(request, Status(code, text), pool));
   }
   // Values of as many bytes as `values`, each slot at `position`.
-  void AnswerValues(Link link, const wire::InFrame& request, std::vector<std::byte> values, Position position) {
+  void AnswerValues(Link link, const wire::InFrame& request, std::vector<std::byte> values,
+                    Position position) {
     const bool pull = request.header.type == wire::FrameType::kPull;
     std::vector<wire::SlotEntry> entries;
     const auto asked = pull ? wire::DecodePull(request.header, request.body())->entries
@@ -165,6 +173,7 @@ class FakeCluster : public ClientObserver {
     wire::DataParts parts;
     parts.type = pull ? wire::FrameType::kPullReply : wire::FrameType::kRoundReply;
     parts.request_id = request.header.request_id;
+    parts.incarnation = Incarnation{request.header.incarnation};
     parts.table = TableId{request.header.table};
     parts.round = Round{request.header.round};
     parts.entries = entries;
@@ -188,7 +197,9 @@ class FakeCluster : public ClientObserver {
   Link LinkOfSlot(uint32_t slot) const { return {state.slots[slot].server, state.slots[slot].thread}; }
 
   // ClientObserver
-  void OnAcknowledged(SlotId slot, Incarnation, Seq seq) override { acknowledged.push_back({slot.value, seq.value}); }
+  void OnAcknowledged(SlotId slot, Incarnation, Seq seq) override {
+    acknowledged.push_back({slot.value, seq.value});
+  }
   void OnRoundAcknowledged(Incarnation, TableId, Round round, const Status& outcome) override {
     rounds.push_back({round.value, outcome.code()});
   }
@@ -204,7 +215,8 @@ class FakeCluster : public ClientObserver {
   int64_t now = 1'000'000;
   std::optional<Status> started;
   std::vector<std::string> log;
-  bool connects = true, scheduler_answers = true, greets = true, tables_answered = true, leave_answered = true;
+  bool connects = true, scheduler_answers = true, greets = true, tables_answered = true,
+       leave_answered = true;
   std::string awaiting;
   uint64_t barrier_open = 0, barrier_base = 0, barrier_count = 0;
   std::map<Link, ConnId> conn_of;

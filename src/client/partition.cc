@@ -35,7 +35,8 @@ struct Envelope {
   std::span<const std::byte> done_bitmap;
 };
 
-void AddPart(Request& request, const PartitionInput& input, const Envelope& envelope, Draft draft, BufferPool& pool) {
+void AddPart(Request& request, const PartitionInput& input, const Envelope& envelope, Draft draft,
+             BufferPool& pool) {
   wire::DataParts parts;
   parts.type = envelope.type;
   parts.flags = envelope.flags;

@@ -80,11 +80,14 @@ TEST(SparsePartition, PushesAgreeWithANaiveReference) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    const uint32_t slots = 1 + static_cast<uint32_t>(random.Below(40)), dim = 1 + static_cast<uint32_t>(random.Below(9));
+    const uint32_t slots = 1 + static_cast<uint32_t>(random.Below(40)),
+                   dim = 1 + static_cast<uint32_t>(random.Below(9));
     const wire::ClusterState state = StateOf(1 + random.Below(3), 1 + random.Below(3), slots, random);
     const bool sync = random.Chance(0.5);
-    const wire::TableInfo table{TableId{3}, {.name = "e", .kind = TableKind::kSparse,
-                                             .mode = sync ? Mode::kSync : Mode::kAsync, .dim = dim}, {}};
+    const wire::TableInfo table{
+        TableId{3},
+        {.name = "e", .kind = TableKind::kSparse, .mode = sync ? Mode::kSync : Mode::kAsync, .dim = dim},
+        {}};
     const size_t n = random.Below(300);
     std::vector<RowKey> keys(n);
     std::vector<float> rows(n * dim);
@@ -100,8 +103,13 @@ TEST(SparsePartition, PushesAgreeWithANaiveReference) {
     }
 
     std::vector<float> out(n * dim, -1);
-    PartitionInput input{.state = &state, .table = &table, .keys = keys, .values = std::as_bytes(std::span(rows)),
-                         .out = std::as_writable_bytes(std::span(out)), .weight = 2.0, .pull_after = sync};
+    PartitionInput input{.state = &state,
+                         .table = &table,
+                         .keys = keys,
+                         .values = std::as_bytes(std::span(rows)),
+                         .out = std::as_writable_bytes(std::span(out)),
+                         .weight = 2.0,
+                         .pull_after = sync};
     Result<Request> request = sync ? PrepareRound(input, pool) : PreparePush(input, pool);
     ASSERT_TRUE(request.ok());
     std::map<RowKey, std::vector<float>> got;
@@ -139,7 +147,8 @@ TEST(SparsePartition, PushesAgreeWithANaiveReference) {
     EXPECT_EQ(got, sums);
     EXPECT_EQ(got_by_slot, by_slot);
     if (!sync) continue;
-    EXPECT_EQ(marks.size(), FakeCluster(state.servers.size(), state.servers[0].threads, slots).Links().size());
+    EXPECT_EQ(marks.size(),
+              FakeCluster(state.servers.size(), state.servers[0].threads, slots).Links().size());
     for (auto& [link, count] : marks) EXPECT_EQ(count, 1);
     for (size_t i = 0; i < n; ++i) {
       for (uint32_t d = 0; d < dim; ++d) ASSERT_EQ(out[i * dim + d], sums[keys[i]][d] * 10);
@@ -154,13 +163,13 @@ TEST(SparsePartition, PullsPutEveryRowWhereItsKeyStood) {
     Random random(seed);
     const uint32_t slots = 1 + static_cast<uint32_t>(random.Below(40));
     const wire::ClusterState state = StateOf(2, 2, slots, random);
-    const wire::TableInfo table{TableId{3}, {.name = "e", .kind = TableKind::kSparse,
-                                             .element = ElementType::kInt64, .dim = 3}, {}};
+    const wire::TableInfo table{
+        TableId{3}, {.name = "e", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 3}, {}};
     std::vector<RowKey> keys(random.Below(500));
     for (RowKey& key : keys) key = random.Below(300);
     std::vector<int64_t> out(keys.size() * 3, -1);
-    PartitionInput input{.state = &state, .table = &table, .keys = keys,
-                         .out = std::as_writable_bytes(std::span(out))};
+    PartitionInput input{
+        .state = &state, .table = &table, .keys = keys, .out = std::as_writable_bytes(std::span(out))};
     Request request = PreparePull(input, pool).value();
     size_t asked = 0;
     for (const ShardPart& part : request.parts) {
@@ -191,11 +200,15 @@ TEST(DensePartition, EverySlotGetsItsPackedPart) {
     const bool sync = random.Chance(0.5);
     const uint64_t size = 1 + random.Below(300'000);
     const wire::TableInfo table{TableId{static_cast<uint32_t>(seed)},
-                                {.name = "w", .mode = sync ? Mode::kSync : Mode::kAsync, .size = size}, {}};
+                                {.name = "w", .mode = sync ? Mode::kSync : Mode::kAsync, .size = size},
+                                {}};
     std::vector<float> values(size), out(size);
     for (size_t i = 0; i < size; ++i) values[i] = static_cast<float>(i);
-    PartitionInput input{.state = &state, .table = &table, .values = std::as_bytes(std::span(values)),
-                         .out = std::as_writable_bytes(std::span(out)), .pull_after = sync};
+    PartitionInput input{.state = &state,
+                         .table = &table,
+                         .values = std::as_bytes(std::span(values)),
+                         .out = std::as_writable_bytes(std::span(out)),
+                         .pull_after = sync};
     Request request = (sync ? PrepareRound(input, pool) : PreparePush(input, pool)).value();
     const auto runs = wire::RunsBySlot(wire::DenseLayout::Of(table.id, size, slots));
     std::set<uint32_t> got;
@@ -234,13 +247,15 @@ TEST(Partition, MistakesAreNamed) {
   std::vector<float> values(100);
   PartitionInput input{.state = &state, .table = &dense, .values = std::as_bytes(std::span(values))};
   EXPECT_EQ(PreparePush(input, pool).status(),
-            Status(Code::kInvalidArgument, "table \"w\" has 7850 elements, push has 100: give the whole table, or "
-                                           "make it anew with this size"));
+            Status(Code::kInvalidArgument,
+                   "table \"w\" has 7850 elements, push has 100: give the whole table, or "
+                   "make it anew with this size"));
   input.pull_after = true;
   EXPECT_EQ(PreparePush(input, pool).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(PrepareRound(input, pool).status().message(), "table \"w\" is asynchronous: it has no rounds");
   const std::vector<RowKey> keys = {1, 2, 3};
-  PartitionInput rows{.state = &state, .table = &sparse, .keys = keys, .values = std::as_bytes(std::span(values))};
+  PartitionInput rows{
+      .state = &state, .table = &sparse, .keys = keys, .values = std::as_bytes(std::span(values))};
   EXPECT_EQ(PreparePush(rows, pool).status().message(),
             "table \"e\" has rows of 4 elements: 3 keys need 12, push has 100");
   EXPECT_EQ(PreparePull(rows, pool).status().message(),
@@ -262,10 +277,13 @@ TEST(Partition, NotFiniteValuesAreNamedAndTheWholePushIsRefused) {
     values[49'999] = std::numeric_limits<float>::infinity();
     values[17] = std::numeric_limits<float>::quiet_NaN();
     PartitionInput input{.state = &state, .table = &table, .values = std::as_bytes(std::span(values))};
-    const auto prepare = [&] { return mode == Mode::kAsync ? PreparePush(input, pool) : PrepareRound(input, pool); };
+    const auto prepare = [&] {
+      return mode == Mode::kAsync ? PreparePush(input, pool) : PrepareRound(input, pool);
+    };
     EXPECT_EQ(prepare().status().code(), Code::kNotFinite);
     EXPECT_EQ(prepare().status().message(),
-              "element 17 of the push to table \"w\" is NaN: nothing was sent; look for the cause in the gradient, or "
+              "element 17 of the push to table \"w\" is NaN: nothing was sent; look for the cause in the "
+              "gradient, or "
               "create the table with policy allow");
     table.spec.non_finite = NonFinitePolicy::kAllow;
     EXPECT_TRUE(prepare().ok());
@@ -274,8 +292,10 @@ TEST(Partition, NotFiniteValuesAreNamedAndTheWholePushIsRefused) {
   wire::TableInfo sparse{TableId{2}, {.name = "e", .kind = TableKind::kSparse, .dim = 1}, {}};
   const std::vector<RowKey> keys = {5, 5};
   std::vector<float> rows(2, std::numeric_limits<float>::max());
-  PartitionInput input{.state = &state, .table = &sparse, .keys = keys, .values = std::as_bytes(std::span(rows))};
-  EXPECT_NE(PreparePush(input, pool).status().message().find("sum of their rows is not finite"), std::string::npos);
+  PartitionInput input{
+      .state = &state, .table = &sparse, .keys = keys, .values = std::as_bytes(std::span(rows))};
+  EXPECT_NE(PreparePush(input, pool).status().message().find("sum of their rows is not finite"),
+            std::string::npos);
   rows[1] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_NE(PreparePush(input, pool).status().message().find("element 1 of the push"), std::string::npos);
 }

@@ -10,7 +10,8 @@ template <class T>
 constexpr ElementType kElement = sizeof(T) == 8 ? ElementType::kInt64 : ElementType::kFloat32;
 
 template <class T>
-TableCall CallOf(std::span<const RowKey> keys, std::span<const T> values, std::span<T> out, const PushOptions& options) {
+TableCall CallOf(std::span<const RowKey> keys, std::span<const T> values, std::span<T> out,
+                 const PushOptions& options) {
   return {.element = kElement<T>,
           .keys = keys,
           .values = std::as_bytes(values),
@@ -30,10 +31,12 @@ Status CheckSpec(const TableSpec& spec) {
   if (spec.name.empty()) return {Code::kInvalidArgument, "a table needs a name"};
   if (spec.kind == TableKind::kDense) {
     if (spec.size == 0) return {Code::kInvalidArgument, named + ": a dense table needs a size of at least 1"};
-    if (spec.dim != 0) return {Code::kInvalidArgument, named + ": dim is for sparse tables; a dense one has a size"};
+    if (spec.dim != 0)
+      return {Code::kInvalidArgument, named + ": dim is for sparse tables; a dense one has a size"};
   } else {
     if (spec.dim == 0) return {Code::kInvalidArgument, named + ": a sparse table needs a dim of at least 1"};
-    if (spec.size != 0) return {Code::kInvalidArgument, named + ": size is for dense tables; a sparse one has a dim"};
+    if (spec.size != 0)
+      return {Code::kInvalidArgument, named + ": size is for dense tables; a sparse one has a dim"};
   }
   return Status::Ok();
 }
@@ -61,7 +64,8 @@ Pending DenseTable::Push(std::span<const float> gradient, const PushOptions& opt
 Pending DenseTable::Pull(std::span<float> out, const PullOptions& options) {
   return client_->Pull(*table_, CallOf<float>({}, {}, out, WithTimeout(options)));
 }
-Pending DenseTable::PushPull(std::span<const float> gradient, std::span<float> out, const PushOptions& options) {
+Pending DenseTable::PushPull(std::span<const float> gradient, std::span<float> out,
+                             const PushOptions& options) {
   if (Status wrong = CheckDense(*table_, gradient); !wrong.ok()) return ClientImpl::Ready(wrong);
   return client_->PushPull(*table_, CallOf<float>({}, gradient, out, options));
 }
@@ -73,12 +77,14 @@ Pending DenseTable::Push(std::span<const int64_t> values, const PushOptions& opt
 Pending DenseTable::Pull(std::span<int64_t> out, const PullOptions& options) {
   return client_->Pull(*table_, CallOf<int64_t>({}, {}, out, WithTimeout(options)));
 }
-Pending DenseTable::PushPull(std::span<const int64_t> values, std::span<int64_t> out, const PushOptions& options) {
+Pending DenseTable::PushPull(std::span<const int64_t> values, std::span<int64_t> out,
+                             const PushOptions& options) {
   if (Status wrong = CheckDense(*table_, values); !wrong.ok()) return ClientImpl::Ready(wrong);
   return client_->PushPull(*table_, CallOf<int64_t>({}, values, out, options));
 }
 
-Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const float> rows, const PushOptions& options) {
+Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const float> rows,
+                          const PushOptions& options) {
   return client_->Push(*table_, CallOf<float>(keys, rows, {}, options));
 }
 Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<float> out, const PullOptions& options) {
@@ -89,14 +95,15 @@ Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const floa
   return client_->PushPull(*table_, CallOf<float>(keys, rows, out, options));
 }
 Pending SparseTable::Done(const PushOptions& options) { return client_->Done(*table_, options); }
-Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const int64_t> rows, const PushOptions& options) {
+Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const int64_t> rows,
+                          const PushOptions& options) {
   return client_->Push(*table_, CallOf<int64_t>(keys, rows, {}, options));
 }
 Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<int64_t> out, const PullOptions& options) {
   return client_->Pull(*table_, CallOf<int64_t>(keys, {}, out, WithTimeout(options)));
 }
-Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const int64_t> rows, std::span<int64_t> out,
-                              const PushOptions& options) {
+Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const int64_t> rows,
+                              std::span<int64_t> out, const PushOptions& options) {
   return client_->PushPull(*table_, CallOf<int64_t>(keys, rows, out, options));
 }
 

@@ -25,7 +25,8 @@ void Routes::Build(const wire::ClusterState& state) {
     at += count;
   }
   slots_.resize(state.slots.size());
-  for (uint32_t slot = 0; slot < state.slots.size(); ++slot) slots_[thread_of(state.slots[slot]).end++] = slot;
+  for (uint32_t slot = 0; slot < state.slots.size(); ++slot)
+    slots_[thread_of(state.slots[slot]).end++] = slot;
 }
 
 }  // namespace cairn::client

@@ -11,7 +11,9 @@ constexpr uint32_t kMaxThreads = 1024;
 }  // namespace
 
 Status CheckState(const wire::ClusterState& state) {
-  const auto bad = [](const char* what) { return Status(Code::kProtocol, std::string("bad state: ") + what); };
+  const auto bad = [](const char* what) {
+    return Status(Code::kProtocol, std::string("bad state: ") + what);
+  };
   if (state.slots.size() > kMaxSlots) return bad("too many slots");
   if (state.slots.empty()) return state.phase == wire::Phase::kRunning ? bad("no slots") : Status::Ok();
   for (size_t i = 0; i < state.servers.size(); ++i) {
@@ -27,10 +29,15 @@ Status CheckState(const wire::ClusterState& state) {
   return Status::Ok();
 }
 
-SchedulerLink::SchedulerLink(const ClientCoreOptions& options, Network& network, BufferPool& pool, Owner& owner)
-    : options_(options), network_(network), pool_(pool), owner_(owner),
+SchedulerLink::SchedulerLink(const ClientCoreOptions& options, Network& network, BufferPool& pool,
+                             Owner& owner)
+    : options_(options),
+      network_(network),
+      pool_(pool),
+      owner_(owner),
       backoff_(options.reconnect_min_us, options.reconnect_max_us, Mix64(options.seed, 1)),
-      cluster_id_(options.cluster_id), state_(std::make_shared<const wire::ClusterState>()) {}
+      cluster_id_(options.cluster_id),
+      state_(std::make_shared<const wire::ClusterState>()) {}
 
 void SchedulerLink::Start(int64_t now_us) {
   if (phase_ != Phase::kOff) return;
@@ -81,7 +88,8 @@ void SchedulerLink::OnTick(int64_t now_us) {
       return;
     case Phase::kUp: break;
   }
-  if (now_us - std::max(heard_us_, since_us_) >= std::max(options_.resend_after_us, 2 * options_.heartbeat_us)) {
+  if (now_us - std::max(heard_us_, since_us_) >=
+      std::max(options_.resend_after_us, 2 * options_.heartbeat_us)) {
     return Reopen(now_us);
   }
   if (now_us >= beat_us_) registered() ? Heartbeat(now_us) : SendRegister(now_us);
@@ -146,8 +154,8 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
   if (message.incarnation.value == 0) return;
   if (!options_.cluster_id.empty() && message.cluster_id != options_.cluster_id) {
     return owner_.OnRefused({Code::kProtocol, "the scheduler at " + wire::ToString(options_.scheduler) +
-                                                  " belongs to cluster \"" + message.cluster_id + "\", not \"" +
-                                                  options_.cluster_id + "\""},
+                                                  " belongs to cluster \"" + message.cluster_id +
+                                                  "\", not \"" + options_.cluster_id + "\""},
                             now_us);
   }
   backoff_.Reset();
@@ -190,7 +198,8 @@ void SchedulerLink::Take(const wire::Refusal& message, int64_t now_us) {
 std::string SchedulerLink::Awaiting(int64_t now_us) const {
   const std::string at = "the scheduler at " + wire::ToString(options_.scheduler);
   if (!ever_heard_) return "no answer from " + at + " yet";
-  if (!registered()) return at + " has not registered this worker yet" + (last_refusal_.empty() ? "" : ": " + last_refusal_);
+  if (!registered())
+    return at + " has not registered this worker yet" + (last_refusal_.empty() ? "" : ": " + last_refusal_);
   if (now_us - heard_us_ >= 2 * options_.heartbeat_us + options_.resend_after_us) {
     return "no answer from " + at + " for " + std::to_string((now_us - heard_us_) / 1'000'000) + " s";
   }

@@ -84,10 +84,10 @@ class SchedulerLink {
   ConnId conn_;
   uint64_t connection_number_ = 0;
   bool heartbeats_ = true;
-  int64_t retry_us_ = 0;      // when to connect again
-  int64_t since_us_ = 0;      // connecting since
+  int64_t retry_us_ = 0;  // when to connect again
+  int64_t since_us_ = 0;  // connecting since
   int64_t heard_us_ = 0;
-  int64_t beat_us_ = 0;       // next heartbeat or registration
+  int64_t beat_us_ = 0;  // next heartbeat or registration
   bool ever_heard_ = false;
   std::string last_refusal_;
   std::string awaiting_;

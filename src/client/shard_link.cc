@@ -32,11 +32,17 @@ wire::FramePtr WithOwnValues(const wire::Frame& frame, BufferPool& pool) {
 
 }  // namespace
 
-ShardLink::ShardLink(Peer peer, const ClientCoreOptions& options, Network& network, BufferPool& pool, SlotBook& book,
-                     LinksByConn& by_conn, Owner& owner)
-    : peer_(std::move(peer)), options_(options), network_(network), pool_(pool), book_(book), by_conn_(by_conn),
-      owner_(owner), backoff_(options.reconnect_min_us, options.reconnect_max_us,
-                              Mix64(options.seed, 2 + (uint64_t{peer_.server} << 16) + peer_.thread)) {}
+ShardLink::ShardLink(Peer peer, const ClientCoreOptions& options, Network& network, BufferPool& pool,
+                     SlotBook& book, LinksByConn& by_conn, Owner& owner)
+    : peer_(std::move(peer)),
+      options_(options),
+      network_(network),
+      pool_(pool),
+      book_(book),
+      by_conn_(by_conn),
+      owner_(owner),
+      backoff_(options.reconnect_min_us, options.reconnect_max_us,
+               Mix64(options.seed, 2 + (uint64_t{peer_.server} << 16) + peer_.thread)) {}
 
 void ShardLink::Connect(int64_t now_us) {
   phase_ = Phase::kConnecting;

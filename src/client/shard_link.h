@@ -33,7 +33,7 @@ struct Outgoing {
   wire::FramePtr frame;
   uint32_t sends = 0;
   int64_t heard_us = 0;  // parks: when it was sent, or the shard last said that it is kept there
-  bool again = false;  // asked to come back later
+  bool again = false;    // asked to come back later
 };
 
 class ShardLink {
@@ -123,22 +123,22 @@ class ShardLink {
 
   Phase phase_ = Phase::kOff;
   ConnId conn_;
-  int64_t since_us_ = 0;      // of the phase
-  int64_t retry_us_ = 0;      // kWaiting: when to connect again
-  std::string trouble_;       // why it is not ready, where a peer said so
+  int64_t since_us_ = 0;  // of the phase
+  int64_t retry_us_ = 0;  // kWaiting: when to connect again
+  std::string trouble_;   // why it is not ready, where a peer said so
 
   Queue queue_;
   // Of this connection.
-  uint64_t sent_through_ = 0;   // frames up to this id have been sent
-  uint32_t counted_ = 0;        // of those, unanswered ones that do not park: the bound counts them
-  uint32_t parked_ = 0;         // of those, unanswered ones that may park
+  uint64_t sent_through_ = 0;  // frames up to this id have been sent
+  uint32_t counted_ = 0;       // of those, unanswered ones that do not park: the bound counts them
+  uint32_t parked_ = 0;        // of those, unanswered ones that may park
   // Since when the oldest unanswered frame that does not park has been the oldest. Answers to others
   // say nothing about it: it may be lost while they come.
   int64_t oldest_us_ = 0;
-  int64_t rewind_us_ = 0;       // 0: no rewind is due
-  int64_t marked_us_ = 0;       // when to send the frames marked `again`
+  int64_t rewind_us_ = 0;                 // 0: no rewind is due
+  int64_t marked_us_ = 0;                 // when to send the frames marked `again`
   std::map<uint32_t, uint64_t> rewound_;  // slot → resume point that has been obeyed
-  bool reopen_ = false;         // after the message under way
+  bool reopen_ = false;                   // after the message under way
 
   std::optional<Doubt> doubt_;
   uint64_t frames_sent_ = 0, rewinds_ = 0;

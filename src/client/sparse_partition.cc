@@ -15,8 +15,8 @@ namespace {
 struct Workspace {
   SlotGrouping groups;
   SeenKeys seen;
-  std::vector<uint32_t> row_of;        // grouped key → row of its frame; kRepeated: to be added to it
-  std::vector<std::byte*> rows_of;     // group → values of its frame
+  std::vector<uint32_t> row_of;     // grouped key → row of its frame; kRepeated: to be added to it
+  std::vector<std::byte*> rows_of;  // group → values of its frame
   std::vector<uint32_t> cursors;
 };
 constexpr uint32_t kRepeated = uint32_t{1} << 31;  // a frame has fewer rows (kMaxBodyBytes)
@@ -25,7 +25,11 @@ class SparsePartition {
  public:
   SparsePartition(const PartitionInput& input, const Routes& routes, const Directions& what, BufferPool& pool,
                   Workspace& work)
-      : input_(input), routes_(routes), what_(what), pool_(pool), work_(work),
+      : input_(input),
+        routes_(routes),
+        what_(what),
+        pool_(pool),
+        work_(work),
         row_bytes_(input.table->spec.dim * ElementBytes(input.table->spec)) {}
 
   Result<std::vector<Draft>> Run() {
@@ -151,7 +155,8 @@ class SparsePartition {
       }
     }
     // A sum is checked as a whole: NaN and Inf stay in it, and finite rows may overflow.
-    for (size_t d = 0; check && repeats_ && d < drafts_.size(); ++d) finite &= AllFinite(drafts_[d].values[0]);
+    for (size_t d = 0; check && repeats_ && d < drafts_.size(); ++d)
+      finite &= AllFinite(drafts_[d].values[0]);
     return finite;
   }
 
@@ -167,8 +172,8 @@ class SparsePartition {
 
 }  // namespace
 
-Result<std::vector<Draft>> DraftSparse(const PartitionInput& input, const Routes& routes, const Directions& what,
-                                       BufferPool& pool) {
+Result<std::vector<Draft>> DraftSparse(const PartitionInput& input, const Routes& routes,
+                                       const Directions& what, BufferPool& pool) {
   thread_local Workspace work;
   return SparsePartition(input, routes, what, pool, work).Run();
 }

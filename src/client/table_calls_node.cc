@@ -14,7 +14,8 @@ using transport::Loop;
 bool Borrows(const wire::Frame& frame) {
   for (std::span<const std::byte> values : frame.values) {
     const std::byte* owned = frame.owned.data();
-    if (!values.empty() && (values.data() < owned || values.data() >= owned + frame.owned.size())) return true;
+    if (!values.empty() && (values.data() < owned || values.data() >= owned + frame.owned.size()))
+      return true;
   }
   return false;
 }
@@ -39,7 +40,8 @@ std::string InMiB(uint64_t bytes) {
 }  // namespace
 
 // What partition.h can't see: the type of the arrays, and a table that is no more.
-Status ClientImpl::CheckCall(const TableHandle& table, const TableCall& call, const wire::ClusterState& state) {
+Status ClientImpl::CheckCall(const TableHandle& table, const TableCall& call,
+                             const wire::ClusterState& state) {
   const wire::TableInfo& info = table.info;
   const std::string named = "table \"" + info.spec.name + "\"";
   if (call.element != info.spec.element) {
@@ -52,7 +54,8 @@ Status ClientImpl::CheckCall(const TableHandle& table, const TableCall& call, co
   return Status::Ok();
 }
 
-PartitionInput ClientImpl::InputOf(const TableHandle& table, const TableCall& call, const wire::ClusterState& state) {
+PartitionInput ClientImpl::InputOf(const TableHandle& table, const TableCall& call,
+                                   const wire::ClusterState& state) {
   return {.state = &state,
           .table = &table.info,
           .keys = call.keys,
@@ -105,8 +108,9 @@ Status ClientImpl::Reserve(const TableHandle& table, uint64_t bytes, int64_t dea
     if (closed_) return closed_why_;
   }
   return {Code::kDeadlineExceeded, "push to table \"" + table.info.spec.name + "\": no room for it, " +
-                                       InMiB(unacked_.bytes()) + " are not yet acknowledged by the servers (the " +
-                                       "bound is " + InMiB(unacked_.bound()) + "); nothing was sent"};
+                                       InMiB(unacked_.bytes()) +
+                                       " are not yet acknowledged by the servers (the " + "bound is " +
+                                       InMiB(unacked_.bound()) + "); nothing was sent"};
 }
 
 Pending ClientImpl::Push(const TableHandle& table, const TableCall& call) {
@@ -211,8 +215,7 @@ void ClientImpl::StartPull(const std::shared_ptr<PushPullCall>& both, Request pu
   pull.done = [this, both](Status status) {
     both->pull_running = false;
     both->pull_status = std::move(status);
-    both->pull_counts =
-        both->pull_after_push || (both->push_ended && core_->rewinds() == both->rewinds);
+    both->pull_counts = both->pull_after_push || (both->push_ended && core_->rewinds() == both->rewinds);
     GoOn(both);
   };
   core_->Submit(std::move(pull), Loop::NowUs());

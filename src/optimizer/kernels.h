@@ -43,9 +43,8 @@ inline void Sgd(float* w, const float* g, size_t n, const Hyper& hyper) {
 inline void SgdOfMean(float* w, const float* sum, size_t n, const Hyper& hyper, float divisor) {
   const float lr = hyper.lr;
   const float decay = hyper.weight_decay;
-  ForLanes(w, sum, n, [lr, decay, divisor](auto a, auto b) {
-    return Canonical(a - lr * (b / divisor + decay * a));
-  });
+  ForLanes(w, sum, n,
+           [lr, decay, divisor](auto a, auto b) { return Canonical(a - lr * (b / divisor + decay * a)); });
 }
 
 // Staging: the first contribution to a round is copied, later ones are added. A weight of 1 takes

@@ -17,6 +17,11 @@ void SchedulerCore::Refuse(ConnId conn, Code code, std::string text, uint64_t re
   Send(conn, wire::Refusal{request, code, std::move(text)});
 }
 
+void SchedulerCore::RefuseNode(ConnId conn, Incarnation incarnation, Code code, std::string text) {
+  auto it = bound_.find(conn);
+  if (it == bound_.end() || it->second == incarnation) Refuse(conn, code, std::move(text));
+}
+
 SchedulerCore::Live* SchedulerCore::FindLive(Incarnation incarnation) {
   auto it = live_.find(incarnation);
   return it == live_.end() ? nullptr : &it->second;
@@ -31,20 +36,21 @@ void SchedulerCore::Bind(Incarnation incarnation, ConnId conn, int64_t now_us) {
   node.silent = false;
   if (node.conn == conn) return;
   if (node.conn != ConnId(0)) bound_.erase(node.conn);
-  Unbind(conn);  // a connection speaks for one node at a time
+  Unbind(conn, now_us);  // a connection speaks for one node at a time
   bound_[conn] = incarnation;
+  node.closed_us = -1;
   node.conn = conn;
   node.state_sent = StateVersion(0);
 }
 
-void SchedulerCore::Unbind(ConnId conn) {
+void SchedulerCore::Unbind(ConnId conn, int64_t now_us) {
   auto it = bound_.find(conn);
   if (it == bound_.end()) return;
-  const Incarnation incarnation = it->second;
+  if (Live* node = FindLive(it->second)) {
+    node->conn = ConnId(0);
+    node->closed_us = now_us;
+  }
   bound_.erase(it);
-  if (Live* node = FindLive(incarnation)) node->conn = ConnId(0);
-  const NodeRecord* record = durable_.FindNode(incarnation);
-  if (record == nullptr || record->fate != NodeFate::kLive) live_.erase(incarnation);
 }
 
 void SchedulerCore::Broadcast(int64_t now_us) {

@@ -39,6 +39,7 @@ class SchedulerCore final : public Scheduler {
   struct Live {
     ConnId conn;  // 0: not connected
     int64_t heard_us = 0;
+    int64_t closed_us = -1;   // when its last connection went; -1: never, or it has one
     bool heard = false;       // since this scheduler started
     bool silent = false;      // servers, and workers of a job that is over: dead
     StateVersion version;     // that it holds
@@ -75,11 +76,14 @@ class SchedulerCore final : public Scheduler {
   // connections.cc
   void Send(ConnId conn, const wire::ControlMessage& message);
   void Refuse(ConnId conn, Code code, std::string text, uint64_t request = 0);
+  // Refuses a node, unless the connection is known to be another's: then it was a stray copy of a
+  // dead one's message, and a refusal says to nobody in particular that it is dead.
+  void RefuseNode(ConnId conn, Incarnation incarnation, Code code, std::string text);
   void Broadcast(int64_t now_us);
   // The newest state, unless it was sent on this connection a moment ago.
   void SendStateIfBehind(Live& node, int64_t now_us);
   void Bind(Incarnation incarnation, ConnId conn, int64_t now_us);
-  void Unbind(ConnId conn);
+  void Unbind(ConnId conn, int64_t now_us);
   Live* FindLive(Incarnation incarnation);
   const Live* FindLive(Incarnation incarnation) const;
 
@@ -163,7 +167,7 @@ class SchedulerCore final : public Scheduler {
   std::map<RequestKey, wire::TableReply> answered_;  // so that a late copy gets the same answer
 
   int64_t last_tick_us_;
-  int64_t over_since_us_ = -1;
+  int64_t stay_until_us_ = 0;         // a job that was over at the start: leavers may come back
   int64_t no_workers_since_us_ = -1;  // running, and nobody is live
 };
 

@@ -11,6 +11,8 @@ namespace {
 
 // Drivers tick every 100 ms; a gap of three is no pause of the process yet.
 constexpr int64_t kSmallestPauseUs = 300'000;
+// A node whose connection broke is back within this, or has closed it itself.
+constexpr int64_t kComeBackUs = 300'000;
 
 std::string Seconds(int64_t us) {
   char text[32];
@@ -55,6 +57,10 @@ void SchedulerCore::DetectDeaths(int64_t now_us) {
     if (const wire::WorkerInfo* worker = state().FindWorker(incarnation)) dead_workers.push_back(*worker);
   }
   if (durable_.over()) return;
+  std::erase_if(live_, [&](const auto& entry) {  // workers that left long ago
+    return entry.second.silent && entry.second.conn == ConnId(0) &&
+           durable_.FindNode(entry.first)->fate != NodeFate::kLive;
+  });
   for (const wire::ServerInfo& server : state().servers) {
     const Live* live = FindLive(server.incarnation);
     if (live != nullptr && live->silent)
@@ -93,24 +99,23 @@ void SchedulerCore::ResendStates(int64_t now_us) {
 }
 
 // Leaving must not cost anybody the news: servers confirm; workers of a failed job have been heard
-// with the state that says so; workers that left have taken their LeaveReply and closed. Each of
-// them is awaited for as long as it could still be alive, and no longer.
+// with the state that says so; workers that left close when they have their LeaveReply, or come back
+// for it if the connection broke. Each is awaited for as long as it could still be alive.
 void SchedulerCore::UpdateFinished(int64_t now_us) {
   finished_ = false;
-  if (!durable_.over()) return;
-  if (over_since_us_ < 0) over_since_us_ = now_us;
-  const int64_t patience = std::min(options_.dead_after_us, 2 * options_.heartbeat_us);
+  if (!durable_.over() || now_us < stay_until_us_) return;
   for (const auto& [incarnation, live] : live_) {
     const NodeRecord* node = durable_.FindNode(incarnation);
     if (live.silent || node == nullptr) continue;
+    const bool closed =
+        live.conn == ConnId(0) && live.closed_us >= 0 && now_us - live.closed_us >= kComeBackUs;
     bool awaited = false;
-    if (node->fate == NodeFate::kLeft)
-      awaited = now_us - live.heard_us < patience;
-    else if (node->role == wire::Role::kServer)
+    if (node->role == wire::Role::kServer)
       awaited = !live.end_confirmed;
-    else  // one without a connection has closed it on the news, or is about to come back
-      awaited =
-          live.version < state().version && (live.conn != ConnId(0) || now_us - over_since_us_ < patience);
+    else if (node->fate == NodeFate::kLeft)
+      awaited = !closed;
+    else
+      awaited = live.version < state().version && !(closed && live.state_sent == state().version);
     if (awaited) return;
   }
   finished_ = true;

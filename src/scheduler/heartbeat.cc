@@ -40,13 +40,16 @@ void SchedulerCore::OnHeartbeat(ConnId conn, const wire::Heartbeat& heartbeat, i
 void SchedulerCore::RefuseHeartbeat(ConnId conn, const wire::Heartbeat& heartbeat, const NodeRecord* node) {
   if (node != nullptr && node->incarnation == heartbeat.incarnation) {
     if (node->fate == NodeFate::kLeft) return Send(conn, wire::LeaveReply{node->incarnation});
-    return Refuse(conn, Code::kRetired, "this node was declared dead or replaced: restart its process");
+    return RefuseNode(conn, heartbeat.incarnation, Code::kRetired,
+                      "this node was declared dead or replaced: restart its process");
   }
   const NodeRecord* owner = durable_.FindNode(heartbeat.incarnation);
   const bool listed = owner != nullptr && owner->fate == NodeFate::kLive;
   if (!listed && heartbeat.incarnation < state().next_incarnation)
-    return Refuse(conn, Code::kRetired, "this node was declared dead or replaced: restart its process");
-  Refuse(conn, Code::kUnavailable, "this scheduler does not know the node: register again");
+    return RefuseNode(conn, heartbeat.incarnation, Code::kRetired,
+                      "this node was declared dead or replaced: restart its process");
+  RefuseNode(conn, heartbeat.incarnation, Code::kUnavailable,
+             "this scheduler does not know the node: register again");
 }
 
 void SchedulerCore::TakeReport(Live& node, const wire::Heartbeat& heartbeat, int64_t now_us) {

@@ -88,8 +88,25 @@ TEST_F(Job, EndsWhenEveryRankIsDoneAndServersConfirm) {
   c.Beat(s0);
   EXPECT_FALSE(c.scheduler->finished());
   c.Beat(s1);
+  EXPECT_FALSE(c.scheduler->finished()) << "the connections may have broken, and the workers come back";
+  c.Advance(300'000, {&s0, &s1});
   EXPECT_TRUE(c.scheduler->finished());
   EXPECT_EQ(c.Last<wire::Refusal>(c.Worker(9).conn)->code, Code::kJobFailed);
+}
+
+TEST_F(Job, WorkerWhoseAnswerWasLostFindsTheSchedulerStillThere) {
+  Leave(w0), Leave(w1);
+  c.scheduler->OnDisconnect(w0.conn, c.now_us);
+  c.scheduler->OnDisconnect(w1.conn, c.now_us);
+  c.Advance(200'000, {&s0, &s1});
+  w1.conn = c.NewConn();
+  Leave(w1);
+  EXPECT_TRUE(c.Last<wire::LeaveReply>(w1.conn).has_value());
+  c.Advance(1'000'000, {&s0, &s1});
+  EXPECT_FALSE(c.scheduler->finished()) << "it has not closed";
+  c.scheduler->OnDisconnect(w1.conn, c.now_us);
+  c.Advance(300'000, {&s0, &s1});
+  EXPECT_TRUE(c.scheduler->finished());
 }
 
 TEST_F(Job, EndedSchedulerStaysForAServerUntilItIsDead) {

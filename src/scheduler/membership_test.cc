@@ -75,6 +75,25 @@ TEST(Registration, RestartedWorkerRetiresItsPredecessor) {
   EXPECT_EQ(c.Last<wire::Refusal>(old.conn)->code, Code::kRetired);
 }
 
+TEST(Registration, StrayCopyOfADeadNodesMessageDoesNotHitItsSuccessor) {
+  FakeCluster c(FakeCluster::Options(1, 1));
+  c.Start();
+  FakeNode server = c.Server(9000), old = c.Worker(1, 0), fresh = c.Worker(2, 0);
+  c.Beat(server), c.Beat(fresh);
+  // A refusal names nobody: on the successor's connection it would be taken for its own.
+  old.conn = fresh.conn;
+  c.Beat(old);
+  c.Tell(fresh.conn, old.hello);
+  c.Tell(fresh.conn, wire::Leave{old.incarnation});
+  c.Tell(fresh.conn, wire::CreateTable{1, old.incarnation, DenseSync("w")});
+  EXPECT_FALSE(c.Last<wire::Refusal>(fresh.conn).has_value());
+  EXPECT_FALSE(c.Last<wire::TableReply>(fresh.conn).has_value());
+  // A process that is really retired says so on a connection of its own.
+  old.conn = c.NewConn();
+  c.Beat(old);
+  EXPECT_EQ(c.Last<wire::Refusal>(old.conn)->code, Code::kRetired);
+}
+
 TEST(Registration, RefusalsSayWhatToDo) {
   FakeCluster c(FakeCluster::Options(1, 2));
   c.Start();

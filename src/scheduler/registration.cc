@@ -28,14 +28,15 @@ wire::Registered SchedulerCore::RegisteredFor(const NodeRecord& node) const {
 void SchedulerCore::OnRegister(ConnId conn, const wire::Register& request, int64_t now_us) {
   if (auto known = by_uid_.find(request.uid); known != by_uid_.end())
     return AnswerKnown(conn, *durable_.FindNode(known->second), now_us);
+  auto refuse = [&](Code code, std::string text) { RefuseNode(conn, Incarnation(0), code, std::move(text)); };
   if (Status status = CheckRegister(durable_, request); !status.ok())
-    return Refuse(conn, status.code(), status.message());
+    return refuse(status.code(), status.message());
   if (state().phase == wire::Phase::kEnded)
-    return Refuse(
-        conn, Code::kJobFailed,
-        "the job has ended: start a new one, with a scheduler of its own (and another state directory)");
+    return refuse(Code::kJobFailed,
+                  "the job has ended: start a new one, with a scheduler of its own (and another "
+                  "state directory)");
   if (state().phase == wire::Phase::kFailed)
-    return Refuse(conn, Code::kJobFailed, "the job has failed: " + state().failure);
+    return refuse(Code::kJobFailed, "the job has failed: " + state().failure);
   if (request.role == wire::Role::kServer)
     AdmitServer(conn, request, now_us);
   else
@@ -119,17 +120,23 @@ void SchedulerCore::Retire(Incarnation incarnation, const std::string& why) {
 
 void SchedulerCore::OnLeave(ConnId conn, const wire::Leave& leave, int64_t now_us) {
   const NodeRecord* node = durable_.FindNode(leave.incarnation);
+  auto refuse = [&](Code code, std::string text) {
+    RefuseNode(conn, leave.incarnation, code, std::move(text));
+  };
   if (node == nullptr) {
     if (leave.incarnation < state().next_incarnation)
-      return Refuse(conn, Code::kRetired, "this worker was declared dead");
-    return Refuse(conn, Code::kUnavailable, "this scheduler does not know the worker: register again");
+      return refuse(Code::kRetired, "this worker was declared dead");
+    return refuse(Code::kUnavailable, "this scheduler does not know the worker: register again");
   }
   if (node->role != wire::Role::kWorker)
-    return Refuse(conn, Code::kInvalidArgument, "only workers leave; servers end with the job");
-  if (node->fate == NodeFate::kLeft) return Send(conn, wire::LeaveReply{leave.incarnation});
+    return refuse(Code::kInvalidArgument, "only workers leave; servers end with the job");
   if (node->fate == NodeFate::kRetired)
-    return Refuse(conn, Code::kRetired, NameOf(*node) + " was declared dead or replaced");
-  if (durable_.over()) return Refuse(conn, Code::kJobFailed, "the job has failed: " + state().failure);
+    return refuse(Code::kRetired, NameOf(*node) + " was declared dead or replaced");
+  if (node->fate == NodeFate::kLeft) {
+    Bind(leave.incarnation, conn, now_us);  // awaited again, until it has the answer
+    return Send(conn, wire::LeaveReply{leave.incarnation});
+  }
+  if (durable_.over()) return refuse(Code::kJobFailed, "the job has failed: " + state().failure);
   const uint32_t rank = node->rank;
   DurableState next = Next();
   RemoveWorker(next, leave.incarnation, NodeFate::kLeft);

@@ -106,6 +106,7 @@ Status SchedulerCore::Init(int64_t now_us) {
     by_uid_[node.uid] = node.incarnation;
     if (node.fate == NodeFate::kLive) live_[node.incarnation].heard_us = now_us;
   }
+  if (durable_.over()) stay_until_us_ = now_us + options_.dead_after_us;
   log_("Bind to role=scheduler, id=1, ip=" + options_.endpoint.host +
        ", port=" + std::to_string(options_.endpoint.port));
   if (state().term.value > 1)
@@ -225,7 +226,7 @@ void SchedulerCore::OnMessage(ConnId conn, const wire::InFrame& frame, int64_t n
           : Result<wire::ControlMessage>(Code::kProtocol, "a data frame came to the scheduler's port");
   if (!message.ok()) {
     Refuse(conn, Code::kProtocol, message.status().message(), frame.header.request_id);
-    Unbind(conn);
+    Unbind(conn, now_us);
     network_.Close(conn);
     return;
   }
@@ -250,7 +251,7 @@ void SchedulerCore::Handle(ConnId conn, const wire::ControlMessage& message, int
 
 void SchedulerCore::OnDisconnect(ConnId conn, int64_t now_us) {
   if (!fatal_.ok()) return;
-  Unbind(conn);
+  Unbind(conn, now_us);
   std::erase_if(requests_, [&](const auto& entry) { return entry.second.conn == conn; });
   Settle(now_us);
 }

@@ -45,8 +45,8 @@ class Node final : public SchedulerNode {
     transport::RaiseFileLimit();
     endpoint_ = options_.advertised;
     if (options_.listen) {
-      auto listener = transport::Listener::Open(
-          loop_, pool_, {.host = options_.host, .port = options_.port, .log = log_});
+      auto listener = transport::Listener::Open(loop_, pool_,
+                                                {.host = options_.host, .port = options_.port, .log = log_});
       if (!listener.ok()) return listener.status();
       listener_ = std::move(*listener);
       endpoint_ = listener_->endpoint();

@@ -13,10 +13,12 @@ constexpr size_t kMaxAnswersPerWorker = 256;
 
 void SchedulerCore::OnTableRequest(ConnId conn, Incarnation incarnation, uint64_t request,
                                    wire::ControlMessage message) {
+  // Numbers of requests are a worker's own, so an answer must not go to another worker: a request
+  // counts only on a connection that its worker has been heard on. Workers repeat, and those that
+  // are dead are told so when they say who they are.
+  const auto speaker = bound_.find(conn);
+  if (speaker == bound_.end() || speaker->second != incarnation) return;
   const NodeRecord* node = durable_.FindNode(incarnation);
-  if (node == nullptr && incarnation >= state().next_incarnation)
-    return Refuse(conn, Code::kUnavailable, "this scheduler does not know the worker: register again",
-                  request);
   if (node == nullptr || node->fate != NodeFate::kLive || node->role != wire::Role::kWorker)
     return Send(conn, wire::TableReply{request,
                                        Code::kRetired,

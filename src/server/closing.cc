@@ -28,11 +28,12 @@ void ShardImpl::Reconsider(TableState& table, std::span<const wire::SlotEntry> e
 void ShardImpl::CloseWhatMay(TableState& table, uint32_t local) {
   SlotRound& round = table.rounds[local];
   const SlotId slot = slots_[local].id;
-  if (round.HasUnfolded()) round.FoldInOrder(slot, table.marks, *table.rows[local]);
+  if (round.HasUnfolded() && !table.Held(round.open())) {
+    round.FoldInOrder(slot, table.marks, *table.rows[local]);
+  }
   // One close may allow the next, where nobody is awaited in it; a later start bounds that.
   bool closed = false;
-  while ((!table.held || round.open() <= *table.held) &&
-         round.MayClose(slot, table.marks, table.latest_start)) {
+  while (!table.Held(round.open()) && round.MayClose(slot, table.marks, table.latest_start)) {
     CloseOnce(table, local);
     closed = true;
   }

@@ -113,7 +113,8 @@ Status ShardImpl::StagePart(const Request& request, TableState& table, const Par
   }
   Contribution& added = round.Add(std::move(contribution));
   if (in_order) {
-    round.FoldInOrder(slots_[part.local].id, table.marks, rows);
+    // Whoever joins with the pending view may have a lower rank, and its place is before this one.
+    if (!table.Held(request.round())) round.FoldInOrder(slots_[part.local].id, table.marks, rows);
   } else if (!refused) {
     round.Fold(added, rows);
   }

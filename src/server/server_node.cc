@@ -95,8 +95,8 @@ class Node final : public ServerNode {
       ShardOptions shard;
       shard.thread = thread;
       const int32_t wanted = options_.control.wanted_rank;
-      shard.name = "server " + (wanted < 0 ? wire::ToString(endpoint_) : std::to_string(wanted)) + " thread " +
-                   std::to_string(thread);
+      shard.name = "server " + (wanted < 0 ? wire::ToString(endpoint_) : std::to_string(wanted)) +
+                   " thread " + std::to_string(thread);
       auto on_report = [this](uint32_t from, ShardReport report) {
         loop_.Post([this, from, report = std::move(report)]() mutable { OnReport(from, std::move(report)); });
       };
@@ -125,7 +125,8 @@ class Node final : public ServerNode {
   void Route(AcceptedConnection accepted) {
     const wire::InFrame& first = accepted.first();
     if (first.header.type != wire::FrameType::kControl) {
-      return Refuse(std::move(accepted), {Code::kProtocol, "the first message of a connection must be a Hello"});
+      return Refuse(std::move(accepted),
+                    {Code::kProtocol, "the first message of a connection must be a Hello"});
     }
     const auto message = wire::DecodeControl(first.header, first.body());
     if (!message.ok()) return Refuse(std::move(accepted), message.status());
@@ -133,8 +134,8 @@ class Node final : public ServerNode {
     if (hello == nullptr) return RouteElsewhere(std::move(accepted));
     if (hello->thread >= shards_.size()) {
       return Refuse(std::move(accepted),
-                    {Code::kProtocol, "this server has " + std::to_string(shards_.size()) + " threads, not a thread " +
-                                          std::to_string(hello->thread)});
+                    {Code::kProtocol, "this server has " + std::to_string(shards_.size()) +
+                                          " threads, not a thread " + std::to_string(hello->thread)});
     }
     shards_[hello->thread]->Adopt(std::move(accepted));
   }

@@ -14,7 +14,8 @@ constexpr int64_t kReportEveryUs = 1'000'000;
 // The shard's answer to a good Hello. A refused peer may try again, with small frames only.
 bool IsHelloReply(const wire::Frame& frame) {
   if (frame.header().type != wire::FrameType::kControl) return false;
-  const auto message = wire::DecodeControl(frame.header(), frame.head.bytes().subspan(sizeof(wire::FrameHeader)));
+  const auto message =
+      wire::DecodeControl(frame.header(), frame.head.bytes().subspan(sizeof(wire::FrameHeader)));
   return message.ok() && std::holds_alternative<wire::HelloReply>(*message);
 }
 }  // namespace
@@ -25,9 +26,8 @@ ShardNode::ShardNode(const ShardOptions& options, OnReport on_report, LogLine lo
       loop_("cairn-shard-" + std::to_string(options.thread)),
       network_(loop_, pool_,
                {.on_connected = [](ConnId) {},
-                .on_message = [this](ConnId conn, wire::InFrame& frame) {
-                  shard_->OnMessage(conn, frame, Loop::NowUs());
-                },
+                .on_message = [this](ConnId conn,
+                                     wire::InFrame& frame) { shard_->OnMessage(conn, frame, Loop::NowUs()); },
                 .on_disconnect = [this](ConnId conn) { shard_->OnDisconnect(conn, Loop::NowUs()); }},
                {.accepts = IsHelloReply, .log = std::move(log)}),
       shard_(Shard::Make(options_, network_, pool_)) {}
@@ -67,7 +67,8 @@ int64_t ShardNode::OnTick() {
 
 void ShardNode::Report() {
   last_report_us_ = Loop::NowUs();
-  on_report_(options_.thread, {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), shard_->stats()});
+  on_report_(options_.thread,
+             {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), shard_->stats()});
 }
 
 }  // namespace cairn::server

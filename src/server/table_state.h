@@ -30,6 +30,7 @@ struct TableState {
   DoneMarks marks;
   Round latest_start;                     // the highest first round of any view
   std::optional<Round> held;              // while a view is pending: no round above this closes
+  bool Held(Round round) const { return held && round > *held; }
   Round lowest_open, highest_open;        // over the slots here
   uint32_t at_lowest = 0;                 // slots whose open round is the lowest
   uint32_t unclean_slots = 0;             // slots whose last round ended in more than ok for somebody

@@ -79,11 +79,12 @@ Status DenseSlot::Check(std::span<const RowKey> keys, std::span<const std::byte>
   if (values.size() != bytes_) {
     return {Code::kInvalidArgument, "table \"" + name_ + "\", slot " + std::to_string(slot_.value) + " has " +
                                         std::to_string(elements_) + " elements (" + std::to_string(bytes_) +
-                                        " bytes), the push carries " + std::to_string(values.size()) + " bytes"};
+                                        " bytes), the push carries " + std::to_string(values.size()) +
+                                        " bytes"};
   }
   if (check_finite_ && !optimizer::AllFinite(floats(values.data()))) {
-    return {Code::kNotFinite, "table \"" + name_ + "\", slot " + std::to_string(slot_.value) +
-                                  ": the push carries NaN or Inf"};
+    return {Code::kNotFinite,
+            "table \"" + name_ + "\", slot " + std::to_string(slot_.value) + ": the push carries NaN or Inf"};
   }
   return Status::Ok();
 }

@@ -35,7 +35,9 @@ class DenseSlot final : public SlotTable {
   static constexpr size_t kStagingOffset = 5 * 64;
 
   std::span<float> floats(std::byte* p) const { return {reinterpret_cast<float*>(p), elements_}; }
-  std::span<const float> floats(const std::byte* p) const { return {reinterpret_cast<const float*>(p), elements_}; }
+  std::span<const float> floats(const std::byte* p) const {
+    return {reinterpret_cast<const float*>(p), elements_};
+  }
   std::span<uint64_t> integers(std::byte* p) const { return {reinterpret_cast<uint64_t*>(p), elements_}; }
   std::span<const uint64_t> integers(const std::byte* p) const {
     return {reinterpret_cast<const uint64_t*>(p), elements_};

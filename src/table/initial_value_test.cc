@@ -47,7 +47,8 @@ TEST(NormalQuantile, InvertsTheDistributionFunction) {
 }
 
 TEST(NormalQuantile, LogarithmAgreesWithLibm) {
-  for (double x = 1e-17; x < 1e3; x *= 1.0137) EXPECT_NEAR(BasicLog(x), std::log(x), 2e-15 * (1 + std::fabs(std::log(x))));
+  for (double x = 1e-17; x < 1e3; x *= 1.0137)
+    EXPECT_NEAR(BasicLog(x), std::log(x), 2e-15 * (1 + std::fabs(std::log(x))));
 }
 
 TEST(InitialValue, ZerosAndConstants) {
@@ -149,15 +150,22 @@ TEST(InitialValue, GoldenValues) {
   };
   const Golden golden[] = {
       {Init::Uniform(-0.5f, 0.5f, 1), 1u, 0u, {0xBEF38B5Bu, 0x3EC1C209u, 0xBEF244AFu, 0x3ED6B94Cu}},
-      {Init::Uniform(0, 1, 0xFFFFFFFFFFFFFFFF), 77u, 18446744073709551615u, {0x3D2B5440u, 0x3E9CA199u, 0x3F470788u, 0x3D1F9C30u}},
+      {Init::Uniform(0, 1, 0xFFFFFFFFFFFFFFFF),
+       77u,
+       18446744073709551615u,
+       {0x3D2B5440u, 0x3E9CA199u, 0x3F470788u, 0x3D1F9C30u}},
       {Init::Normal(0, 1, 1), 1u, 0u, {0xBFFC5D84u, 0x3F956689u, 0xBFF7019Du, 0x3FB351ABu}},
       {Init::Normal(0, 0.01f, 2024), 3u, 123456789u, {0xBC9D1DA2u, 0x3B588652u, 0xBBDC851Au, 0x3B7A0198u}},
-      {Init::Normal(-3, 2, 0), 4000000000u, 18446744073709551615u, {0xC0DFFA60u, 0xC089489Cu, 0xC082F3D9u, 0xC0D66EC0u}},
+      {Init::Normal(-3, 2, 0),
+       4000000000u,
+       18446744073709551615u,
+       {0xC0DFFA60u, 0xC089489Cu, 0xC082F3D9u, 0xC0D66EC0u}},
   };
   for (const Golden& g : golden) {
     const auto row = Row(g.init, g.table, g.key, 4);
     for (int i = 0; i < 4; ++i) {
-      EXPECT_EQ(std::bit_cast<uint32_t>(row[i]), g.bits[i]) << "table " << g.table << " key " << g.key << " column " << i;
+      EXPECT_EQ(std::bit_cast<uint32_t>(row[i]), g.bits[i])
+          << "table " << g.table << " key " << g.key << " column " << i;
     }
   }
 }

@@ -104,7 +104,8 @@ void LineIndex::Grow(Segment& segment) {
   TakeLines(segment, lines);
   for (uint32_t i = 0; i < old.lines; ++i) {
     const Line& line = old.At(i);
-    for (uint32_t j = 0; j < line.count(); ++j) Place(segment, line.keys[j], HashOf(line.keys[j]), line.rows[j]);
+    for (uint32_t j = 0; j < line.count(); ++j)
+      Place(segment, line.keys[j], HashOf(line.keys[j]), line.rows[j]);
   }
   GiveLines(old);
 }

@@ -85,7 +85,7 @@ class LineIndex {
   struct Segment {
     std::vector<Line*> chunks;  // of kChunkLines, the last one may be shorter
     uint32_t lines = 0;
-    uint32_t depth = 0;   // how many of the hash's top bits all its keys share
+    uint32_t depth = 0;  // how many of the hash's top bits all its keys share
     uint64_t keys = 0;
     uint32_t Home(uint64_t hash) const {
       return static_cast<uint32_t>((static_cast<unsigned __int128>(hash << depth) * lines) >> 64);

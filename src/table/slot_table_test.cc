@@ -79,7 +79,8 @@ struct Model {
   void Stage(RowKey key, const float* g, float weight) {
     if (info.spec.optimizer == OptimizerKind::kSum) weight = 1;
     const auto [it, fresh] = staged.try_emplace(key, info.spec.dim, 0.0f);
-    for (size_t c = 0; c < it->second.size(); ++c) it->second[c] = fresh ? weight * g[c] : it->second[c] + weight * g[c];
+    for (size_t c = 0; c < it->second.size(); ++c)
+      it->second[c] = fresh ? weight * g[c] : it->second[c] + weight * g[c];
   }
   std::vector<float> Read(RowKey key) const {
     const auto it = rows.find(key);
@@ -96,14 +97,16 @@ Batch RandomBatch(Random& random, const std::vector<RowKey>& pool, size_t dim) {
   const size_t n = random.Below(random.Below(4) == 0 ? 400 : 40);
   for (size_t i = 0; i < n; ++i) batch.keys.push_back(pool[random.Below(pool.size())]);
   if (n > 3) batch.keys[1] = batch.keys[0];  // repeats, near and far
-  for (size_t i = 0; i < n * dim; ++i) batch.values.push_back(static_cast<float>(random.Between(-999, 999)) * 0.37f);
+  for (size_t i = 0; i < n * dim; ++i)
+    batch.values.push_back(static_cast<float>(random.Between(-999, 999)) * 0.37f);
   return batch;
 }
 void ExpectRows(const SlotTable& table, const Model& model, const std::vector<RowKey>& pool) {
   ASSERT_EQ(table.rows(), model.rows.size());
   const auto all = ReadFloats(table, pool);
   const size_t dim = model.info.spec.dim;
-  for (size_t i = 0; i < pool.size(); ++i) ExpectSameBits(std::span(all).subspan(i * dim, dim), model.Read(pool[i]));
+  for (size_t i = 0; i < pool.size(); ++i)
+    ExpectSameBits(std::span(all).subspan(i * dim, dim), model.Read(pool[i]));
   size_t seen = 0;
   table.ForEach([&](RowKey key, std::span<const std::byte> row) {
     ++seen;
@@ -155,13 +158,15 @@ TEST(SparseSlot, SyncAgreesWithAMap) {
           const Batch b = RandomBatch(random, pool, dim);
           table->Stage(b.keys, Bytes(b.values), weight);
           EXPECT_TRUE(table->staged());
-          for (size_t i = 0; i < b.keys.size(); ++i) model.Stage(b.keys[i], &b.values[i * dim], static_cast<float>(weight));
+          for (size_t i = 0; i < b.keys.size(); ++i)
+            model.Stage(b.keys[i], &b.values[i * dim], static_cast<float>(weight));
         }
         if (round % 7 == 3) {
           table->DropStaged();
         } else {
           table->ApplyStaged(hyper, divisor);
-          for (const auto& [key, sum] : model.staged) model.Update(key, sum.data(), hyper, static_cast<float>(divisor));
+          for (const auto& [key, sum] : model.staged)
+            model.Update(key, sum.data(), hyper, static_cast<float>(divisor));
         }
         model.staged.clear();
       }
@@ -177,7 +182,8 @@ TEST(SparseSlot, ReadingCreatesNothing) {
   const auto keys = KeysOf(SlotId{0}, 100);
   const Model model{Sparse(16, OptimizerKind::kSgd)};
   const auto values = ReadFloats(*table, keys);
-  for (size_t i = 0; i < keys.size(); ++i) ExpectSameBits(std::span(values).subspan(i * 16, 16), model.Initial(keys[i]));
+  for (size_t i = 0; i < keys.size(); ++i)
+    ExpectSameBits(std::span(values).subspan(i * 16, 16), model.Initial(keys[i]));
   EXPECT_EQ(table->rows(), 0u);
   EXPECT_EQ(table->Hash(), hash);
   EXPECT_EQ(table->memory_bytes(), memory);
@@ -301,8 +307,9 @@ TEST(DenseSlot, AsyncAndSyncAgreeWithPlainArithmetic) {
       table->ApplyStaged(h, 1.5);
       EXPECT_FALSE(table->staged());
       for (size_t i = 0; i < w.size(); ++i) {
-        w[i] = optimizer == OptimizerKind::kSum ? w[i] + (a[i] + b[i])
-                                                : w[i] - h.lr * ((a[i] + 0.5f * b[i]) / 1.5f + h.weight_decay * w[i]);
+        w[i] = optimizer == OptimizerKind::kSum
+                   ? w[i] + (a[i] + b[i])
+                   : w[i] - h.lr * ((a[i] + 0.5f * b[i]) / 1.5f + h.weight_decay * w[i]);
       }
     }
     table->Stage({}, Bytes(g), 1.0);

@@ -125,11 +125,13 @@ void SparseSlot::ApplyStaged(const Hyper& hyper, double divisor) {
   const std::span<const RowKey> keys = staging_->keys();
   if (element_ == ElementType::kInt64) {
     UpdateRows(keys, [&](size_t i, std::byte* row) {
-      optimizer::Sum(reinterpret_cast<uint64_t*>(row), reinterpret_cast<const uint64_t*>(staging_->SumsOf(i)), dim_);
+      optimizer::Sum(reinterpret_cast<uint64_t*>(row), reinterpret_cast<const uint64_t*>(staging_->SumsOf(i)),
+                     dim_);
     });
   } else if (optimizer_ == OptimizerKind::kSum) {
     UpdateRows(keys, [&](size_t i, std::byte* row) {
-      optimizer::Sum(reinterpret_cast<float*>(row), reinterpret_cast<const float*>(staging_->SumsOf(i)), dim_);
+      optimizer::Sum(reinterpret_cast<float*>(row), reinterpret_cast<const float*>(staging_->SumsOf(i)),
+                     dim_);
     });
   } else {
     CAIRN_CHECK(divisor > 0);

@@ -32,7 +32,7 @@ class SparseStaging {
   const uint32_t dim_;
   LineIndex index_;
   RowSlabs sums_;
-  std::vector<RowKey> keys_;     // in the order of rows
+  std::vector<RowKey> keys_;    // in the order of rows
   std::vector<uint8_t> fresh_;  // by row number: made, but nothing has been copied into it yet
 };
 

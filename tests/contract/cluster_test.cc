@@ -21,8 +21,10 @@ namespace {
 
 constexpr uint32_t kWorkers = 3;
 
-std::unique_ptr<EmbeddedCluster> Cluster(uint32_t servers = 2, uint32_t threads = 2, uint32_t workers = kWorkers) {
-  auto cluster = EmbeddedCluster::Start({.servers = servers, .workers = workers, .threads_per_server = threads});
+std::unique_ptr<EmbeddedCluster> Cluster(uint32_t servers = 2, uint32_t threads = 2,
+                                         uint32_t workers = kWorkers) {
+  auto cluster =
+      EmbeddedCluster::Start({.servers = servers, .workers = workers, .threads_per_server = threads});
   EXPECT_TRUE(cluster.ok()) << cluster.status().ToString();
   return std::move(cluster).value();
 }
@@ -35,9 +37,9 @@ ClientOptions Quiet(const EmbeddedCluster& cluster, int32_t rank) {
   return options;
 }
 
-#define ASSERT_CAIRN_OK(expression)                           \
-  do {                                                        \
-    const Status status_of_call = (expression);               \
+#define ASSERT_CAIRN_OK(expression)                                \
+  do {                                                             \
+    const Status status_of_call = (expression);                    \
     ASSERT_TRUE(status_of_call.ok()) << status_of_call.ToString(); \
   } while (false)
 
@@ -66,7 +68,8 @@ TEST(Cluster, AsyncDenseSumsAreExact) {
     ASSERT_TRUE(table.ok()) << table.status().ToString();
     std::vector<int64_t> values(kSize);
     for (int push = 0; push < kPushes; ++push) {
-      for (uint64_t i = 0; i < kSize; ++i) values[i] = static_cast<int64_t>(Mix64(i, push * 31 + client.rank()));
+      for (uint64_t i = 0; i < kSize; ++i)
+        values[i] = static_cast<int64_t>(Mix64(i, push * 31 + client.rank()));
       std::ignore = table->Push(values);  // dropped without waiting: it goes on
     }
     ASSERT_CAIRN_OK(table->PushPull(std::vector<int64_t>(kSize, 0), values).Wait());
@@ -75,7 +78,8 @@ TEST(Cluster, AsyncDenseSumsAreExact) {
     for (uint64_t i = 0; i < kSize; ++i) {
       int64_t expected = 0;
       for (int push = 0; push < kPushes; ++push) {
-        for (uint32_t rank = 0; rank < kWorkers; ++rank) expected += static_cast<int64_t>(Mix64(i, push * 31 + rank));
+        for (uint32_t rank = 0; rank < kWorkers; ++rank)
+          expected += static_cast<int64_t>(Mix64(i, push * 31 + rank));
       }
       ASSERT_EQ(values[i], expected) << i;
     }
@@ -146,8 +150,11 @@ TEST(Cluster, SyncRoundsApplyTheMeanOnceForEverybody) {
 TEST(Cluster, SyncSparseRoundsWithWeights) {
   auto cluster = Cluster();
   RunWorkers(*cluster, kWorkers, [&](Client& client) {
-    auto table = client.CreateSparse({.name = "emb", .mode = Mode::kSync, .optimizer = OptimizerKind::kSgd,
-                                      .deterministic = true, .dim = 2});
+    auto table = client.CreateSparse({.name = "emb",
+                                      .mode = Mode::kSync,
+                                      .optimizer = OptimizerKind::kSgd,
+                                      .deterministic = true,
+                                      .dim = 2});
     ASSERT_TRUE(table.ok()) << table.status().ToString();
     for (int round = 1; round <= 10; ++round) {
       const std::vector<RowKey> keys{1000, 5000 + client.rank()};

@@ -13,7 +13,8 @@ namespace cairn::transport {
 namespace {
 
 Host::OnMessage EchoAll() {
-  return [](Host& host, ConnId conn, wire::InFrame& frame) { host.network->Send(conn, Echo(frame, host.pool)); };
+  return
+      [](Host& host, ConnId conn, wire::InFrame& frame) { host.network->Send(conn, Echo(frame, host.pool)); };
 }
 
 std::vector<std::byte> BytesOf(const wire::Frame& frame, BufferPool& pool) {
@@ -31,14 +32,17 @@ Status ErrorFrom(const std::vector<std::byte>& bytes) {
   return {error->code, std::string(error->text)};
 }
 
-bool Says(const Status& status, const std::string& text) { return status.message().find(text) != std::string::npos; }
+bool Says(const Status& status, const std::string& text) {
+  return status.message().find(text) != std::string::npos;
+}
 
 TEST(Transport, FramesOfEverySizeComeBackUnchanged) {
   Host host(EchoAll());
   Caller caller;
   const ConnId conn = caller.Connect(host.endpoint());
-  const size_t sizes[] = {0,     1,      63,     64,     65,      4000,    65'407,  65'408,     65'409,     65'472,
-                          65'536, 65'600, 131'072, 262'080, 262'144, 262'145, 1 << 20, (1 << 20) + 7, 20'000'000};
+  const size_t sizes[] = {
+      0,      1,      63,      64,      65,      4000,    65'407,  65'408,        65'409,    65'472,
+      65'536, 65'600, 131'072, 262'080, 262'144, 262'145, 1 << 20, (1 << 20) + 7, 20'000'000};
   uint64_t id = 0;
   caller.Send(conn, EmptyFrame(++id, caller.pool));
   EXPECT_EQ(caller.messages.Take().header.request_id, id);
@@ -49,7 +53,8 @@ TEST(Transport, FramesOfEverySizeComeBackUnchanged) {
     const std::vector<std::byte> sent = BytesOf(*frame, caller.pool);
     ASSERT_EQ(back.header.request_id, id);
     ASSERT_EQ(back.body().size() + sizeof(wire::FrameHeader), sent.size());
-    EXPECT_TRUE(std::equal(back.body().begin(), back.body().end(), sent.begin() + sizeof(wire::FrameHeader))) << size;
+    EXPECT_TRUE(std::equal(back.body().begin(), back.body().end(), sent.begin() + sizeof(wire::FrameHeader)))
+        << size;
     EXPECT_EQ(reinterpret_cast<uintptr_t>(back.body().data()) % wire::kAlignment, 0u);
   }
 }
@@ -84,7 +89,8 @@ TEST(Transport, NothingIsLostWhenAConnectionMovesToItsLoop) {
     shutdown(peer.fd(), SHUT_WR);
     const std::vector<std::byte> back = peer.ReadToEnd();
     // Whole frames come back, the cut one never.
-    const size_t whole = round == 0 ? all.size() : all.size() + round - BytesOf(*ValuesFrame(20, 2000, pool), pool).size();
+    const size_t whole =
+        round == 0 ? all.size() : all.size() + round - BytesOf(*ValuesFrame(20, 2000, pool), pool).size();
     ASSERT_LE(back.size(), whole);
     EXPECT_TRUE(std::equal(back.begin(), back.end(), all.begin()));
     host.gone.Take();
@@ -294,12 +300,14 @@ TEST(Transport, ATakenPortSaysWhatToDo) {
   const uint16_t port = host.endpoint().port;
   const auto second = Listener::Open(loop, pool, {.host = "127.0.0.1", .port = port, .log = Silent()});
   ASSERT_FALSE(second.ok());
-  EXPECT_EQ(second.status(), Status(Code::kUnavailable, "port " + std::to_string(port) +
-                                                            " on 127.0.0.1 is taken: choose another with --port, "
-                                                            "or 0 for any free one"));
+  EXPECT_EQ(second.status(),
+            Status(Code::kUnavailable, "port " + std::to_string(port) +
+                                           " on 127.0.0.1 is taken: choose another with --port, "
+                                           "or 0 for any free one"));
   const auto foreign = Listener::Open(loop, pool, {.host = "203.0.113.1", .log = Silent()});
   ASSERT_FALSE(foreign.ok());
-  EXPECT_TRUE(Says(foreign.status(), "203.0.113.1 is no address of this machine")) << foreign.status().ToString();
+  EXPECT_TRUE(Says(foreign.status(), "203.0.113.1 is no address of this machine"))
+      << foreign.status().ToString();
 }
 
 // A peer that asks and never reads is no longer listened to; when it reads, it gets everything.
@@ -358,10 +366,12 @@ TEST(Transport, DisownedFramesReadNoBorrowedMemory) {
 TEST(Transport, ARefusalArrivesBeforeTheClose) {
   BufferPool pool;
   Loop loop("refusing");
-  TcpNetwork network(loop, pool, {[](ConnId) {}, [](ConnId, wire::InFrame&) {}, [](ConnId) {}}, {.log = Silent()});
+  TcpNetwork network(loop, pool, {[](ConnId) {}, [](ConnId, wire::InFrame&) {}, [](ConnId) {}},
+                     {.log = Silent()});
   auto listener = Listener::Open(loop, pool, {.log = Silent()}).value();
   listener->Start([&](AcceptedConnection accepted) {
-    network.Refuse(std::move(accepted), wire::EncodeControl(wire::Refusal{1, Code::kProtocol, "not here"}, pool));
+    network.Refuse(std::move(accepted),
+                   wire::EncodeControl(wire::Refusal{1, Code::kProtocol, "not here"}, pool));
   });
   loop.Start();
   for (int i = 0; i < 20; ++i) {

@@ -110,7 +110,7 @@ Plan MakePlan(uint64_t seed) {
   plan.short_deadlines = random.Chance(0.15);
   plan.give_up = random.Chance(0.5);
   plan.barriers = random.Chance(0.6) ? static_cast<uint32_t>(random.Between(1, 8)) : 0;
-  plan.max_restarts = static_cast<uint32_t>(random.Between(0, 3));
+  plan.max_restarts = static_cast<uint32_t>(random.Chance(0.1) ? 0 : random.Between(2, 5));
   plan.split = random.Chance(0.6) ? 0.4 : 0;
   plan.max_unacked_bytes = static_cast<uint64_t>(random.Chance(0.3) ? random.Between(500, 8000) : 64 << 20);
   plan.resend_after_us = random.Chance(0.3) ? 3 * kSecond : random.Between(400 * kMs, 1500 * kMs);

@@ -33,6 +33,8 @@ class RoundLane final : public Lane {
       --under_way_;
       if (worker_.leaving()) return worker_.OnLaneProgress();
       DoRound();
+      // A trainer that does not wait: the client holds the second one back.
+      if (left_ > 1 && random_.Chance(0.3)) DoRound();
     });
   }
   void OneMore() override { DoRound(); }

@@ -11,6 +11,9 @@ namespace {
 constexpr int64_t kTickUs = 50'000;
 constexpr int64_t kStartTimeoutUs = 60'000'000;
 constexpr int64_t kLeavePatienceUs = 1'500'000;
+// The answer to the last Leave may be lost with the scheduler, which is done then: only the
+// deadline ends that call.
+constexpr int64_t kLeaveTimeoutUs = 50'000'000;
 }  // namespace
 
 WorkerProcess::WorkerProcess(World& world, uint32_t number, int32_t wanted_rank, bool short_life)
@@ -89,7 +92,7 @@ void WorkerProcess::OnLaneProgress() {
   leave_sent_ = true;
   ++calls_;
   core_->Leave(
-      Deadline(),
+      world_.now_us() + kLeaveTimeoutUs,
       [this](Status status) {
         if (status.ok()) world_.context().left.insert(core_->incarnation().value);
         End({.kind = CallEnd::Kind::kLeave}, status);
@@ -117,6 +120,8 @@ void WorkerProcess::End(CallEnd end, const Status& status) {
     ++world_.outcome().acknowledged;
   }
   if (status.ok() && end.kind == CallEnd::Kind::kPull) ++world_.outcome().reads;
+  const bool late = status.code() == Code::kDeadlineExceeded || status.code() == Code::kOutcomeUnknown;
+  if (late && !end.short_deadline && core_->fatal().ok()) Later(0, [this, status] { Exit(status); });
   world_.Tell([&](Checker& c) { c.OnCallEnd(end); });
 }
 

@@ -53,8 +53,9 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round, const Status& outcome) override;
   void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) override;
 
-  // Longer than a run may take: a call that ends by it is stuck.
-  static constexpr int64_t kCallTimeoutUs = 3'600'000'000;
+  // Longer than any call may take after the heal. Only a worker that has missed the end of the job
+  // may meet it: there is nobody left to tell it.
+  static constexpr int64_t kCallTimeoutUs = 90'000'000;
 
  private:
   void Tick();

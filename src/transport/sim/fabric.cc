@@ -212,13 +212,18 @@ void Fabric::Deliver(Connection* connection, int side, const Bytes& bytes, bool 
   }
   End& end = connection->ends[side];
   if (!end.open) {
-    // What reaches a closed end is answered by a reset, unless nothing gets back.
-    if (!late && connection->ends[1 - side].open && process(end.process).alive) {
+    // What reaches a closed end is answered by a reset, if there is anybody on that host.
+    if (!late && connection->ends[1 - side].open && HostUp(process(end.process).host)) {
       Disconnect(connection, 1 - side, queue_.now_us() + Delay());
     }
     return;
   }
   Run(end.process, queue_.now_us(), [=, this] { Hand(connection, side, bytes); });
+}
+
+bool Fabric::HostUp(int host) const {
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [host](const Process& p) { return p.alive && p.host == host; });
 }
 
 void Fabric::Hand(Connection* connection, int side, const Bytes& bytes) {

@@ -153,6 +153,7 @@ class Fabric {
   void Disconnect(Connection* connection, int side, int64_t at_us);
   Connection* AnotherConnection(const Connection& of, int side, bool data);
   int64_t Delay();
+  bool HostUp(int host) const;
   const Link* Blocked(int from_process, int to_process) const;
   void Count(Fault fault, const Connection& connection);
 

@@ -19,7 +19,8 @@ Connector::Connector(Loop& loop, wire::Endpoint to, Done done)
       socket_(loop.context()),
       timer_(loop.context()) {}
 
-std::shared_ptr<Connector> Connector::Start(Loop& loop, const wire::Endpoint& to, int64_t timeout_us, Done done) {
+std::shared_ptr<Connector> Connector::Start(Loop& loop, const wire::Endpoint& to, int64_t timeout_us,
+                                            Done done) {
   auto connector = std::make_shared<Connector>(loop, to, std::move(done));
   connector->Resolve(timeout_us);
   return connector;
@@ -38,7 +39,8 @@ void Connector::Resolve(int64_t timeout_us) {
     return Try(one, one.begin());
   }
   resolver_.async_resolve(to_.host, std::to_string(to_.port), [self](const error_code& error, Results found) {
-    if (error) return self->Finish(Status(Code::kUnavailable, "host " + self->to_.host + ": " + error.message()));
+    if (error)
+      return self->Finish(Status(Code::kUnavailable, "host " + self->to_.host + ": " + error.message()));
     self->Try(found, found.begin());
   });
 }

@@ -18,7 +18,8 @@ class Connector : public std::enable_shared_from_this<Connector> {
  public:
   using Done = std::function<void(Result<boost::asio::ip::tcp::socket>)>;
   // `done` is called once, later (never from inside Start), unless Cancel comes first.
-  static std::shared_ptr<Connector> Start(Loop& loop, const wire::Endpoint& to, int64_t timeout_us, Done done);
+  static std::shared_ptr<Connector> Start(Loop& loop, const wire::Endpoint& to, int64_t timeout_us,
+                                          Done done);
   void Cancel();
   explicit Connector(Loop& loop, wire::Endpoint to, Done done);
 

@@ -42,7 +42,8 @@ constexpr int64_t kLogEveryUs = 1'000'000;
 
 class TcpListener final : public Listener, public Connection::Owner {
  public:
-  TcpListener(Loop& loop, BufferPool& pool, ListenerOptions options, tcp::acceptor acceptor, wire::Endpoint endpoint)
+  TcpListener(Loop& loop, BufferPool& pool, ListenerOptions options, tcp::acceptor acceptor,
+              wire::Endpoint endpoint)
       : pool_(pool),
         options_(std::move(options)),
         acceptor_(std::move(acceptor)),
@@ -99,7 +100,8 @@ class TcpListener final : public Listener, public Connection::Owner {
   }
 
   void Retry(const error_code& error) {
-    Say("can't accept connections on " + wire::ToString(endpoint_) + ": " + error.message() + ": trying again");
+    Say("can't accept connections on " + wire::ToString(endpoint_) + ": " + error.message() +
+        ": trying again");
     retry_.expires_after(std::chrono::milliseconds(kAcceptRetryMs));
     retry_.async_wait([this, alive = alive_](const error_code& cancelled) {
       if (*alive && !cancelled) Accept();
@@ -174,7 +176,8 @@ Result<tcp::endpoint> Resolve(const ListenerOptions& options, asio::io_context& 
   const auto address = asio::ip::make_address(options.host.empty() ? "0.0.0.0" : options.host, error);
   if (!error) return tcp::endpoint(address, options.port);
   tcp::resolver resolver(io);
-  const auto found = resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, error);
+  const auto found =
+      resolver.resolve(options.host, std::to_string(options.port), tcp::resolver::passive, error);
   if (error || found.empty()) {
     return Status(Code::kUnavailable, "can't listen on host " + options.host + ": " + error.message());
   }

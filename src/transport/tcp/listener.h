@@ -40,7 +40,7 @@ class AcceptedConnection {
 
 struct ListenerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 0;  // 0: any free one
+  uint16_t port = 0;              // 0: any free one
   int64_t handshake_ms = 10'000;  // for the first frame
   size_t max_waiting = 1024;      // connections without a first frame; beyond it the oldest is closed
   LogLine log;                    // required

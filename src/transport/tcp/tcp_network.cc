@@ -40,8 +40,9 @@ class TcpNetwork::Impl final : public Connection::Owner {
     const ConnId id = NextId();
     if (closed_) return id;
     // The result never comes from inside Start, so the record is there before it.
-    auto connector = Connector::Start(loop_, to, kConnectTimeoutMs * 1000,
-                                      [this, id](Result<tcp::socket> socket) { OnConnect(id, std::move(socket)); });
+    auto connector =
+        Connector::Start(loop_, to, kConnectTimeoutMs * 1000,
+                         [this, id](Result<tcp::socket> socket) { OnConnect(id, std::move(socket)); });
     links_[id.value].connector = std::move(connector);
     return id;
   }

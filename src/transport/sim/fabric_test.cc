@@ -1,0 +1,134 @@
+// The simulated network: what arrives, in which order, and that a seed repeats itself.
+#include "transport/sim/fabric.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "wire/control.h"
+
+namespace cairn::sim {
+namespace {
+
+// Counts what its port gets; the number of a GiveUp is the message.
+class Recorder final : public PortHandler {
+ public:
+  void OnConnected(ConnId conn) override { connected = conn; }
+  void OnMessage(ConnId conn, wire::InFrame& frame) override {
+    last = conn;
+    const auto message = wire::DecodeControl(frame.header, frame.body());
+    got.push_back(std::get<wire::GiveUp>(*message).rank);
+  }
+  void OnDisconnect(ConnId conn) override { lost.push_back(conn); }
+  ConnId connected, last;
+  std::vector<uint32_t> got;
+  std::vector<ConnId> lost;
+};
+
+class FabricTest : public testing::Test {
+ protected:
+  FabricTest() { Reset(1); }
+  void Reset(uint64_t seed) {
+    queue_ = std::make_unique<EventQueue>();
+    trace_ = std::make_unique<Trace>();
+    counts_ = {};
+    fabric_ = std::make_unique<Fabric>(*queue_, seed, pool_, *trace_, counts_);
+    client_ = {};
+    server_ = {};
+    client_process_ = fabric_->AddProcess(1, "client");
+    server_process_ = fabric_->AddProcess(2, "server");
+    client_port_ = fabric_->AddPort(client_process_, "client", 0, &client_);
+    Port* port = fabric_->AddPort(server_process_, "server", 0, &server_);
+    fabric_->Listen(server_process_, {"server", 1}, [port](const wire::InFrame&) { return port; });
+  }
+  void Connect() {
+    conn_ = client_port_->Connect({"server", 1});
+    Drain();
+    ASSERT_EQ(client_.connected, conn_);
+  }
+  void Send(uint32_t number) { client_port_->Send(conn_, wire::EncodeControl(wire::GiveUp{number}, pool_)); }
+  void Drain() {
+    while (queue_->RunOne()) {
+    }
+  }
+
+  BufferPool pool_;
+  std::unique_ptr<EventQueue> queue_;
+  std::unique_ptr<Trace> trace_;
+  FaultCounts counts_;
+  std::unique_ptr<Fabric> fabric_;
+  Recorder client_, server_;
+  int client_process_ = 0, server_process_ = 0;
+  Port* client_port_ = nullptr;
+  ConnId conn_;
+};
+
+TEST_F(FabricTest, CalmConnectionsKeepTheirOrder) {
+  Connect();
+  for (uint32_t i = 0; i < 50; ++i) Send(i);
+  Drain();
+  ASSERT_EQ(server_.got.size(), 50u);
+  EXPECT_TRUE(std::is_sorted(server_.got.begin(), server_.got.end()));
+}
+
+TEST_F(FabricTest, CloseComesBehindWhatIsOnItsWay) {
+  Connect();
+  Send(7);
+  client_port_->Close(conn_);
+  Drain();
+  EXPECT_EQ(server_.got, std::vector<uint32_t>{7});
+  EXPECT_EQ(server_.lost.size(), 1u);
+  EXPECT_TRUE(client_.lost.empty()) << "no OnDisconnect for the one who closes";
+}
+
+TEST_F(FabricTest, ALateCopyFindsAnotherConnectionOfThePair) {
+  fabric_->set_profile({.late_duplicate = 1, .late_us = 10'000'000});
+  Connect();
+  Send(7);
+  fabric_->set_profile({});
+  client_port_->Close(conn_);
+  conn_ = client_port_->Connect({"server", 1});
+  queue_->At(500'000, [this] { Send(8); });
+  Drain();
+  EXPECT_EQ(server_.got, (std::vector<uint32_t>{7, 8, 7}));
+  EXPECT_EQ(counts_[Fault::kLateDuplicate], 1u);
+}
+
+TEST_F(FabricTest, PartitionsLoseOrKeepFrames) {
+  Connect();
+  fabric_->Block(1, 2, queue_->now_us() + 1'000'000, false);
+  Send(1);
+  Drain();
+  EXPECT_TRUE(server_.got.empty());
+  fabric_->Block(1, 2, queue_->now_us() + 1'000'000, true);
+  Send(2);
+  Drain();
+  EXPECT_EQ(server_.got, std::vector<uint32_t>{2});
+}
+
+TEST_F(FabricTest, ADeadProcessGetsNothingAndItsPeersHearOfIt) {
+  Connect();
+  Send(1);
+  Drain();
+  fabric_->Kill(server_process_, false);
+  Drain();
+  EXPECT_EQ(client_.lost, std::vector<ConnId>{conn_});
+}
+
+TEST_F(FabricTest, TheSameSeedGivesTheSameTrace) {
+  auto run = [this](uint64_t seed) {
+    Reset(seed);
+    fabric_->set_profile({.jitter_us = 500, .loss = 0.1, .reorder = 0.2, .reorder_us = 900, .duplicate = 0.2});
+    Connect();
+    for (uint32_t i = 0; i < 100; ++i) Send(i);
+    Drain();
+    return std::make_pair(trace_->hash(), server_.got);
+  };
+  const auto first = run(5), again = run(5), other = run(6);
+  EXPECT_EQ(first, again);
+  EXPECT_NE(first.first, other.first);
+}
+
+}  // namespace
+}  // namespace cairn::sim

@@ -1,0 +1,105 @@
+// FrameReader: however the bytes are cut, the same frames come out.
+#include "transport/tcp/frame_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/random.h"
+#include "wire/data.h"
+
+namespace cairn::transport {
+namespace {
+
+std::vector<std::byte> Stream(std::span<const size_t> sizes, BufferPool& pool) {
+  std::vector<std::byte> all;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    wire::PushParams params;
+    wire::DataParts parts;
+    parts.request_id = i;
+    parts.params = &params;
+    parts.owned = pool.Get(sizes[i]);
+    std::fill_n(parts.owned.data(), sizes[i], static_cast<std::byte>(i));
+    parts.values.emplace_back(parts.owned.bytes());
+    const Buffer flat = wire::Flatten(*wire::EncodeData(std::move(parts), pool), pool);
+    all.insert(all.end(), flat.data(), flat.data() + flat.size());
+  }
+  return all;
+}
+
+// Feeds `bytes` in random pieces of at most `most`; gives the frames' ids and body sizes.
+void Feed(FrameReader& reader, std::span<const std::byte> bytes, size_t most, Random& random,
+          std::vector<std::pair<uint64_t, size_t>>* frames) {
+  while (!bytes.empty()) {
+    const auto space = reader.Space();
+    ASSERT_FALSE(space[0].empty());
+    size_t n = std::min({bytes.size(), space[0].size() + space[1].size(), 1 + random.Below(most)});
+    const size_t first = std::min(n, space[0].size());
+    std::memcpy(space[0].data(), bytes.data(), first);
+    if (n > first) std::memcpy(space[1].data(), bytes.data() + first, n - first);
+    reader.Filled(n);
+    bytes = bytes.subspan(n);
+    wire::InFrame frame;
+    for (;;) {
+      const Result<bool> next = reader.Next(&frame);
+      ASSERT_TRUE(next.ok()) << next.status().ToString();
+      if (!*next) break;
+      const auto body = frame.body();
+      if (body.size() > sizeof(wire::PushParams)) {
+        EXPECT_EQ(body.back(), static_cast<std::byte>(frame.header.request_id));
+      }
+      frames->emplace_back(frame.header.request_id, body.size());
+    }
+  }
+}
+
+TEST(FrameReader, AnyCutGivesTheSameFrames) {
+  BufferPool pool;
+  const size_t sizes[] = {0, 1, 64, 100, 65'000, 65'408, 65'536, 70'000, 3, 300'000, 0, 524'288, 7};
+  const std::vector<std::byte> bytes = Stream(sizes, pool);
+  for (size_t most : {size_t{3}, size_t{64}, size_t{1000}, size_t{70'000}, size_t{1} << 20}) {
+    Random random(most);
+    FrameReader reader(pool, wire::kMaxBodyBytes);
+    std::vector<std::pair<uint64_t, size_t>> frames;
+    Feed(reader, bytes, most, random, &frames);
+    ASSERT_EQ(frames.size(), std::size(sizes));
+    for (size_t i = 0; i < frames.size(); ++i) {
+      EXPECT_EQ(frames[i].first, i);
+      EXPECT_EQ(frames[i].second, sizes[i] + sizeof(wire::PushParams));
+    }
+    EXPECT_TRUE(reader.rest().empty());
+  }
+}
+
+TEST(FrameReader, WhatIsNotOursIsSeenAfterFourBytes) {
+  BufferPool pool;
+  FrameReader reader(pool, wire::kMaxBodyBytes);
+  std::memcpy(reader.Space()[0].data(), "GET", 3);
+  reader.Filled(3);
+  wire::InFrame frame;
+  Result<bool> next = reader.Next(&frame);
+  ASSERT_TRUE(next.ok());
+  EXPECT_FALSE(*next);
+  std::memcpy(reader.Space()[0].data(), " ", 1);
+  reader.Filled(1);
+  EXPECT_EQ(reader.Next(&frame).status().code(), Code::kProtocol);
+}
+
+TEST(FrameReader, NoMemoryIsTakenForABodyBeyondTheLimit) {
+  BufferPool pool;
+  const size_t sizes[] = {1'000'000};
+  const std::vector<std::byte> bytes = Stream(sizes, pool);
+  BufferPool fresh;
+  FrameReader reader(fresh, 1000);
+  const size_t before = fresh.allocated_bytes();
+  std::memcpy(reader.Space()[0].data(), bytes.data(), sizeof(wire::FrameHeader));
+  reader.Filled(sizeof(wire::FrameHeader));
+  wire::InFrame frame;
+  EXPECT_EQ(reader.Next(&frame).status().code(), Code::kProtocol);
+  EXPECT_EQ(fresh.allocated_bytes(), before);
+}
+
+}  // namespace
+}  // namespace cairn::transport
