@@ -131,7 +131,7 @@ int Run(const Flags& flags) {
   } else {
     auto cluster = cairn::EmbeddedCluster::Start();
     Check(cluster.status());
-    embedded = *std::move(cluster);
+    embedded = std::move(cluster).value();
     options = embedded->ClientOptionsFor();
     set_up = "embedded";
   }

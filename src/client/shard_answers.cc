@@ -81,14 +81,25 @@ void ShardLink::OnPushReply(Queue::iterator it, const wire::InFrame& frame, int6
   for (const wire::SlotEntry& entry : entries) {
     uint64_t& answered = book_.answered[entry.slot];
     answered = std::max(answered, entry.number);
+    // The slot goes on: what was doubted was an old copy, and the next such answer starts anew.
+    if (doubt_ && doubt_->slot == entry.slot && answered > doubt_->answered) doubt_.reset();
     if (Find(reply->entries, entry.slot) == nullptr) owner_.OnApplied(SlotId{entry.slot}, Seq{entry.number});
   }
   End(it, Refused(*reply), now_us);
 }
 
+// Answers may come out of order: a later number can be answered while this one still waits.
+bool ShardLink::Keeps(uint32_t slot, uint64_t number) const {
+  return std::any_of(queue_.begin(), queue_.end(), [&](const auto& item) {
+    if (item.second.kind != Request::Kind::kPush) return false;
+    const wire::SlotEntry* entry = Find(wire::MutableEntries(*item.second.frame), slot);
+    return entry != nullptr && entry->number == number;
+  });
+}
+
 void ShardLink::OnGap(const wire::SlotEntry& gap, int64_t now_us) {
   const uint64_t answered = book_.answered[gap.slot];
-  if (gap.number <= answered) {
+  if (gap.number <= answered && !Keeps(gap.slot, gap.number)) {
     if (doubt_ && doubt_->slot == gap.slot && gap.number <= doubt_->answered) {
       return owner_.OnLinkFatal(
           {Code::kJobFailed, Describe() + " asks for push " + std::to_string(gap.number) + " of partition " +

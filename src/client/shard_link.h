@@ -87,7 +87,8 @@ class ShardLink {
   enum class Phase { kOff, kWaiting, kConnecting, kGreeting, kReady };
   using Queue = std::map<uint64_t, Outgoing>;
   // A resume point below what was answered: an old copy of an answer, or a server that has lost
-  // what it acknowledged. Seen again on a fresh connection it can only be the latter.
+  // what it acknowledged. Seen again on a fresh connection, before the slot has gone on, it can only
+  // be the latter.
   struct Doubt {
     uint32_t slot = 0;
     uint64_t answered = 0;
@@ -107,6 +108,7 @@ class ShardLink {
 
   void OnControl(const wire::InFrame& frame, int64_t now_us);
   void OnPushReply(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);
+  bool Keeps(uint32_t slot, uint64_t number) const;
   void OnGap(const wire::SlotEntry& gap, int64_t now_us);
   void OnValuesReply(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);
   void OnError(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);

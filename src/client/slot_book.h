@@ -1,6 +1,7 @@
 // What the client remembers of each slot, over all tables and connections.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -47,8 +47,8 @@ void SchedulerCore::OnRegister(ConnId conn, const wire::Register& request, int64
 void SchedulerCore::AnswerKnown(ConnId conn, const NodeRecord& node, int64_t now_us) {
   if (node.fate == NodeFate::kLeft) return Send(conn, wire::LeaveReply{node.incarnation});
   if (node.fate == NodeFate::kRetired)
-    return Refuse(conn, Code::kRetired,
-                  NameOf(node) + " was declared dead or replaced: restart this process");
+    return RefuseNode(conn, node.incarnation, Code::kRetired,
+                      NameOf(node) + " was declared dead or replaced: restart this process");
   Bind(node.incarnation, conn, now_us);
   Send(conn, RegisteredFor(node));
   SendStateIfBehind(live_[node.incarnation], now_us);
@@ -62,13 +62,13 @@ void SchedulerCore::AdmitServer(ConnId conn, const wire::Register& request, int6
     return Refuse(conn, Code::kJobFailed, "the job has failed: " + state().failure);
   }
   auto index = ChooseServerIndex(durable_, request);
-  if (!index.ok()) return Refuse(conn, index.status().code(), index.status().message());
+  if (!index.ok()) return RefuseNode(conn, Incarnation(0), index.status().code(), index.status().message());
   Admit(conn, request, *index, 0, now_us);
 }
 
 void SchedulerCore::AdmitWorker(ConnId conn, const wire::Register& request, int64_t now_us) {
   auto rank = ChooseRank(durable_, request);
-  if (!rank.ok()) return Refuse(conn, rank.status().code(), rank.status().message());
+  if (!rank.ok()) return RefuseNode(conn, Incarnation(0), rank.status().code(), rank.status().message());
   // Where the barriers stand is known by the workers alone; after a restart they are asked first.
   uint32_t unheard = 0;
   const auto base = SmallestCount(Rank(*rank), &unheard);

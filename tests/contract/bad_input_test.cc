@@ -78,7 +78,7 @@ class BadInput : public ::testing::Test {
 
   wire::FramePtr SparsePush(TableId table, RowKey key, uint64_t seq, std::span<const float> row) {
     wire::PushParams params;
-    const wire::SlotEntry entry{SlotOfKey(key, 8).value, 1, seq};
+    const wire::SlotEntry entry{wire::SlotOfKey(key, 8).value, 1, seq};
     keys_ = {key};
     wire::DataParts parts;
     parts.type = FrameType::kPush;

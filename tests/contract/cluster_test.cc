@@ -76,12 +76,11 @@ TEST(Cluster, AsyncDenseSumsAreExact) {
     ASSERT_CAIRN_OK(client.Barrier());
     ASSERT_CAIRN_OK(table->Pull(values).Wait());
     for (uint64_t i = 0; i < kSize; ++i) {
-      int64_t expected = 0;
+      uint64_t expected = 0;  // wraps, as the table does
       for (int push = 0; push < kPushes; ++push) {
-        for (uint32_t rank = 0; rank < kWorkers; ++rank)
-          expected += static_cast<int64_t>(Mix64(i, push * 31 + rank));
+        for (uint32_t rank = 0; rank < kWorkers; ++rank) expected += Mix64(i, push * 31 + rank);
       }
-      ASSERT_EQ(values[i], expected) << i;
+      ASSERT_EQ(values[i], static_cast<int64_t>(expected)) << i;
     }
     ASSERT_CAIRN_OK(client.Barrier());
   });

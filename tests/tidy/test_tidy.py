@@ -138,7 +138,7 @@ def compiled():
 def test_every_test_is_built_and_run():
     built = {pathlib.Path(entry["file"]) for entry in compiled()}
     cmake = read("tests/CMakeLists.txt")
-    python_folders = set(re.findall(r"^cairn_python_tests\((\w+)", cmake, re.M))
+    python_folders = set(re.findall(r"^\s*cairn_python_tests\((\w+)", cmake, re.M))
     problems = []
     for path in FILES:
         if path.name.endswith("_test.cc"):

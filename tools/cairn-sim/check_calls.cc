@@ -41,7 +41,8 @@ class Outcomes final : public Checker {
       case Code::kNotFound:
       case Code::kAlreadyExists: return end.churned;
       case Code::kOutcomeUnknown: return end.short_deadline || retired || ended;
-      case Code::kRetired: return retired || (ended && end.kind == CallEnd::Kind::kStart);
+      // Who never heard its incarnation can be declared dead as well.
+      case Code::kRetired: return retired || end.kind == CallEnd::Kind::kStart;
       case Code::kJobFailed: return failed ? Names(end.status) : ended && end.kind == CallEnd::Kind::kStart;
       default: return false;
     }

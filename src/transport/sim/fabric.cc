@@ -249,7 +249,8 @@ void Fabric::Hand(Connection* connection, int side, const Bytes& bytes) {
 
 void Fabric::Close(ConnId conn) {
   if (conn.value == 0 || conn.value > ends_.size()) return;
-  auto [connection, side] = ends_[conn.value - 1];
+  Connection* const connection = ends_[conn.value - 1].first;
+  const int side = ends_[conn.value - 1].second;
   if (!connection->ends[side].open) return;
   trace_.Add(queue_.now_us(), {4, conn.value}, [&] {
     return process(connection->ends[side].process).name + " closes conn " + std::to_string(conn.value);

@@ -102,7 +102,7 @@ Result<bool> FrameReader::FinishFrame(wire::InFrame* frame) {
 
 void FrameReader::Preload(std::span<const std::byte> bytes) {
   CAIRN_CHECK(bytes.size() <= inbound_.size() && end_ == 0 && !begun_);
-  std::memcpy(inbound_.data(), bytes.data(), bytes.size());
+  std::copy(bytes.begin(), bytes.end(), inbound_.data());
   end_ = bytes.size();
 }
 
