@@ -141,16 +141,18 @@ TEST_F(PushTest, DuplicateAndForeignAnswersAreIgnored) {
   EXPECT_EQ(c.core->rewinds(), 0u);
 }
 
-TEST_F(PushTest, AResumePointBelowWhatWasAnsweredIsFatalOnAFreshConnection) {
+TEST_F(PushTest, AResumePointBelowWhatWasAnsweredIsFatalOnTheFourthConnection) {
   c.StartAll();
   for (int i = 0; i < 3; ++i) Push(1);
   const wire::FrameHeader last = c.Inbox(kLink)[2].header;
   c.AckPush(kLink, c.Inbox(kLink)[0].header);
   c.AckPush(kLink, c.Inbox(kLink)[1].header);
   // It could be an old copy of an answer: the connection is made anew to know.
-  c.Gap(kLink, last, Slot(1), 1);
-  EXPECT_TRUE(c.core->fatal().ok());
-  c.Wait(200'000);
+  for (int i = 0; i < 3; ++i) {
+    c.Gap(kLink, last, Slot(1), 1);
+    EXPECT_TRUE(c.core->fatal().ok());
+    c.Wait(1'000'000);
+  }
   c.Gap(kLink, last, Slot(1), 1);
   EXPECT_EQ(c.core->fatal().code(), Code::kJobFailed);
   EXPECT_NE(c.core->fatal().message().find("lost acknowledged pushes"), std::string::npos);

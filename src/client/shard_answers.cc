@@ -9,6 +9,9 @@
 namespace cairn::client {
 namespace {
 
+// A server that has lost something says so on every connection, an old copy of an answer does not.
+constexpr uint32_t kDoubts = 4;
+
 Code CodeOf(const wire::SlotEntry& problem) {
   const bool known = problem.count > 0 && problem.count <= static_cast<uint32_t>(Code::kInternal);
   return known ? static_cast<Code>(problem.count) : Code::kInternal;
@@ -100,14 +103,15 @@ bool ShardLink::Keeps(uint32_t slot, uint64_t number) const {
 void ShardLink::OnGap(const wire::SlotEntry& gap, int64_t now_us) {
   const uint64_t answered = book_.answered[gap.slot];
   if (gap.number <= answered && !Keeps(gap.slot, gap.number)) {
-    if (doubt_ && doubt_->slot == gap.slot && gap.number <= doubt_->answered) {
+    const bool again = doubt_ && doubt_->slot == gap.slot && gap.number <= doubt_->answered;
+    if (again && ++doubt_->seen >= kDoubts) {
       return owner_.OnLinkFatal(
           {Code::kJobFailed, Describe() + " asks for push " + std::to_string(gap.number) + " of partition " +
                                  std::to_string(gap.slot) + " again, after it had acknowledged all up to " +
                                  std::to_string(answered) + ": it has lost acknowledged pushes"},
           now_us);
     }
-    doubt_ = Doubt{gap.slot, answered};
+    if (!again) doubt_ = Doubt{gap.slot, answered, 1};
     return Reopen(now_us);
   }
   // All that was in flight behind the gap gets the same answer: one of them is enough.

@@ -87,11 +87,12 @@ class ShardLink {
   enum class Phase { kOff, kWaiting, kConnecting, kGreeting, kReady };
   using Queue = std::map<uint64_t, Outgoing>;
   // A resume point below what was answered: an old copy of an answer, or a server that has lost
-  // what it acknowledged. Seen again on a fresh connection, before the slot has gone on, it can only
+  // what it acknowledged. Seen on several fresh connections, before the slot has gone on, it can only
   // be the latter.
   struct Doubt {
     uint32_t slot = 0;
     uint64_t answered = 0;
+    uint32_t seen = 0;
   };
 
   void Reopen(int64_t now_us);

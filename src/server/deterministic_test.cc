@@ -78,6 +78,28 @@ TEST(DeterministicTest, ADeathLetsThoseWhoWaitedForItIn) {
   EXPECT_EQ(h.Stored(o.table, 1), kValues[1] + kValues[2]);
 }
 
+// While a view is pending, whoever joins with it may have a lower rank than those who are there.
+TEST(DeterministicTest, AHeldRoundIsNotSummedBeforeItsWorkersAreKnown) {
+  Ordered o(4);
+  auto& h = o.h;
+  h.Kill(1);
+  h.AddWorker(1, ViewNumber{0});  // rank 1 again: it waits for the next view
+  h.state.pending_view = h.state.view.Next();
+  h.Publish();
+  for (uint32_t rank : {0u, 2u, 3u})
+    h.Deliver(rank, h.Done(rank, o.table, 0));  // the reported round may close
+  for (uint32_t rank : {0u, 2u, 3u}) h.Deliver(rank, h.Give(rank, o.table, 1, 1, kValues[rank]));
+  h.state.view = h.state.pending_view;
+  h.state.pending_view = ViewNumber{0};
+  h.state.views.push_back({h.state.view, {{o.table, Round{1}}}});
+  for (wire::WorkerInfo& worker : h.state.workers)
+    if (worker.join_view == ViewNumber{0}) worker.join_view = h.state.view;
+  h.Publish();
+  h.Connect(1);
+  h.Deliver(1, h.Give(1, o.table, 1, 1, kValues[1]));
+  EXPECT_EQ(h.Stored(o.table, 1), kInRankOrder);
+}
+
 TEST(DeterministicTest, PartsOfOneFrameFoldAtDifferentTimes) {
   Ordered o(2);
   auto& h = o.h;

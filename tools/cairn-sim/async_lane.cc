@@ -36,7 +36,8 @@ class AsyncLane final : public Lane {
   }
 
   std::string WhatItDoes() const override {
-    return plan_.spec.name + " " + std::to_string(left_) + " left " + std::to_string(under_way_) + " under way";
+    return plan_.spec.name + " " + std::to_string(left_) + " left " + std::to_string(under_way_) +
+           " under way";
   }
 
  private:
@@ -120,7 +121,8 @@ class BarrierLane final : public Lane {
 
 }  // namespace
 
-std::unique_ptr<Lane> MakeAsyncLane(WorkerProcess& worker, const TablePlan& plan, const wire::TableInfo& info) {
+std::unique_ptr<Lane> MakeAsyncLane(WorkerProcess& worker, const TablePlan& plan,
+                                    const wire::TableInfo& info) {
   return std::make_unique<AsyncLane>(worker, plan, info);
 }
 std::unique_ptr<Lane> MakeBarrierLane(WorkerProcess& worker, uint32_t barriers) {

@@ -4,10 +4,11 @@ namespace cairn::sim {
 
 std::vector<std::unique_ptr<Checker>> MakeCheckers(Context& context) {
   std::vector<std::unique_ptr<Checker>> all;
-  for (auto make : {MakeAppliedOnce, MakeEarlyAck, MakeSameOutcome, MakeExactSums, MakeRoundOnce, MakeNextRound,
-                    MakeContributors, MakeDivisor, MakeHyper, MakeReferenceModel, MakeMonotoneReads,
-                    MakeReadsCommitted, MakeIncarnations, MakeViewsDurable, MakeTables, MakeBarrier, MakeOutcomes,
-                    MakeAmplification, MakeQueueBounds, MakeLeftEarly}) {
+  for (auto make :
+       {MakeAppliedOnce,   MakeEarlyAck,       MakeSameOutcome,   MakeExactSums,    MakeRoundOnce,
+        MakeNextRound,     MakeContributors,   MakeDivisor,       MakeHyper,        MakeReferenceModel,
+        MakeMonotoneReads, MakeReadsCommitted, MakeIncarnations,  MakeViewsDurable, MakeTables,
+        MakeBarrier,       MakeOutcomes,       MakeAmplification, MakeQueueBounds,  MakeLeftEarly}) {
     all.push_back(make(context));
   }
   return all;

@@ -85,9 +85,10 @@ class Amplification final : public Checker {
     // new connection may cause one more.
     const uint64_t excused = sent.hellos + sent.errors + sent.gaps.size() + incidents / 16 + 3;
     if (core.rewinds() > excused) {
-      Violation("worker " + std::to_string(worker) + " rewound " + std::to_string(core.rewinds()) + " times, with " +
-                std::to_string(sent.gaps.size()) + " gaps, " + std::to_string(sent.errors) + " errors, " +
-                std::to_string(sent.hellos) + " connections and " + std::to_string(incidents) + " incidents");
+      Violation("worker " + std::to_string(worker) + " rewound " + std::to_string(core.rewinds()) +
+                " times, with " + std::to_string(sent.gaps.size()) + " gaps, " + std::to_string(sent.errors) +
+                " errors, " + std::to_string(sent.hellos) + " connections and " + std::to_string(incidents) +
+                " incidents");
     }
     const uint64_t bound = 2 * sent.requests.size() + excused * kFramesPerRewind;
     if (sent.frames > bound) {
@@ -115,17 +116,19 @@ class QueueBounds final : public Checker {
     if (from.role != wire::Role::kWorker || header.type != wire::FrameType::kPush) return;
     const auto push = wire::DecodePush(header, body);
     Unacked& unacked = unacked_[header.incarnation];
-    ForEachPart(push->entries, push->keys, push->values, [&](const wire::SlotEntry& e, auto keys, auto values) {
-      const uint64_t bytes = keys.size_bytes() + values.size();
-      if (!unacked.parts.try_emplace({e.slot, e.number}, bytes).second) return;
-      if (e.number <= unacked.decided[e.slot]) return;
-      unacked.bytes += bytes;
-    });
+    ForEachPart(push->entries, push->keys, push->values,
+                [&](const wire::SlotEntry& e, auto keys, auto values) {
+                  const uint64_t bytes = keys.size_bytes() + values.size();
+                  if (!unacked.parts.try_emplace({e.slot, e.number}, bytes).second) return;
+                  if (e.number <= unacked.decided[e.slot]) return;
+                  unacked.bytes += bytes;
+                });
     // A single push may be larger than the bound: it is let through alone. A request is cut into
     // frames, so the bound is the user's plus the largest push that any worker makes.
     if (unacked.bytes > context_.plan.max_unacked_bytes + kLargestPush) {
-      Violation("incarnation " + std::to_string(header.incarnation) + " has " + std::to_string(unacked.bytes) +
-                " bytes unacknowledged, the bound is " + std::to_string(context_.plan.max_unacked_bytes));
+      Violation("incarnation " + std::to_string(header.incarnation) + " has " +
+                std::to_string(unacked.bytes) + " bytes unacknowledged, the bound is " +
+                std::to_string(context_.plan.max_unacked_bytes));
     }
   }
   // The client can only free what it has been told; that a shard has decided comes before it.
@@ -163,13 +166,15 @@ class LeftEarly final : public Checker {
     if (actor.role == wire::Role::kServer) {
       gone_.insert(actor.index);
       if (!over) {
-        Violation("server " + std::to_string(actor.index) + " leaves while the job runs: " + status.ToString());
+        Violation("server " + std::to_string(actor.index) +
+                  " leaves while the job runs: " + status.ToString());
       }
     }
     if (actor.role != wire::Role::kScheduler) return;
     if (!over) Violation("the scheduler leaves while the job runs");
     for (const wire::ServerInfo& server : context_.durable.servers) {
-      if (context_.plan.lose_server || gone_.contains(server.index) || confirmed_.contains(server.index)) continue;
+      if (context_.plan.lose_server || gone_.contains(server.index) || confirmed_.contains(server.index))
+        continue;
       Violation("the scheduler leaves before server " + std::to_string(server.index));
     }
   }

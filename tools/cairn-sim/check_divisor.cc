@@ -17,8 +17,8 @@ using RoundId = std::tuple<uint32_t, uint32_t, uint64_t>;  // table, slot, round
 RoundId IdOf(TableId table, SlotId slot, Round round) { return {table.value, slot.value, round.value}; }
 
 std::string Words(const server::CloseRecord& r) {
-  return "round " + std::to_string(r.round.value) + " of table " + std::to_string(r.table.value) + " in slot " +
-         std::to_string(r.slot.value);
+  return "round " + std::to_string(r.round.value) + " of table " + std::to_string(r.table.value) +
+         " in slot " + std::to_string(r.slot.value);
 }
 
 // Keeps what was staged and calls Judge with it when the round closes.
@@ -30,7 +30,8 @@ class StagedChecker : public Checker {
   }
   void OnClosed(const ShardName&, const server::CloseRecord& record) override {
     auto it = context_.states.find(record.version.value);
-    const wire::TableInfo* table = it == context_.states.end() ? nullptr : it->second->FindTable(record.table);
+    const wire::TableInfo* table =
+        it == context_.states.end() ? nullptr : it->second->FindTable(record.table);
     if (table == nullptr) return;
     auto staged = staged_.extract(IdOf(record.table, record.slot, record.round));
     Judge(record, *it->second, *table, staged.empty() ? std::vector<Staged>() : std::move(staged.mapped()));
@@ -97,14 +98,16 @@ class HyperChecker final : public StagedChecker {
       common = said->hyper;
     };
     for (const wire::WorkerInfo& worker : state.workers) {
-      if (worker.join_view.value != 0 && FirstRound(state, worker, table) <= record.round) look(worker.incarnation);
+      if (worker.join_view.value != 0 && FirstRound(state, worker, table) <= record.round)
+        look(worker.incarnation);
     }
     for (const Staged& s : staged) look(s.incarnation);
     if (differ != (record.outcome == Code::kHyperMismatch)) {
-      Violation(Words(record) + " closes with " + std::string(CodeName(record.outcome)) + " although its workers' " +
-                "hyper-parameters are " + (differ ? "different" : "equal"));
+      Violation(Words(record) + " closes with " + std::string(CodeName(record.outcome)) +
+                " although its workers' " + "hyper-parameters are " + (differ ? "different" : "equal"));
     }
-    if (!differ && common && record.hyper != *common) Violation(Words(record) + " records other hyper-parameters");
+    if (!differ && common && record.hyper != *common)
+      Violation(Words(record) + " records other hyper-parameters");
   }
 };
 

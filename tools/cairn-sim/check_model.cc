@@ -50,7 +50,8 @@ class ReferenceModel final : public Checker {
   void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
                   std::span<const std::byte> body) override {
     if (from.role == wire::Role::kWorker) return Remember(header, body);
-    const bool values = header.type == wire::FrameType::kPullReply || header.type == wire::FrameType::kRoundReply;
+    const bool values =
+        header.type == wire::FrameType::kPullReply || header.type == wire::FrameType::kRoundReply;
     if (!values || (header.flags & wire::kFlagRefused) != 0 || header.entry_count == 0) return;
     auto asked = asked_.find({header.incarnation, header.request_id});
     if (asked == asked_.end()) return Violation("an answer to a pull that nobody asked for");
@@ -111,10 +112,12 @@ class ReferenceModel final : public Checker {
     const bool after = (header.flags & wire::kFlagPullAfter) != 0;
     if (header.type == wire::FrameType::kPull) {
       const auto pull = wire::DecodePull(header, body);
-      if (pull.ok()) asked_[{header.incarnation, header.request_id}].assign(pull->keys.begin(), pull->keys.end());
+      if (pull.ok())
+        asked_[{header.incarnation, header.request_id}].assign(pull->keys.begin(), pull->keys.end());
     } else if (after && header.type == wire::FrameType::kContribute) {
       const auto push = wire::DecodePush(header, body);
-      if (push.ok()) asked_[{header.incarnation, header.request_id}].assign(push->keys.begin(), push->keys.end());
+      if (push.ok())
+        asked_[{header.incarnation, header.request_id}].assign(push->keys.begin(), push->keys.end());
     }
   }
 
@@ -128,8 +131,9 @@ class ReferenceModel final : public Checker {
         const RowKey key = part.empty() ? 0 : part[i];
         const auto found = values.subspan(i * row_bytes, row_bytes);
         if (!std::ranges::equal(table->Read(key), found)) {
-          return Violation("a pull of table " + std::to_string(id.value) + ", slot " + std::to_string(e.slot) +
-                           ", key " + std::to_string(key) + " is answered with other values than the model has");
+          return Violation("a pull of table " + std::to_string(id.value) + ", slot " +
+                           std::to_string(e.slot) + ", key " + std::to_string(key) +
+                           " is answered with other values than the model has");
         }
         served_[{id.value, e.slot, key}].insert(XXH3_64bits(found.data(), found.size()));
       }
@@ -157,8 +161,9 @@ class ReferenceModel final : public Checker {
         Violation(where + " key " + std::to_string(key) + " differs from the model");
       }
     });
-    if (rows != table->rows().size()) Violation(where + " stores " + std::to_string(rows) + " rows, the model has " +
-                                                std::to_string(table->rows().size()));
+    if (rows != table->rows().size())
+      Violation(where + " stores " + std::to_string(rows) + " rows, the model has " +
+                std::to_string(table->rows().size()));
   }
 
   std::map<std::pair<uint32_t, uint32_t>, NaiveTable> tables_;

@@ -37,10 +37,12 @@ class AppliedOnce final : public Checker {
         if (e.outcome == server::Outcome::kApplied) CheckContent(e, what);
         break;
       case server::Outcome::kDuplicate:
-        if (e.seq.value > last) Violation(what + " is called a duplicate after number " + std::to_string(last));
+        if (e.seq.value > last)
+          Violation(what + " is called a duplicate after number " + std::to_string(last));
         break;
       case server::Outcome::kGap:
-        if (e.seq.value <= last + 1) Violation(what + " is called a gap after number " + std::to_string(last));
+        if (e.seq.value <= last + 1)
+          Violation(what + " is called a gap after number " + std::to_string(last));
         break;
       case server::Outcome::kRetired: break;
     }
@@ -48,7 +50,8 @@ class AppliedOnce final : public Checker {
   void OnRetired(const ShardName& shard, Incarnation incarnation) override {
     const auto& state = context_.shard_states[shard];
     if (state && state->FindWorker(incarnation) != nullptr) {
-      Violation(ToString(shard) + " retires incarnation " + std::to_string(incarnation.value) + ", which lives");
+      Violation(ToString(shard) + " retires incarnation " + std::to_string(incarnation.value) +
+                ", which lives");
     }
   }
 
@@ -73,7 +76,8 @@ class EarlyAck final : public Checker {
   explicit EarlyAck(Context& context) : Checker("early-ack", context) {}
 
   void OnPush(const PushEvent& e) override {
-    if (e.outcome == server::Outcome::kApplied) applied_[{e.slot.value, e.incarnation.value}].insert(e.seq.value);
+    if (e.outcome == server::Outcome::kApplied)
+      applied_[{e.slot.value, e.incarnation.value}].insert(e.seq.value);
   }
   void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) override {
     const std::string what = Words(slot, incarnation, seq);
@@ -88,7 +92,8 @@ class EarlyAck final : public Checker {
                 std::to_string(shard->LastSeq(slot, incarnation).value));
     }
   }
-  void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round, const Status& outcome) override {
+  void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
+                           const Status& outcome) override {
     if (!outcome.ok()) return;
     for (const auto& [name, shard] : context_.shards) {
       const auto& state = context_.shard_states[name];
@@ -115,11 +120,12 @@ class SameOutcome final : public Checker {
     if (e.outcome == server::Outcome::kApplied) {
       decided = Code::kOk;
     } else if (e.outcome == server::Outcome::kRefused) {
-      if (decided && *decided != e.code) Violation(Words(e.slot, e.incarnation, e.seq) + " is refused differently");
+      if (decided && *decided != e.code)
+        Violation(Words(e.slot, e.incarnation, e.seq) + " is refused differently");
       decided = e.code;
     } else if (e.outcome == server::Outcome::kDuplicate && decided && *decided != e.code) {
-      Violation("a copy of " + Words(e.slot, e.incarnation, e.seq) + " gets " + std::string(CodeName(e.code)) +
-                ", the original got " + std::string(CodeName(*decided)));
+      Violation("a copy of " + Words(e.slot, e.incarnation, e.seq) + " gets " +
+                std::string(CodeName(e.code)) + ", the original got " + std::string(CodeName(*decided)));
     }
   }
 
@@ -162,7 +168,8 @@ class SameOutcome final : public Checker {
     // A late copy of an older round is answered without its outcome: nobody waits for that any more.
     for (uint32_t s = 0; s < context_.durable.slots.size(); ++s) {
       const server::Shard* shard = context_.ShardOf(SlotId(s));
-      if (shard != nullptr && shard->OpenRound(TableId(header.table), SlotId(s)).value > header.round + 1) return;
+      if (shard != nullptr && shard->OpenRound(TableId(header.table), SlotId(s)).value > header.round + 1)
+        return;
     }
     wire::PushReplyView refusal;
     std::vector<std::pair<uint32_t, uint32_t>> told;

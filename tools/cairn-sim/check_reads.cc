@@ -22,8 +22,8 @@ class MonotoneReads final : public Checker {
     Position& seen = seen_[{incarnation.value, slot.value}];
     if (position < seen) {
       Violation("incarnation " + std::to_string(incarnation.value) + " reads table " +
-                std::to_string(table.value) + " in slot " + std::to_string(slot.value) + " at " + Words(position) +
-                " after " + Words(seen));
+                std::to_string(table.value) + " in slot " + std::to_string(slot.value) + " at " +
+                Words(position) + " after " + Words(seen));
     }
     seen = std::max(seen, position);
   }
@@ -40,14 +40,17 @@ class ReadsCommitted final : public Checker {
     if (e.outcome != server::Outcome::kApplied && e.outcome != server::Outcome::kRefused) return;
     Raise(e.slot, e.position);
   }
-  void OnClosed(const ShardName&, const server::CloseRecord& record) override { Raise(record.slot, record.position); }
+  void OnClosed(const ShardName&, const server::CloseRecord& record) override {
+    Raise(record.slot, record.position);
+  }
 
   void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) override {
     const Position now = now_[slot.value];
-    const uint64_t epoch = slot.value < context_.durable.slots.size() ? context_.durable.slots[slot.value].epoch : 0;
+    const uint64_t epoch =
+        slot.value < context_.durable.slots.size() ? context_.durable.slots[slot.value].epoch : 0;
     if (position.index() > now.index() || position.epoch() != epoch) {
-      Violation("a read of slot " + std::to_string(slot.value) + " at " + Words(position) + ", the slot is at " +
-                Words(Position::Of(epoch, now.index())));
+      Violation("a read of slot " + std::to_string(slot.value) + " at " + Words(position) +
+                ", the slot is at " + Words(Position::Of(epoch, now.index())));
     }
     Position& last = read_[{incarnation.value, table.value, slot.value}];
     last = std::max(last, position);

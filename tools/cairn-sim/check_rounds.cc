@@ -38,7 +38,8 @@ class NextRound final : public Checker {
   explicit NextRound(Context& context) : Checker("next-round", context) {}
   void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
                   std::span<const std::byte>) override {
-    const bool contribution = header.type == wire::FrameType::kContribute || header.type == wire::FrameType::kDone;
+    const bool contribution =
+        header.type == wire::FrameType::kContribute || header.type == wire::FrameType::kDone;
     if (from.role != wire::Role::kWorker || !contribution) return;
     auto [it, first] = started_.try_emplace({header.incarnation, header.table}, header.round);
     if (first || header.round <= it->second) return;
@@ -50,8 +51,8 @@ class NextRound final : public Checker {
         if (context_.OwnerOf(SlotId(s)) != name) continue;
         if (shard->OpenRound(TableId(header.table), SlotId(s)).value >= header.round) continue;
         return Violation("incarnation " + std::to_string(header.incarnation) + " starts " +
-                         Words(TableId(header.table), Round(header.round)) + " while the last one is open in slot " +
-                         std::to_string(s));
+                         Words(TableId(header.table), Round(header.round)) +
+                         " while the last one is open in slot " + std::to_string(s));
       }
     }
   }
@@ -82,8 +83,9 @@ class Contributors final : public Checker {
     for (const wire::WorkerInfo& worker : state->second->workers) {
       if (worker.join_view.value == 0 || FirstRound(*state->second, worker, *table) > record.round) continue;
       if (!set.contains(worker.incarnation.value)) {
-        Violation("slot " + std::to_string(record.slot.value) + " closes " + Words(record.table, record.round) +
-                  " without rank " + std::to_string(worker.rank.value) + ", which lives");
+        Violation("slot " + std::to_string(record.slot.value) + " closes " +
+                  Words(record.table, record.round) + " without rank " + std::to_string(worker.rank.value) +
+                  ", which lives");
       }
     }
     for (const server::Contributor& c : record.contributors) {
@@ -102,7 +104,8 @@ class Contributors final : public Checker {
     }
   }
 
-  void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round, const Status& outcome) override {
+  void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
+                           const Status& outcome) override {
     if (!outcome.ok()) return;
     for (const auto& [slot, set] : sets_[{table.value, round.value}]) {
       if (set.contains(incarnation.value)) continue;
@@ -137,7 +140,8 @@ class Contributors final : public Checker {
   void CheckDied(uint32_t table, uint64_t round, uint32_t slot, uint64_t incarnation) {
     const bool lives = context_.durable.FindWorker(Incarnation(incarnation)) != nullptr;
     const std::string what = Words(TableId(table), Round(round)) + " counts incarnation " +
-                             std::to_string(incarnation) + " in some slots and not in slot " + std::to_string(slot);
+                             std::to_string(incarnation) + " in some slots and not in slot " +
+                             std::to_string(slot);
     if (lives || context_.left.contains(incarnation)) return Violation(what + ", and it did not die");
     if (last_round_[{table, incarnation}] > round) Violation(what + ", and it did not die in that round");
   }

@@ -18,11 +18,13 @@ class Incarnations final : public Checker {
     const auto* told = std::get_if<wire::Registered>(&message);
     if (from.role != wire::Role::kScheduler || told == nullptr) return;
     const std::string what = "incarnation " + std::to_string(told->incarnation.value);
-    if (told->incarnation >= context_.durable.next_incarnation) Violation(what + " is told before it is logged");
+    if (told->incarnation >= context_.durable.next_incarnation)
+      Violation(what + " is told before it is logged");
     auto [uid, first] = uids_.try_emplace(told->incarnation.value, told->uid);
     if (!first && uid->second != told->uid) Violation(what + " is given to two processes");
     auto [own, new_uid] = incarnations_.try_emplace(told->uid, told->incarnation.value);
-    if (!new_uid && own->second != told->incarnation.value) Violation("a process is given " + what + " and another");
+    if (!new_uid && own->second != told->incarnation.value)
+      Violation("a process is given " + what + " and another");
   }
 
  private:
@@ -34,9 +36,11 @@ class ViewsDurable final : public Checker {
   explicit ViewsDurable(Context& context) : Checker("views-durable", context) {}
   void OnDurable(const wire::ClusterState& state) override {
     auto [it, added] = states_.try_emplace(state.version.value, state);
-    if (!added && it->second != state) Violation(Words(state.version) + " is logged twice, with two contents");
+    if (!added && it->second != state)
+      Violation(Words(state.version) + " is logged twice, with two contents");
     if (state.version < version_) Violation(Words(state.version) + " is logged after " + Words(version_));
-    if (state.term < term_) Violation("term " + std::to_string(state.term.value) + " comes after a higher one");
+    if (state.term < term_)
+      Violation("term " + std::to_string(state.term.value) + " comes after a higher one");
     version_ = state.version;
     term_ = state.term;
   }
@@ -45,7 +49,8 @@ class ViewsDurable final : public Checker {
     if (const auto* told = std::get_if<wire::StateMessage>(&message)) {
       auto it = states_.find(told->state.version.value);
       if (it == states_.end()) return Violation(Words(told->state.version) + " is told before it is logged");
-      if (it->second != told->state) Violation(Words(told->state.version) + " is told and logged differently");
+      if (it->second != told->state)
+        Violation(Words(told->state.version) + " is told and logged differently");
     } else if (const auto* reply = std::get_if<wire::HeartbeatReply>(&message)) {
       if (reply->version > version_) Violation(Words(reply->version) + " is told of before it is logged");
     } else if (const auto* made = std::get_if<wire::TableReply>(&message)) {
@@ -70,9 +75,11 @@ class Tables final : public Checker {
         Violation("table id " + std::to_string(table.id.value) + " means \"" + it->second.spec.name +
                   "\" and later another \"" + table.spec.name + "\"");
       }
-      if (added && table.id.value <= highest_) Violation("table id " + std::to_string(table.id.value) + " is old");
+      if (added && table.id.value <= highest_)
+        Violation("table id " + std::to_string(table.id.value) + " is old");
       highest_ = std::max(highest_, table.id.value);
-      if (gone_.contains(table.id.value)) Violation("table id " + std::to_string(table.id.value) + " comes back");
+      if (gone_.contains(table.id.value))
+        Violation("table id " + std::to_string(table.id.value) + " comes back");
     }
     for (const auto& [id, info] : tables_) {
       if (state.FindTable(TableId(id)) == nullptr) gone_.insert(id);

@@ -40,7 +40,8 @@ class ExactSums final : public Checker {
       if (!c.gradient || c.refused) continue;
       const RoundSaid* said = context_.facts.Said(c.incarnation, record.table, record.round);
       if (said == nullptr || !said->parts.contains(record.slot.value)) {
-        Violation("incarnation " + std::to_string(c.incarnation.value) + " counts in a round it said nothing about");
+        Violation("incarnation " + std::to_string(c.incarnation.value) +
+                  " counts in a round it said nothing about");
         continue;
       }
       Add(expected_, record.slot.value, said->parts.at(record.slot.value));
@@ -113,7 +114,8 @@ class ExactSums final : public Checker {
         Violation(where + " lacks key " + std::to_string(std::get<2>(it->first)));
       } else if (row->second != it->second) {
         Violation(where + " key " + std::to_string(std::get<2>(it->first)) + " has count " +
-                  std::to_string(row->second[0]) + ", sent and applied were " + std::to_string(it->second[0]));
+                  std::to_string(row->second[0]) + ", sent and applied were " +
+                  std::to_string(it->second[0]));
       }
     }
     for (const auto& [key, row] : found) {

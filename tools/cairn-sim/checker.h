@@ -70,12 +70,12 @@ struct CallEnd {
   Kind kind = Kind::kPush;
   Status status;
   Incarnation incarnation;
-  uint32_t worker = 0;           // the launcher's number
+  uint32_t worker = 0;  // the launcher's number
   TableId table;
-  bool rogue = false;            // carried a NaN on purpose
-  bool odd_hyper = false;        // used other hyper-parameters than the round has, on purpose
+  bool rogue = false;      // carried a NaN on purpose
+  bool odd_hyper = false;  // used other hyper-parameters than the round has, on purpose
   bool short_deadline = false;
-  bool churned = false;          // on a table that others drop
+  bool churned = false;  // on a table that others drop
   // Pulls and rounds that read: what was asked and what came.
   const wire::TableInfo* info = nullptr;
   std::span<const RowKey> keys;
@@ -98,10 +98,10 @@ struct Context {
   std::map<uint64_t, std::shared_ptr<const wire::ClusterState>> states;  // given to shards, by version
   // The scheduler's durable decisions.
   wire::ClusterState durable;
-  std::map<uint32_t, wire::TableInfo> tables;       // every table that ever was, by id
-  std::map<uint64_t, uint32_t> ranks;               // incarnation → rank of every worker that ever was
-  std::set<uint64_t> left;                          // incarnations that left in good order
-  std::map<uint64_t, uint64_t> barrier_bases;       // incarnation → where it counts its barriers from
+  std::map<uint32_t, wire::TableInfo> tables;  // every table that ever was, by id
+  std::map<uint64_t, uint32_t> ranks;          // incarnation → rank of every worker that ever was
+  std::set<uint64_t> left;                     // incarnations that left in good order
+  std::map<uint64_t, uint64_t> barrier_bases;  // incarnation → where it counts its barriers from
   // Where each numbered push of (incarnation, slot) stands in the slot's order, by number - 1.
   std::map<std::pair<uint64_t, uint32_t>, std::vector<Position>> positions;
 

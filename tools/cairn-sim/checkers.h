@@ -14,14 +14,14 @@ CheckerPtr MakeAppliedOnce(Context& context);  // applied-once
 CheckerPtr MakeEarlyAck(Context& context);     // early-ack
 CheckerPtr MakeSameOutcome(Context& context);  // same-outcome
 // check_sums.cc
-CheckerPtr MakeExactSums(Context& context);    // exact-sums
+CheckerPtr MakeExactSums(Context& context);  // exact-sums
 // check_rounds.cc
-CheckerPtr MakeRoundOnce(Context& context);    // round-once
-CheckerPtr MakeNextRound(Context& context);    // next-round
-CheckerPtr MakeContributors(Context& context); // contributors
+CheckerPtr MakeRoundOnce(Context& context);     // round-once
+CheckerPtr MakeNextRound(Context& context);     // next-round
+CheckerPtr MakeContributors(Context& context);  // contributors
 // check_divisor.cc
-CheckerPtr MakeDivisor(Context& context);      // divisor
-CheckerPtr MakeHyper(Context& context);        // hyper
+CheckerPtr MakeDivisor(Context& context);  // divisor
+CheckerPtr MakeHyper(Context& context);    // hyper
 // check_model.cc
 CheckerPtr MakeReferenceModel(Context& context);  // reference-model
 // check_reads.cc
@@ -33,9 +33,9 @@ CheckerPtr MakeViewsDurable(Context& context);  // views-durable
 CheckerPtr MakeTables(Context& context);        // tables
 CheckerPtr MakeBarrier(Context& context);       // barrier
 // check_calls.cc
-CheckerPtr MakeOutcomes(Context& context);      // outcomes
-CheckerPtr MakeAmplification(Context& context); // amplification
-CheckerPtr MakeQueueBounds(Context& context);   // queue-bounds
-CheckerPtr MakeLeftEarly(Context& context);     // left-early
+CheckerPtr MakeOutcomes(Context& context);       // outcomes
+CheckerPtr MakeAmplification(Context& context);  // amplification
+CheckerPtr MakeQueueBounds(Context& context);    // queue-bounds
+CheckerPtr MakeLeftEarly(Context& context);      // left-early
 
 }  // namespace cairn::sim

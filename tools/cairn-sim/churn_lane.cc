@@ -16,7 +16,9 @@ constexpr int64_t kTimeoutUs = 4'000'000;
 
 class ChurnLane final : public Lane {
  public:
-  explicit ChurnLane(WorkerProcess& worker) : Lane(worker) { left_ = 1 + static_cast<uint32_t>(random_.Below(5)); }
+  explicit ChurnLane(WorkerProcess& worker) : Lane(worker) {
+    left_ = 1 + static_cast<uint32_t>(random_.Below(5));
+  }
 
   void Step() override {
     worker_.OnLaneProgress();
@@ -67,7 +69,8 @@ class ChurnLane final : public Lane {
     if (sync) pushes_ = 0;  // others may never come to it: one, with a deadline
     request->deadline_us = worker_.world().now_us() + kTimeoutUs;
     const auto kind = sync ? CallEnd::Kind::kRound : CallEnd::Kind::kPush;
-    worker_.Submit(std::move(*request), {.kind = kind, .table = info_.id, .short_deadline = true, .churned = true},
+    worker_.Submit(std::move(*request),
+                   {.kind = kind, .table = info_.id, .short_deadline = true, .churned = true},
                    std::move(data), [this, sync](const Status& status) {
                      if (status.ok()) return Push();
                      // An abandoned round keeps the worker from leaving: its table has to go.

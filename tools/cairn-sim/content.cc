@@ -124,7 +124,8 @@ bool PokeNan(client::Request& request, Random& random) {
   return true;
 }
 
-void CutFrames(client::Request& request, const TableSpec& spec, double chance, Random& random, BufferPool& pool) {
+void CutFrames(client::Request& request, const TableSpec& spec, double chance, Random& random,
+               BufferPool& pool) {
   std::vector<client::ShardPart> parts;
   const size_t unit = ElementBytes(spec) * (spec.kind == TableKind::kSparse ? spec.dim : 1);
   for (client::ShardPart& part : request.parts) {

@@ -29,6 +29,7 @@ void FillPull(CallData& data, const TablePlan& plan, Random& random);
 bool PokeNan(client::Request& request, Random& random);
 // Cuts some frames of a request in two, at a slot's end. The client may be given any number of
 // frames per shard thread; it makes more than one only of requests too large for a simulation.
-void CutFrames(client::Request& request, const TableSpec& spec, double chance, Random& random, BufferPool& pool);
+void CutFrames(client::Request& request, const TableSpec& spec, double chance, Random& random,
+               BufferPool& pool);
 
 }  // namespace cairn::sim

@@ -46,8 +46,9 @@ uint64_t Facts::OnNumbered(const wire::FrameHeader& header, const wire::PushView
       it->second = MakePart(header, push, keys, values);
       fresh += values.size();
     } else if (!Same(it->second, header, keys, values)) {
-      complain_("worker incarnation " + std::to_string(header.incarnation) + " sends another push as number " +
-                std::to_string(e.number) + " of slot " + std::to_string(e.slot));
+      complain_("worker incarnation " + std::to_string(header.incarnation) +
+                " sends another push as number " + std::to_string(e.number) + " of slot " +
+                std::to_string(e.slot));
     }
   });
   return fresh;
@@ -64,7 +65,8 @@ void Facts::OnRound(const wire::FrameHeader& header, const wire::PushView& push)
   said.weight = push.params.weight;
   said.hyper = hyper;
   if (header.type == wire::FrameType::kDone || (header.flags & wire::kFlagDone) != 0) {
-    if (said.done_said && !std::ranges::equal(said.bitmap, push.done_bitmap)) complain_(who + " changes its mark");
+    if (said.done_said && !std::ranges::equal(said.bitmap, push.done_bitmap))
+      complain_(who + " changes its mark");
     said.bitmap.assign(push.done_bitmap.begin(), push.done_bitmap.end());
     said.done_said = true;
   }

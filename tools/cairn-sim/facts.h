@@ -71,7 +71,8 @@ void ForEachPart(std::span<const wire::SlotEntry> entries, std::span<const uint6
   const size_t unit_bytes = units == 0 ? 0 : values.size() / units;
   size_t at = 0;
   for (const wire::SlotEntry& e : entries) {
-    each(e, keys.empty() ? keys : keys.subspan(at, e.count), values.subspan(at * unit_bytes, e.count * unit_bytes));
+    each(e, keys.empty() ? keys : keys.subspan(at, e.count),
+         values.subspan(at * unit_bytes, e.count * unit_bytes));
     at += e.count;
   }
 }

@@ -47,8 +47,10 @@ class Lane {
   uint32_t under_way_ = 0;
 };
 
-std::unique_ptr<Lane> MakeAsyncLane(WorkerProcess& worker, const TablePlan& plan, const wire::TableInfo& info);
-std::unique_ptr<Lane> MakeRoundLane(WorkerProcess& worker, const TablePlan& plan, const wire::TableInfo& info);
+std::unique_ptr<Lane> MakeAsyncLane(WorkerProcess& worker, const TablePlan& plan,
+                                    const wire::TableInfo& info);
+std::unique_ptr<Lane> MakeRoundLane(WorkerProcess& worker, const TablePlan& plan,
+                                    const wire::TableInfo& info);
 std::unique_ptr<Lane> MakeBarrierLane(WorkerProcess& worker, uint32_t barriers);
 std::unique_ptr<Lane> MakeChurnLane(WorkerProcess& worker);
 

@@ -108,7 +108,8 @@ void Launcher::TellScheduler() {
   const wire::Phase phase = world_.context().durable.phase;
   if (phase == wire::Phase::kEnded || phase == wire::Phase::kFailed) return;
   if (connected_) {
-    for (uint32_t rank : given_up_) port_->Send(conn_, wire::EncodeControl(wire::GiveUp{rank}, world_.pool()));
+    for (uint32_t rank : given_up_)
+      port_->Send(conn_, wire::EncodeControl(wire::GiveUp{rank}, world_.pool()));
   } else {
     if (conn_.value != 0) port_->Close(conn_);
     conn_ = port_->Connect(world_.scheduler_endpoint());

@@ -15,13 +15,15 @@ int RunOne(uint64_t seed, const std::string& bug_name, bool trace) {
   if (!bug_name.empty()) {
     const sim::PlantedBug* found = sim::FindBug(bug_name);
     if (found == nullptr) {
-      std::fprintf(stderr, "no planted bug is named %s: src/base/planted_bugs.inc has the list\n", bug_name.c_str());
+      std::fprintf(stderr, "no planted bug is named %s: src/base/planted_bugs.inc has the list\n",
+                   bug_name.c_str());
       return 2;
     }
     bug = found->bug;
   }
   const sim::Outcome outcome = sim::RunSeed(seed, bug, trace ? stdout : nullptr);
-  for (const sim::Violation& v : outcome.violations) std::printf("violation: %s: %s\n", v.checker.c_str(), v.what.c_str());
+  for (const sim::Violation& v : outcome.violations)
+    std::printf("violation: %s: %s\n", v.checker.c_str(), v.what.c_str());
   if (outcome.stuck) std::printf("stuck: %s\n", outcome.stuck_why.c_str());
   std::printf("seed %llu  trace hash %016llx\n", static_cast<unsigned long long>(seed),
               static_cast<unsigned long long>(outcome.trace_hash));

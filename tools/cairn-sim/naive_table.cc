@@ -82,13 +82,15 @@ void NaiveTable::Step(Row& row, const std::byte* values, const Hyper& hyper, flo
 
 void NaiveTable::Apply(std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper) {
   if (info_.spec.kind == TableKind::kDense) return Step(Find(0), values.data(), hyper, 1, false);
-  for (size_t i = 0; i < keys.size(); ++i) Step(Find(keys[i]), values.data() + i * row_bytes_, hyper, 1, false);
+  for (size_t i = 0; i < keys.size(); ++i)
+    Step(Find(keys[i]), values.data() + i * row_bytes_, hyper, 1, false);
 }
 
 void NaiveTable::ApplyRound(const std::vector<NaiveContribution>& contributions, const Hyper& hyper,
                             double divisor) {
   std::map<RowKey, Row> sums;
-  const bool weighs = info_.spec.optimizer != OptimizerKind::kSum && info_.spec.element == ElementType::kFloat32;
+  const bool weighs =
+      info_.spec.optimizer != OptimizerKind::kSum && info_.spec.element == ElementType::kFloat32;
   for (const NaiveContribution& c : contributions) {
     const size_t count = info_.spec.kind == TableKind::kDense ? 1 : c.keys.size();
     for (size_t i = 0; i < count; ++i) {

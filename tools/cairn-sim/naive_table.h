@@ -36,7 +36,7 @@ class NaiveTable {
  private:
   Row& Find(RowKey key);
   Row Initial(RowKey key) const;
-  void Add(Row& row, const std::byte* values) const;                       // row += values
+  void Add(Row& row, const std::byte* values) const;  // row += values
   void Step(Row& row, const std::byte* values, const Hyper& hyper, float divisor, bool mean) const;
 
   wire::TableInfo info_;

@@ -28,7 +28,8 @@ TablePlan Floats(const std::string& name, Mode mode, Random& random) {
   t.spec = {.name = name, .kind = random.Chance(0.5) ? TableKind::kDense : TableKind::kSparse, .mode = mode};
   t.spec.optimizer = random.Chance(0.75) ? OptimizerKind::kSgd : OptimizerKind::kSum;
   if (t.spec.kind == TableKind::kDense) {
-    t.spec.size = static_cast<uint64_t>(random.Chance(0.3) ? random.Between(2000, 5000) : random.Between(1, 300));
+    t.spec.size =
+        static_cast<uint64_t>(random.Chance(0.3) ? random.Between(2000, 5000) : random.Between(1, 300));
   } else {
     t.spec.dim = static_cast<uint32_t>(random.Between(1, 9));
   }
@@ -98,7 +99,8 @@ Plan MakePlan(uint64_t seed) {
   plan.severity = dice < 0.12 ? 0 : dice < 0.5 ? 1 : dice < 0.85 ? 2 : 3;
   plan.lose_server = random.Chance(0.06);
   plan.servers = static_cast<uint32_t>(random.Between(1, 4));
-  for (uint32_t i = 0; i < plan.servers; ++i) plan.threads.push_back(static_cast<uint32_t>(random.Between(1, 3)));
+  for (uint32_t i = 0; i < plan.servers; ++i)
+    plan.threads.push_back(static_cast<uint32_t>(random.Between(1, 3)));
   plan.slots = static_cast<uint32_t>(random.Between(8, random.Chance(0.3) ? 64 : 20));
   plan.workers = static_cast<uint32_t>(random.Between(1, 5));
   plan.late_workers = random.Chance(0.5) ? static_cast<uint32_t>(random.Between(1, 2)) : 0;

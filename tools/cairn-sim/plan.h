@@ -12,9 +12,9 @@ namespace cairn::sim {
 
 struct TablePlan {
   TableSpec spec;
-  uint32_t ops = 0;          // pushes or rounds of each worker
-  uint32_t window = 1;       // async: pushes in flight
-  uint64_t keys = 16;        // sparse: size of the key space
+  uint32_t ops = 0;     // pushes or rounds of each worker
+  uint32_t window = 1;  // async: pushes in flight
+  uint64_t keys = 16;   // sparse: size of the key space
 };
 
 struct Plan {
@@ -24,18 +24,18 @@ struct Plan {
   uint32_t servers = 1;
   std::vector<uint32_t> threads;
   uint32_t slots = 8;
-  uint32_t workers = 1;      // expected by the scheduler
+  uint32_t workers = 1;  // expected by the scheduler
   uint32_t late_workers = 0;
   std::vector<TablePlan> tables;
-  bool churn_tables = false; // tables are dropped and made anew while others use them
-  bool rogue = false;        // pushes with NaN that the client never looked at
+  bool churn_tables = false;  // tables are dropped and made anew while others use them
+  bool rogue = false;         // pushes with NaN that the client never looked at
   bool hyper_mismatch = false;
   bool early_leave = false;
   bool short_deadlines = false;
-  bool give_up = false;      // the launcher tells the scheduler of ranks that stay away
+  bool give_up = false;  // the launcher tells the scheduler of ranks that stay away
   uint32_t barriers = 0;
   uint32_t max_restarts = 3;
-  double split = 0;          // how often a request is cut into more frames than needed
+  double split = 0;  // how often a request is cut into more frames than needed
   uint64_t max_unacked_bytes = 0;
   int64_t resend_after_us = 0;
   int64_t still_waiting_us = 0;
@@ -43,8 +43,8 @@ struct Plan {
   FaultProfile network;
   // How often, per simulated second while faults last.
   double partitions = 0, worker_kills = 0, scheduler_kills = 0, store_crashes = 0, pauses = 0, twins = 0;
-  double slow = 0;           // share of nodes that are slow
-  int64_t heal_us = 0;       // from here on nothing goes wrong any more
+  double slow = 0;      // share of nodes that are slow
+  int64_t heal_us = 0;  // from here on nothing goes wrong any more
 };
 
 Plan MakePlan(uint64_t seed);

@@ -60,7 +60,8 @@ int RunPlantedBugs(const PlantedOptions& options) {
       if (options.only.empty() || options.only == kBugs[i].name) found[i] = Hunt(kBugs[i], options);
     }
   };
-  const unsigned cores = options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  const unsigned cores =
+      options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < cores; ++i) threads.emplace_back(work);
   for (auto& thread : threads) thread.join();
@@ -71,13 +72,15 @@ int RunPlantedBugs(const PlantedOptions& options) {
     if (!options.only.empty() && options.only != kBugs[i].name) continue;
     if (found[i]) {
       std::printf("%-24s| %-14s| %-18s| %8llu | %llu\n", kBugs[i].name, kBugs[i].rule, found[i]->by.c_str(),
-                  static_cast<unsigned long long>(found[i]->seed), static_cast<unsigned long long>(found[i]->tried));
+                  static_cast<unsigned long long>(found[i]->seed),
+                  static_cast<unsigned long long>(found[i]->tried));
     } else {
       ++missed;
       std::printf("%-24s| %-14s| NOT CAUGHT: %s\n", kBugs[i].name, kBugs[i].rule, kBugs[i].text);
     }
   }
-  std::printf("planted bugs: %zu  not caught: %d\n", options.only.empty() ? std::size(kBugs) : size_t{1}, missed);
+  std::printf("planted bugs: %zu  not caught: %d\n", options.only.empty() ? std::size(kBugs) : size_t{1},
+              missed);
   return missed == 0 ? 0 : 1;
 }
 

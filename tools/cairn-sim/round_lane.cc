@@ -51,8 +51,8 @@ class RoundLane final : public Lane {
     const bool values = left_ > 0 && random_.Chance(0.85);
     if (values) FillPush(*data, plan_, worker_.core().incarnation().value * 100'000 + ++pushed_, random_);
     const auto state = worker_.core().state();
-    client::PartitionInput input{.state = state.get(), .table = &data->info, .keys = data->keys,
-                                 .values = data->values};
+    client::PartitionInput input{
+        .state = state.get(), .table = &data->info, .keys = data->keys, .values = data->values};
     input.hyper = HyperOf(info_, worker_.core().next_round(info_.id));
     CallEnd end{.kind = CallEnd::Kind::kRound, .table = info_.id};
     if (plan.hyper_mismatch && random_.Chance(0.05)) {
@@ -99,7 +99,8 @@ class RoundLane final : public Lane {
     Submit(std::move(*request), {.kind = CallEnd::Kind::kPull, .table = info_.id}, std::move(data), [] {});
   }
 
-  void Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data, std::function<void()> then) {
+  void Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data,
+              std::function<void()> then) {
     ++under_way_;
     request.deadline_us = worker_.Deadline();
     worker_.Submit(std::move(request), std::move(end), std::move(data),
@@ -118,7 +119,8 @@ class RoundLane final : public Lane {
 
 }  // namespace
 
-std::unique_ptr<Lane> MakeRoundLane(WorkerProcess& worker, const TablePlan& plan, const wire::TableInfo& info) {
+std::unique_ptr<Lane> MakeRoundLane(WorkerProcess& worker, const TablePlan& plan,
+                                    const wire::TableInfo& info) {
   return std::make_unique<RoundLane>(worker, plan, info);
 }
 

@@ -22,9 +22,9 @@ void SchedulerProcess::Start() {
   options.slot_count = world_.plan().slots;
   options.endpoint = world_.scheduler_endpoint();
   options.rejoin_grace_us = 8'000'000;
-  auto started = scheduler::Scheduler::Start(
-      options, world_.store(), *port_, world_.pool(), world_.now_us(),
-      [this](const std::string& line) { world_.Log("scheduler", line); });
+  auto started =
+      scheduler::Scheduler::Start(options, world_.store(), *port_, world_.pool(), world_.now_us(),
+                                  [this](const std::string& line) { world_.Log("scheduler", line); });
   if (!started.ok()) {
     // Dying inside the append of its first record is no violation; anything else is.
     if (started.status().code() != Code::kIo) {

@@ -18,7 +18,9 @@ constexpr uint64_t kLeastAcknowledged = 200;  // per seed, on average
 // With fewer seeds than this some kinds of fault may rightly not have happened.
 constexpr uint64_t kSeedsForEveryFault = 200;
 
-unsigned Cores(unsigned wanted) { return wanted > 0 ? wanted : std::max(1u, std::thread::hardware_concurrency()); }
+unsigned Cores(unsigned wanted) {
+  return wanted > 0 ? wanted : std::max(1u, std::thread::hardware_concurrency());
+}
 
 struct Totals {
   std::mutex mutex;  // guards everything here
@@ -51,7 +53,8 @@ void PrintFindings(const Outcome& o) {
   if (o.stuck) {
     std::printf("seed %llu: stuck: %s\n", static_cast<unsigned long long>(o.seed), o.stuck_why.c_str());
   }
-  if (!o.clean()) std::printf("  replay: cairn-sim --seed %llu --trace\n", static_cast<unsigned long long>(o.seed));
+  if (!o.clean())
+    std::printf("  replay: cairn-sim --seed %llu --trace\n", static_cast<unsigned long long>(o.seed));
 }
 
 int PrintTotals(const Totals& t) {
@@ -77,7 +80,8 @@ int PrintTotals(const Totals& t) {
     code = 1;
   }
   if (t.acknowledged < kLeastAcknowledged * t.seeds) {
-    std::printf("fewer than %llu acknowledged pushes per seed\n", static_cast<unsigned long long>(kLeastAcknowledged));
+    std::printf("fewer than %llu acknowledged pushes per seed\n",
+                static_cast<unsigned long long>(kLeastAcknowledged));
     code = 1;
   }
   std::printf("seeds: %llu  violations: %llu  stuck: %llu\n", static_cast<unsigned long long>(t.seeds),

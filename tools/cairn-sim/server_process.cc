@@ -14,7 +14,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
  public:
   ShardThread(ServerProcess& owner, uint32_t thread)
       : owner_(owner), world_(owner.world_), name_{owner.index_, thread} {
-    const Actor actor{.role = wire::Role::kServer, .index = owner.index_, .thread = static_cast<int32_t>(thread)};
+    const Actor actor{
+        .role = wire::Role::kServer, .index = owner.index_, .thread = static_cast<int32_t>(thread)};
     const std::string name = ToString(name_);
     port_ = world_.fabric().AddPort(owner.process_, name, actor.Tag(), this);
     server::ShardOptions options;
@@ -48,8 +49,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
   }
   void OnDisconnect(ConnId conn) override { shard_->OnDisconnect(conn, world_.now_us()); }
 
-  void OnPush(SlotId slot, Incarnation incarnation, Seq seq, TableId table, server::Outcome outcome, Code code,
-              std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper,
+  void OnPush(SlotId slot, Incarnation incarnation, Seq seq, TableId table, server::Outcome outcome,
+              Code code, std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper,
               Position position) override {
     if (outcome == server::Outcome::kApplied || outcome == server::Outcome::kRefused) {
       auto& positions = world_.context().positions[{incarnation.value, slot.value}];
@@ -96,8 +97,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
 ServerProcess::ServerProcess(World& world, uint32_t index) : world_(world), index_(index) {
   const std::string name = "server " + std::to_string(index);
   process_ = world.fabric().AddProcess(ServerHost(index), name);
-  port_ = world.fabric().AddPort(process_, name,
-                                 Actor{.role = wire::Role::kServer, .index = index}.Tag(), this);
+  port_ =
+      world.fabric().AddPort(process_, name, Actor{.role = wire::Role::kServer, .index = index}.Tag(), this);
 }
 
 ServerProcess::~ServerProcess() = default;
@@ -123,15 +124,18 @@ void ServerProcess::Start() {
   server::ServerControl::Events events;
   events.on_registered = [this](uint32_t index, Incarnation incarnation) {
     for (auto& thread : threads_) {
-      Post(thread->last_post_us(), [t = thread.get(), index, incarnation] { t->Registered(index, incarnation); });
+      Post(thread->last_post_us(),
+           [t = thread.get(), index, incarnation] { t->Registered(index, incarnation); });
     }
   };
   events.on_state = [this](std::shared_ptr<const wire::ClusterState> state) {
-    for (auto& thread : threads_) Post(thread->last_post_us(), [t = thread.get(), state] { t->State(state); });
+    for (auto& thread : threads_)
+      Post(thread->last_post_us(), [t = thread.get(), state] { t->State(state); });
   };
   control_ = server::ServerControl::Make(
       options, *port_, world_.pool(), std::move(events),
-      [this](const std::string& line) { world_.Log("server " + std::to_string(index_), line); }, world_.now_us());
+      [this](const std::string& line) { world_.Log("server " + std::to_string(index_), line); },
+      world_.now_us());
   world_.fabric().Listen(process_, options.endpoint, [this](const wire::InFrame& first) -> Port* {
     auto message = wire::DecodeControl(first.header, first.body());
     const auto* hello = message.ok() ? std::get_if<wire::Hello>(&*message) : nullptr;

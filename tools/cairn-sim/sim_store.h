@@ -22,8 +22,8 @@ class SimStore final : public scheduler::MetaStore {
     kDurableThenCrash,  // all of it does, and nobody is told
   };
   struct Hooks {
-    std::function<Fate()> fate;                                   // asked once per append
-    std::function<void()> crash;                                  // the process is dying
+    std::function<Fate()> fate;   // asked once per append
+    std::function<void()> crash;  // the process is dying
     std::function<void(std::span<const std::byte>)> on_durable;
   };
   explicit SimStore(Hooks hooks) : hooks_(std::move(hooks)) {}

@@ -38,8 +38,8 @@ void WorkerProcess::Start() {
   options.resend_after_us = world_.plan().resend_after_us;
   core_ = client::ClientCore::Make(
       options, *port_, world_.pool(),
-      [this](const std::string& line) { world_.Log("worker " + std::to_string(number_), line); }, world_.now_us(),
-      this);
+      [this](const std::string& line) { world_.Log("worker " + std::to_string(number_), line); },
+      world_.now_us(), this);
   ++calls_;
   core_->Start(
       world_.now_us() + kStartTimeoutUs,
@@ -58,11 +58,12 @@ void WorkerProcess::OnStarted(const Status& status) {
 
 void WorkerProcess::CreateNext() {
   if (tables_.size() == world_.plan().tables.size()) return StartLanes();
-  CreateTable(world_.plan().tables[tables_.size()].spec, kCallTimeoutUs, false, [this](Result<wire::TableInfo> r) {
-    if (!r.ok()) return Exit(r.status());
-    tables_.push_back(*r);
-    CreateNext();
-  });
+  CreateTable(world_.plan().tables[tables_.size()].spec, kCallTimeoutUs, false,
+              [this](Result<wire::TableInfo> r) {
+                if (!r.ok()) return Exit(r.status());
+                tables_.push_back(*r);
+                CreateNext();
+              });
 }
 
 void WorkerProcess::StartLanes() {
@@ -153,7 +154,8 @@ void WorkerProcess::CreateTable(const TableSpec& spec, int64_t timeout_us, bool 
       world_.now_us());
 }
 
-void WorkerProcess::DropTable(const std::string& name, int64_t timeout_us, std::function<void(const Status&)> done) {
+void WorkerProcess::DropTable(const std::string& name, int64_t timeout_us,
+                              std::function<void(const Status&)> done) {
   ++calls_;
   core_->DropTable(
       name, world_.now_us() + timeout_us,
@@ -211,9 +213,9 @@ void WorkerProcess::AfterCall() {
 
 void WorkerProcess::OnFatal() {
   if (calls_ > 0) {
-    world_.context().report("liveness", "worker " + std::to_string(number_) + " has " + std::to_string(calls_) +
-                                            " calls under way after its core ended with " +
-                                            core_->fatal().ToString());
+    world_.context().report("liveness",
+                            "worker " + std::to_string(number_) + " has " + std::to_string(calls_) +
+                                " calls under way after its core ended with " + core_->fatal().ToString());
   }
   Exit(core_->fatal());
 }

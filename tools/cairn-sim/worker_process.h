@@ -50,7 +50,8 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   void OnMessage(ConnId conn, wire::InFrame& frame) override;
   void OnDisconnect(ConnId conn) override;
   void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) override;
-  void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round, const Status& outcome) override;
+  void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
+                           const Status& outcome) override;
   void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) override;
 
   // Longer than any call may take after the heal. Only a worker that has missed the end of the job

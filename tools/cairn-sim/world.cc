@@ -20,8 +20,12 @@ constexpr uint64_t kMaxEvents = 4'000'000;  // more is a livelock
 }  // namespace
 
 World::World(const Plan& plan, std::FILE* trace_out)
-    : plan_(plan), trace_(trace_out), pool_(size_t{16} << 20), random_(Mix64(plan.seed, 5)),
-      fabric_(queue_, Mix64(plan.seed, 6), pool_, trace_, outcome_.faults), context_(plan_) {
+    : plan_(plan),
+      trace_(trace_out),
+      pool_(size_t{16} << 20),
+      random_(Mix64(plan.seed, 5)),
+      fabric_(queue_, Mix64(plan.seed, 6), pool_, trace_, outcome_.faults),
+      context_(plan_) {
   outcome_.seed = plan.seed;
   context_.now_us = [this] { return queue_.now_us(); };
   context_.report = [this](const char* checker, const std::string& what) {
@@ -33,12 +37,12 @@ World::World(const Plan& plan, std::FILE* trace_out)
   fabric_.set_tap(this);
   fabric_.set_profile(plan_.network);
   checkers_ = MakeCheckers(context_);
-  store_ = std::make_unique<SimStore>(SimStore::Hooks{
-      [this] { return AppendFate(); },
-      [this] {
-        if (scheduler_) fabric_.Mute(scheduler_->process());
-      },
-      [this](std::span<const std::byte> record) { OnDurable(record); }});
+  store_ = std::make_unique<SimStore>(
+      SimStore::Hooks{[this] { return AppendFate(); },
+                      [this] {
+                        if (scheduler_) fabric_.Mute(scheduler_->process());
+                      },
+                      [this](std::span<const std::byte> record) { OnDurable(record); }});
 }
 
 World::~World() = default;
@@ -152,7 +156,8 @@ SimStore::Fate World::AppendFate() {
 
 void World::OnDurable(std::span<const std::byte> record) {
   auto decoded = scheduler::DecodeRecord(record);
-  if (!decoded.ok()) return context_.report("views-durable", "a record of the log: " + decoded.status().ToString());
+  if (!decoded.ok())
+    return context_.report("views-durable", "a record of the log: " + decoded.status().ToString());
   context_.durable = std::move(decoded->state);
   const wire::ClusterState& state = context_.durable;
   for (const auto& table : state.tables) context_.tables.try_emplace(table.id.value, table);
@@ -163,8 +168,9 @@ void World::OnDurable(std::span<const std::byte> record) {
       workers += " " + std::to_string(w.rank.value) + "#" + std::to_string(w.incarnation.value) + "@" +
                  std::to_string(w.join_view.value);
     }
-    Log("log", "version " + std::to_string(state.version.value) + " term " + std::to_string(state.term.value) +
-                   " phase " + std::to_string(static_cast<int>(state.phase)) + " view " +
+    Log("log", "version " + std::to_string(state.version.value) + " term " +
+                   std::to_string(state.term.value) + " phase " +
+                   std::to_string(static_cast<int>(state.phase)) + " view " +
                    std::to_string(state.view.value) + " pending " + std::to_string(state.pending_view.value) +
                    " workers" + workers);
   }

@@ -93,7 +93,9 @@ class World final : public Tap {
   void OnSchedulerLeft();
   void KillServer(uint32_t index);
   void OnServerLeft(ServerProcess& server, const Status& result);
-  void Dispose(std::function<void()> owner_of_the_dead) { graveyard_.push_back(std::move(owner_of_the_dead)); }
+  void Dispose(std::function<void()> owner_of_the_dead) {
+    graveyard_.push_back(std::move(owner_of_the_dead));
+  }
 
   void OnSend(const Port& from, const Port* to, const wire::FrameHeader& header,
               std::span<const std::byte> body) override;

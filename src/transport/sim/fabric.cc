@@ -100,8 +100,8 @@ int64_t Fabric::Delay() {
 }
 
 const Fabric::Link* Fabric::Blocked(int from_process, int to_process) const {
-  auto it = links_.find({processes_[static_cast<size_t>(from_process)].host,
-                         processes_[static_cast<size_t>(to_process)].host});
+  auto it = links_.find(
+      {processes_[static_cast<size_t>(from_process)].host, processes_[static_cast<size_t>(to_process)].host});
   return it != links_.end() && it->second.blocked_until_us > queue_.now_us() ? &it->second : nullptr;
 }
 
@@ -143,9 +143,9 @@ void Fabric::Send(Port& port, ConnId conn, const wire::Frame& frame) {
   const End& other = connection->ends[1 - side];
   trace_.Add(queue_.now_us(), {2, conn.value, Word(header), header.request_id, header.checksum}, [&] {
     return port.name_ + " -> " + (other.port ? other.port->name_ : process(other.process).name) + " conn " +
-           std::to_string(conn.value) + " type " + std::to_string(static_cast<int>(header.type)) + " request " +
-           std::to_string(header.request_id) + " round " + std::to_string(header.round) + " table " +
-           std::to_string(header.table) + " body " + std::to_string(header.body_bytes);
+           std::to_string(conn.value) + " type " + std::to_string(static_cast<int>(header.type)) +
+           " request " + std::to_string(header.request_id) + " round " + std::to_string(header.round) +
+           " table " + std::to_string(header.table) + " body " + std::to_string(header.body_bytes);
   });
   if (tap_ != nullptr) tap_->OnSend(port, other.port, header, bytes->bytes().subspan(sizeof(header)));
   Carry(connection, 1 - side, bytes);
@@ -274,9 +274,8 @@ void Fabric::Disconnect(Connection* connection, int side, int64_t at_us) {
     End& end = connection->ends[side];
     if (!end.open) return;
     end.open = false;
-    trace_.Add(queue_.now_us(), {5, end.conn.value}, [&] {
-      return process(end.process).name + " loses conn " + std::to_string(end.conn.value);
-    });
+    trace_.Add(queue_.now_us(), {5, end.conn.value},
+               [&] { return process(end.process).name + " loses conn " + std::to_string(end.conn.value); });
     if (end.port != nullptr) end.port->handler_->OnDisconnect(end.conn);
   });
 }

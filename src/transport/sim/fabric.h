@@ -118,14 +118,14 @@ class Fabric {
     int64_t lag_us = 0;
   };
   struct End {
-    Port* port = nullptr;     // null: not yet accepted by one
+    Port* port = nullptr;  // null: not yet accepted by one
     int process = -1;
     ConnId conn;
     bool open = false;
     int64_t in_order_us = 0;  // the last frame towards this end arrives then
   };
   struct Connection {
-    End ends[2];              // 0 has connected, 1 has accepted
+    End ends[2];  // 0 has connected, 1 has accepted
     std::shared_ptr<Accept> accept;
     bool limited = false;
     int losses_in_a_row = 0;

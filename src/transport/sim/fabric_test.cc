@@ -119,7 +119,8 @@ TEST_F(FabricTest, ADeadProcessGetsNothingAndItsPeersHearOfIt) {
 TEST_F(FabricTest, TheSameSeedGivesTheSameTrace) {
   auto run = [this](uint64_t seed) {
     Reset(seed);
-    fabric_->set_profile({.jitter_us = 500, .loss = 0.1, .reorder = 0.2, .reorder_us = 900, .duplicate = 0.2});
+    fabric_->set_profile(
+        {.jitter_us = 500, .loss = 0.1, .reorder = 0.2, .reorder_us = 900, .duplicate = 0.2});
     Connect();
     for (uint32_t i = 0; i < 100; ++i) Send(i);
     Drain();

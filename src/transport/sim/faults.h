@@ -9,22 +9,22 @@
 namespace cairn::sim {
 
 enum class Fault : uint8_t {
-  kLongDelay,       // a frame, and all behind it on its connection, is late
-  kLoss,            // a frame vanishes although its connection lives on
-  kReorder,         // a frame overtakes others of its connection
-  kDuplicate,       // a frame comes twice
-  kLateDuplicate,   // a copy comes many seconds later, if need be on another connection
-  kReset,           // a connection breaks with what is on it
-  kPartition,       // nothing passes between nodes, for a while
-  kOneWay,          // the same in one direction only
+  kLongDelay,      // a frame, and all behind it on its connection, is late
+  kLoss,           // a frame vanishes although its connection lives on
+  kReorder,        // a frame overtakes others of its connection
+  kDuplicate,      // a frame comes twice
+  kLateDuplicate,  // a copy comes many seconds later, if need be on another connection
+  kReset,          // a connection breaks with what is on it
+  kPartition,      // nothing passes between nodes, for a while
+  kOneWay,         // the same in one direction only
   kSchedulerCrash,
-  kStoreCrash,      // the scheduler dies inside an append, before or after it is durable
-  kTornTail,        // the same, with half a record on the disk
+  kStoreCrash,  // the scheduler dies inside an append, before or after it is durable
+  kTornTail,    // the same, with half a record on the disk
   kWorkerCrash,
-  kTwin,            // a second process is started for the rank of a living one
-  kServerCrash,     // only under seeds where the job is expected to fail
-  kSlowNode,        // handles everything with a lag
-  kPause,           // handles nothing for a while, longer than it takes to be declared dead or shorter
+  kTwin,         // a second process is started for the rank of a living one
+  kServerCrash,  // only under seeds where the job is expected to fail
+  kSlowNode,     // handles everything with a lag
+  kPause,        // handles nothing for a while, longer than it takes to be declared dead or shorter
   kCount
 };
 inline constexpr size_t kFaultKinds = static_cast<size_t>(Fault::kCount);
@@ -48,10 +48,10 @@ struct FaultProfile {
   int64_t long_delay_us = 0;  // at most
   double loss = 0;
   double reorder = 0;
-  int64_t reorder_us = 0;     // how far a frame may fall behind
+  int64_t reorder_us = 0;  // how far a frame may fall behind
   double duplicate = 0;
   double late_duplicate = 0;
-  int64_t late_us = 0;        // at most
+  int64_t late_us = 0;  // at most
   double reset = 0;
 };
 
