@@ -6,6 +6,7 @@
 
 #include "client/draft.h"
 #include "client/finite.h"
+#include "wire/data.h"
 #include "wire/frame.h"
 
 namespace cairn::client {
@@ -50,9 +51,9 @@ Status CheckShape(const PartitionInput& input, const char* verb, size_t bytes) {
 
 Status CheckInput(const PartitionInput& input, const Directions& what) {
   const std::string of = " of a push to " + Named(*input.table);
-  if (!std::isfinite(input.weight) || input.weight < 0) {
+  if (!(input.weight >= 0 && input.weight <= wire::kMaxWeight)) {
     return Wrong("the weight" + of + " is " + std::to_string(input.weight) +
-                 ": it must be finite and not negative");
+                 ": it must not be negative, NaN or above 1e30");
   }
   if (!std::isfinite(input.hyper.lr) || !std::isfinite(input.hyper.weight_decay)) {
     return Wrong("the learning rate or weight decay" + of + " is not finite");

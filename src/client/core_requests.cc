@@ -113,6 +113,8 @@ void Core::Release(uint64_t id, Round round, int64_t now_us) {
     header.request_id = next_frame_++;
     header.incarnation = scheduler_.incarnation().value;
     header.round = round.value;
+    ShardLink* const link = LinkOf(part.server, part.thread);
+    if (link->checks_values()) header.flags |= wire::kFlagValuesChecked;
     if (record.request.kind == Request::Kind::kPush) {
       for (wire::SlotEntry& entry : wire::MutableEntries(*part.frame)) {
         entry.number = book_.next_number[entry.slot]++;
@@ -126,7 +128,7 @@ void Core::Release(uint64_t id, Round round, int64_t now_us) {
     frame.kind = record.request.kind;
     frame.parks = record.parks;
     frame.frame = std::move(part.frame);
-    LinkOf(part.server, part.thread)->Enqueue(record.frames.back(), std::move(frame), now_us);
+    link->Enqueue(record.frames.back(), std::move(frame), now_us);
   }
 }
 

@@ -52,7 +52,7 @@ void DropUnusedViews(wire::ClusterState& state);
 
 inline constexpr size_t kMaxTables = 4096;
 
-Status CheckSpec(const TableSpec& spec);
+Status CheckSpec(const TableSpec& spec, uint32_t slot_count);
 // What differs, as "mode (sync there, async asked for), size (…)". Empty: nothing does.
 std::string DescribeDifference(const TableSpec& there, const TableSpec& asked);
 // Requires CheckSpec, and that no table has the name.

@@ -60,7 +60,7 @@ wire::TableReply SchedulerCore::Create(const RequestKey& key, const TableSpec& s
     reply.text = std::move(text);
     return reply;
   };
-  if (Status status = CheckSpec(spec); !status.ok()) return refuse(status.code(), status.message());
+  if (Status status = CheckSpec(spec, static_cast<uint32_t>(state().slots.size())); !status.ok()) return refuse(status.code(), status.message());
   if (const wire::TableInfo* there = state().FindTable(spec.name)) {
     const std::string difference = DescribeDifference(there->spec, spec);
     if (!difference.empty())

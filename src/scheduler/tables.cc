@@ -10,7 +10,9 @@ namespace cairn::scheduler {
 namespace {
 
 constexpr size_t kMaxNameBytes = 255;
-constexpr uint64_t kMaxDenseSize = uint64_t{1} << 40;
+// A slot's part of a dense table travels in one frame: half of the largest leaves room for the
+// slots that get a block more than others.
+constexpr uint64_t kMaxSlotBytes = wire::kMaxBodyBytes / 2;
 constexpr uint32_t kMaxDim = 1u << 20;
 
 const char* Word(TableKind kind) { return kind == TableKind::kDense ? "dense" : "sparse"; }
@@ -49,6 +51,8 @@ bool EnumsInRange(const TableSpec& spec) {
 Status CheckInit(const TableSpec& spec) {
   const Init& init = spec.init;
   if (!std::isfinite(init.a) || !std::isfinite(init.b)) return Bad(spec, "its initial values are not finite");
+  if (spec.element == ElementType::kInt64 && init.kind != InitKind::kZeros && init.kind != InitKind::kConstant)
+    return Bad(spec, "tables of int64 begin with zeros or a constant");
   if (init.kind == InitKind::kUniform && init.a > init.b)
     return Bad(spec, "uniform initial values need the low end first");
   if (init.kind == InitKind::kNormal && init.b < 0) return Bad(spec, "the standard deviation is negative");
@@ -57,14 +61,17 @@ Status CheckInit(const TableSpec& spec) {
 
 }  // namespace
 
-Status CheckSpec(const TableSpec& spec) {
+Status CheckSpec(const TableSpec& spec, uint32_t slot_count) {
   if (spec.name.empty()) return {Code::kInvalidArgument, "a table needs a name"};
   if (spec.name.size() > kMaxNameBytes || !IsPrintable(spec.name))
     return Bad(spec,
                "a name has at most " + std::to_string(kMaxNameBytes) + " bytes and no control characters");
   if (!EnumsInRange(spec)) return Bad(spec, "it asks for something that this version of cairn does not know");
-  if (spec.kind == TableKind::kDense && (spec.size == 0 || spec.size > kMaxDenseSize))
-    return Bad(spec, "a dense table has 1 to 2^40 elements, not " + std::to_string(spec.size));
+  const uint64_t most = kMaxSlotBytes / (spec.element == ElementType::kFloat32 ? 4 : 8) * slot_count;
+  if (spec.kind == TableKind::kDense && (spec.size == 0 || spec.size > most))
+    return Bad(spec, "a dense table has 1 to " + std::to_string(most) + " elements in a cluster of " +
+                         std::to_string(slot_count) + " slots, not " + std::to_string(spec.size) +
+                         ": use several tables, or more slots (--slots)");
   if (spec.kind == TableKind::kSparse && (spec.dim == 0 || spec.dim > kMaxDim))
     return Bad(spec, "a row of a sparse table has 1 to 2^20 elements, not " + std::to_string(spec.dim));
   if (spec.deterministic && spec.mode != Mode::kSync) return Bad(spec, "deterministic needs mode sync");

@@ -82,6 +82,7 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, wire::
   }
   wire::DataParts parts;
   parts.type = type;
+  parts.flags = request.flags & wire::kFlagValuesChecked;  // as the asker does it
   parts.request_id = request.request_id;
   parts.incarnation = Incarnation{request.incarnation};
   parts.state_version = version();

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kBackOffMinUs = 50'000;
 constexpr int64_t kBackOffMaxUs = 1'000'000;
 // A connection on which so many heartbeats in a row get no answer is made anew.
-constexpr int64_t kSilentHeartbeats = 5;
+constexpr int64_t kSilentHeartbeats = 3;  // well before the scheduler takes us for dead
 // How long the end is repeated to a scheduler that does not hang up.
 constexpr int64_t kEndPatienceUs = 3'000'000;
 

@@ -29,6 +29,10 @@ auto* FindIf(const Items& items, Match match) {
 
 }  // namespace
 
+bool IsLoopback(const Endpoint& endpoint) {
+  return endpoint.host == "localhost" || endpoint.host == "::1" || endpoint.host.starts_with("127.");
+}
+
 std::string ToString(const Endpoint& endpoint) {
   const bool v6 = endpoint.host.find(':') != std::string::npos;
   return (v6 ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);

@@ -24,6 +24,8 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 std::string ToString(const Endpoint& endpoint);  // "host:port"
+// The endpoint is on this very host: what goes there crosses no wire that could damage it.
+bool IsLoopback(const Endpoint& endpoint);
 
 enum class Phase : uint8_t {
   kForming = 0,  // waiting for the expected servers and workers

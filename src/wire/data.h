@@ -21,8 +21,10 @@
 
 namespace cairn::wire {
 
+inline constexpr double kMaxWeight = 1e30;  // well inside float's range, in which sums are taken
+
 struct PushParams {
-  double weight = 1.0;        // of a sync contribution or mark; finite, >= 0
+  double weight = 1.0;        // of a sync contribution or mark; 0 to kMaxWeight
   float lr = 0;
   float weight_decay = 0;
   uint32_t bitmap_bytes = 0;  // length of the done bitmap

@@ -87,7 +87,7 @@ Status CheckValues(const Sections& s) {
 }
 
 Status CheckParams(const FrameHeader& header, const PushParams& params) {
-  if (!std::isfinite(params.weight) || params.weight < 0) return BadFrame("weight is not finite and >= 0");
+  if (!(params.weight >= 0 && params.weight <= kMaxWeight)) return BadFrame("weight is not within 0 and 1e30");
   uint64_t rest = params.reserved0;
   for (uint64_t word : params.reserved) rest |= word;
   if (rest != 0) return BadFrame("reserved fields are not zero");

@@ -105,8 +105,17 @@ void Chaos::LoseServer() {
   if (world_.context().durable.phase != wire::Phase::kRunning) return;
   const auto index = static_cast<uint32_t>(random_.Below(world_.plan().servers));
   if (world_.servers()[index]->gone()) return;
+  if (random_.Chance(0.3)) {
+    // Alive, but silent for so long that it is declared dead.
+    world_.faults().Add(Fault::kPause);
+    world_.fabric().Pause(world_.servers()[index]->process(), world_.now_us() + 9'000'000);
+    return;
+  }
   world_.faults().Add(Fault::kServerCrash);
   world_.KillServer(index);
+  if (random_.Chance(0.4)) {
+    world_.queue().After(random_.Between(200'000, 3'000'000), [this, index] { world_.RestartServer(index); });
+  }
 }
 
 }  // namespace cairn::sim

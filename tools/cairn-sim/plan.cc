@@ -97,7 +97,7 @@ Plan MakePlan(uint64_t seed) {
   plan.seed = seed;
   const double dice = static_cast<double>(random.Below(100)) / 100;
   plan.severity = dice < 0.12 ? 0 : dice < 0.5 ? 1 : dice < 0.85 ? 2 : 3;
-  plan.lose_server = random.Chance(0.06);
+  plan.lose_server = random.Chance(0.08);
   plan.servers = static_cast<uint32_t>(random.Between(1, 4));
   for (uint32_t i = 0; i < plan.servers; ++i)
     plan.threads.push_back(static_cast<uint32_t>(random.Between(1, 3)));

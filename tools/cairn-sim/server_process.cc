@@ -24,7 +24,7 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     options.still_waiting_us = world_.plan().still_waiting_us;
     if (world_.plan().seed % 5 == 0) options.early_contribution_budget = 4096;
     shard_ = server::Shard::Make(options, *port_, world_.pool(), this);
-    world_.context().shards[name_] = shard_.get();
+    if (!owner.replacement_) world_.context().shards[name_] = shard_.get();
     world_.fabric().Run(owner.process_, world_.now_us() + kTickUs, [this] { Tick(); });
   }
 
@@ -94,7 +94,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
   int64_t last_post_us_ = 0;
 };
 
-ServerProcess::ServerProcess(World& world, uint32_t index) : world_(world), index_(index) {
+ServerProcess::ServerProcess(World& world, uint32_t index, bool replacement)
+    : world_(world), index_(index), replacement_(replacement) {
   const std::string name = "server " + std::to_string(index);
   process_ = world.fabric().AddProcess(ServerHost(index), name);
   port_ =
@@ -121,6 +122,9 @@ void ServerProcess::Start() {
   options.threads = threads;
   options.wanted_rank = static_cast<int32_t>(index_);
   options.uid = world_.NewUid();
+  // A server that has missed the end of the job leaves by itself; shorter here than by default.
+  options.register_deadline_us = 60'000'000;
+  options.orphan_after_us = 60'000'000;
   server::ServerControl::Events events;
   events.on_registered = [this](uint32_t index, Incarnation incarnation) {
     for (auto& thread : threads_) {

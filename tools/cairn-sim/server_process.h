@@ -14,7 +14,8 @@ namespace cairn::sim {
 
 class ServerProcess final : public PortHandler {
  public:
-  ServerProcess(World& world, uint32_t index);
+  // `replacement`: started again after a crash, at the same address. The job can't use it.
+  ServerProcess(World& world, uint32_t index, bool replacement = false);
   ~ServerProcess() override;
   int process() const { return process_; }
   uint32_t index() const { return index_; }
@@ -39,6 +40,7 @@ class ServerProcess final : public PortHandler {
   uint32_t index_;
   int process_;
   Port* port_;
+  bool replacement_;
   bool gone_ = false;
   std::unique_ptr<server::ServerControl> control_;
   std::vector<std::unique_ptr<ShardThread>> threads_;

@@ -48,7 +48,7 @@ World::World(const Plan& plan, std::FILE* trace_out)
 World::~World() = default;
 
 void World::Log(const std::string& who, const std::string& line) {
-  if (trace_.printing()) trace_.Add(now_us(), {}, [&] { return "[" + who + "] " + line; });
+  if (trace_.printing()) trace_.Print(now_us(), "[" + who + "] " + line);
 }
 
 Outcome World::Run() {
@@ -135,6 +135,14 @@ void World::KillServer(uint32_t index) {
   ServerProcess& server = *servers_[index];
   fabric_.Kill(server.process(), random_.Chance(0.3));
   server.set_gone();
+}
+
+void World::RestartServer(uint32_t index) {
+  const wire::Phase phase = context_.durable.phase;
+  if (scheduler_left_ || phase != wire::Phase::kRunning) return;
+  Dispose([dead = std::shared_ptr<ServerProcess>(std::move(servers_[index]))] {});
+  servers_[index] = std::make_unique<ServerProcess>(*this, index, true);
+  servers_[index]->Start();
 }
 
 void World::OnServerLeft(ServerProcess& server, const Status& result) {

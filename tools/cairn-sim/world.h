@@ -92,6 +92,7 @@ class World final : public Tap {
   void KillScheduler(bool restart);
   void OnSchedulerLeft();
   void KillServer(uint32_t index);
+  void RestartServer(uint32_t index);
   void OnServerLeft(ServerProcess& server, const Status& result);
   void Dispose(std::function<void()> owner_of_the_dead) {
     graveyard_.push_back(std::move(owner_of_the_dead));
