@@ -120,7 +120,8 @@ Status ShardImpl::StagePart(const Request& request, TableState& table, const Par
   }
   if (!added.folded) {
     Buffer& storage = request.frame.storage;
-    if (*kept == nullptr && kept_bytes_ + storage.capacity() > options_.early_contribution_budget) {
+    if (*kept == nullptr && kept_bytes_ + storage.capacity() > options_.early_contribution_budget &&
+        !CAIRN_BUG(kEarlyUnbounded)) {
       round.Remove(request.client->rank, request.incarnation());
       return {Code::kResourceExhausted, "table \"" + table.info.spec.name + "\" is deterministic and rank " +
                                             std::to_string(request.client->rank.value) +

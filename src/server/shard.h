@@ -89,6 +89,8 @@ class Shard {
 
   // For tests and checkers: the last number applied or refused of a client in a slot, 0 if none.
   virtual Seq LastSeq(SlotId slot, Incarnation incarnation) const = 0;
+  // Bytes of contributions to deterministic tables that wait for their turn.
+  virtual uint64_t early_bytes() const = 0;
   virtual Round OpenRound(TableId table, SlotId slot) const = 0;
   // Every stored row of one table in one slot (dense: one call with key 0 and the packed slot).
   virtual void ForEachRow(TableId table, SlotId slot,

@@ -40,6 +40,7 @@ class ShardImpl final : public Shard {
   ViewNumber hold_view() const override { return hold_view_; }
   std::vector<wire::TableRound> hold_rounds() const override { return hold_rounds_; }
   wire::NodeStats stats() const override;
+  uint64_t early_bytes() const override { return kept_bytes_; }
   Seq LastSeq(SlotId slot, Incarnation incarnation) const override;
   Round OpenRound(TableId table, SlotId slot) const override;
   void ForEachRow(TableId table, SlotId slot,

@@ -131,6 +131,12 @@ class QueueBounds final : public Checker {
                 std::to_string(context_.plan.max_unacked_bytes));
     }
   }
+  void OnEarlyBytes(const ShardName& shard, uint64_t bytes, uint64_t budget) override {
+    if (bytes > budget) {
+      Violation(ToString(shard) + " keeps " + std::to_string(bytes) + " bytes of early contributions, the bound is " +
+                std::to_string(budget));
+    }
+  }
   // The client can only free what it has been told; that a shard has decided comes before it.
   void OnPush(const PushEvent& e) override {
     if (e.outcome != server::Outcome::kApplied && e.outcome != server::Outcome::kRefused) return;

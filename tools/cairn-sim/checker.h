@@ -118,6 +118,8 @@ class Checker {
 
   // Shards.
   virtual void OnPush(const PushEvent&) {}
+  // After each message to a shard: what it keeps of early contributions to deterministic tables.
+  virtual void OnEarlyBytes(const ShardName&, uint64_t, uint64_t) {}
   virtual void OnStaged(const StagedEvent&) {}
   virtual void OnClosed(const ShardName&, const server::CloseRecord&) {}
   virtual void OnRetired(const ShardName&, Incarnation) {}

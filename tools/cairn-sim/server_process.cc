@@ -23,6 +23,7 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     options.name = name;
     options.still_waiting_us = world_.plan().still_waiting_us;
     if (world_.plan().seed % 5 == 0) options.early_contribution_budget = 4096;
+    early_budget_ = options.early_contribution_budget;
     shard_ = server::Shard::Make(options, *port_, world_.pool(), this);
     if (!owner.replacement_) world_.context().shards[name_] = shard_.get();
     world_.fabric().Run(owner.process_, world_.now_us() + kTickUs, [this] { Tick(); });
@@ -45,6 +46,7 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
   void OnConnected(ConnId) override {}
   void OnMessage(ConnId conn, wire::InFrame& frame) override {
     shard_->OnMessage(conn, frame, world_.now_us());
+    world_.Tell([&](Checker& c) { c.OnEarlyBytes(name_, shard_->early_bytes(), early_budget_); });
     Report();
   }
   void OnDisconnect(ConnId conn) override { shard_->OnDisconnect(conn, world_.now_us()); }
@@ -89,6 +91,7 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
   World& world_;
   ShardName name_;
   Port* port_ = nullptr;
+  uint64_t early_budget_ = 0;
   std::unique_ptr<server::Shard> shard_;
   server::ShardReport told_;
   int64_t last_post_us_ = 0;
