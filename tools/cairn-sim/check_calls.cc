@@ -133,8 +133,8 @@ class QueueBounds final : public Checker {
   }
   void OnEarlyBytes(const ShardName& shard, uint64_t bytes, uint64_t budget) override {
     if (bytes > budget) {
-      Violation(ToString(shard) + " keeps " + std::to_string(bytes) + " bytes of early contributions, the bound is " +
-                std::to_string(budget));
+      Violation(ToString(shard) + " keeps " + std::to_string(bytes) +
+                " bytes of early contributions, the bound is " + std::to_string(budget));
     }
   }
   // The client can only free what it has been told; that a shard has decided comes before it.
