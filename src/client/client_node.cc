@@ -1,5 +1,6 @@
 #include "client/client_node.h"
 
+#include <algorithm>
 #include <future>
 #include <random>
 #include <utility>
@@ -103,7 +104,8 @@ std::shared_ptr<const wire::ClusterState> ClientImpl::Snapshot() const {
 }
 
 int64_t ClientImpl::DeadlineUs(int64_t timeout_ms) const {
-  return Loop::NowUs() + (timeout_ms > 0 ? timeout_ms : options_.call_timeout_ms) * 1000;
+  constexpr int64_t kMostMs = int64_t{1} << 50;  // "for ever" must not overflow
+  return Loop::NowUs() + std::min(timeout_ms > 0 ? timeout_ms : options_.call_timeout_ms, kMostMs) * 1000;
 }
 
 Status ClientImpl::Post(std::function<void()> fn) {

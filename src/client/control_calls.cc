@@ -5,6 +5,10 @@
 #include <variant>
 
 namespace cairn::client {
+namespace {
+// A scheduler that is only restarted comes back sooner.
+constexpr int64_t kAbandonedAfterUs = 60'000'000;
+}  // namespace
 
 template <class Message>
 void ControlCalls::AddTableCall(Message message, std::string what, int64_t deadline_us,
@@ -43,8 +47,14 @@ void ControlCalls::Barrier(int64_t deadline_us, ClientCore::Done done, int64_t n
 }
 
 void ControlCalls::Leave(int64_t deadline_us, ClientCore::Done done, int64_t now_us) {
-  if (leave_) return End(done, {Code::kInvalidArgument, "this worker is leaving the job already"});
-  leave_ = LeaveCall{now_us, deadline_us, now_us, 0, false, std::move(done)};
+  if (leave_ && leave_->done) return End(done, {Code::kInvalidArgument, "this worker is leaving the job already"});
+  if (leave_) {  // it was sent, and its call ended without an answer: waited for again
+    leave_->done = std::move(done);
+    leave_->deadline_us = deadline_us;
+    leave_->unheard_us = 0;
+    return;
+  }
+  leave_ = LeaveCall{now_us, deadline_us, now_us, 0, false, std::move(done), 0};
 }
 
 void ControlCalls::OnReply(const wire::ControlMessage& message, int64_t now_us) {
@@ -122,6 +132,11 @@ void ControlCalls::Settle(bool drained, int64_t now_us) {
     if (!sent) leave_.reset();  // nothing has happened: it may be tried again
     return;
   }
+  if (Abandoned(now_us)) {
+    return End(leave_->done, {Code::kOutcomeUnknown,
+                              "the scheduler can't be told that this worker leaves: it has been away for a minute. "
+                              "Everything that was pushed is acknowledged"});
+  }
   if (drained && Due(leave_->send_us, leave_->connection, now_us)) {
     leave_->sent = true;
     leave_->send_us = now_us + options_.heartbeat_us;
@@ -129,6 +144,17 @@ void ControlCalls::Settle(bool drained, int64_t now_us) {
     link_.StopHeartbeats();
     link_.Send(wire::Leave{link_.incarnation()});
   }
+}
+
+// The last worker's answer may be lost with the scheduler, which ends with the job: nobody is left
+// who could repeat it.
+bool ControlCalls::Abandoned(int64_t now_us) {
+  if (!leave_->sent || !leave_->done || link_.connected()) {
+    leave_->unheard_us = 0;
+    return false;
+  }
+  if (leave_->unheard_us == 0) leave_->unheard_us = now_us;
+  return now_us - leave_->unheard_us >= kAbandonedAfterUs;
 }
 
 void ControlCalls::OnLeft() {

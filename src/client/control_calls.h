@@ -58,12 +58,14 @@ class ControlCalls {
     uint64_t connection = 0;
     bool sent = false;
     ClientCore::Done done;
+    int64_t unheard_us = 0;  // since when the scheduler is gone, with the leave sent; 0: it is there
   };
 
   template <class Message>
   void AddTableCall(Message message, std::string what, int64_t deadline_us, ClientCore::TableDone done,
                     int64_t now_us);
   bool Due(int64_t send_us, uint64_t connection, int64_t now_us) const;
+  bool Abandoned(int64_t now_us);
   // True when it has ended.
   bool SettleTable(TableCall& call, int64_t now_us);
   void End(TableCall& call, Result<wire::TableInfo> result);

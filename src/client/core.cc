@@ -109,7 +109,7 @@ void Core::Barrier(int64_t deadline_us, Done done, int64_t now_us) {
 }
 
 void Core::Leave(int64_t deadline_us, Done done, int64_t now_us) {
-  if (Status s = Closed(); !s.ok()) {
+  if (const Status& s = fatal_; !s.ok()) {
     completions_.Add([done = std::move(done), s] { done(s); });
   } else {
     calls_.Leave(deadline_us, std::move(done), now_us);
@@ -162,6 +162,9 @@ void Core::OnNewState(int64_t now_us) {
     joined_ = state;
     self_ = *self;
   }
+  std::erase_if(orders_, [&](const auto& item) {
+    return item.second.idle() && state->FindTable(item.first) == nullptr;
+  });
   if (state->phase == wire::Phase::kRunning && links_.empty()) OpenLinks(now_us);
 }
 

@@ -318,5 +318,43 @@ TEST_F(PushTest, DoneMaySubmitTheNext) {
   EXPECT_EQ(finished, 3);
 }
 
+// A large frame on a slow network takes longer than an answer may: while its bytes move, those
+// behind it are not taken for lost; when they stop, they are.
+TEST_F(PushTest, FramesBehindALargeOneAreNotTakenForLost) {
+  c.StartAll();
+  Push(1);
+  const size_t connections = c.network.conns.size();
+  for (int second = 0; second < 30; ++second) {
+    ++c.network.bulk_progress;
+    c.Wait(1'000'000);
+  }
+  EXPECT_EQ(c.network.conns.size(), connections);
+  c.Wait(5'000'000);
+  EXPECT_GT(c.network.conns.size(), connections);
+}
+
+// A frame that the server takes for damaged is sent again on a fresh connection; only a peer that
+// says so again and again can't be worked with.
+TEST_F(PushTest, ADamagedFrameIsSentAgain) {
+  c.StartAll();
+  Push(1);
+  const wire::FrameHeader first = c.Take(kLink).header;
+  c.Error(kLink, first, Code::kProtocol, "wrong checksum");
+  c.Wait(2'000'000);
+  ASSERT_EQ(c.Inbox(kLink).size(), 1u);
+  c.AckPush(kLink, c.Take(kLink).header);
+  ASSERT_TRUE(ends[0]);
+  EXPECT_TRUE(ends[0]->ok());
+  Push(2);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_FALSE(c.Inbox(kLink).empty()) << i;
+    c.Error(kLink, c.Take(kLink).header, Code::kProtocol, "wrong checksum");
+    c.Wait(5'000'000);
+  }
+  ASSERT_TRUE(ends[1]);
+  EXPECT_EQ(ends[1]->code(), Code::kOutcomeUnknown);
+  EXPECT_NE(ends[1]->message().find("wrong checksum"), std::string::npos) << ends[1]->message();
+}
+
 }  // namespace
 }  // namespace cairn::client

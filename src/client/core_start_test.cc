@@ -246,6 +246,35 @@ TEST(Leave, TheStateIsProofToo) {
   EXPECT_TRUE(left->ok());
 }
 
+// The last worker's answer is lost with the scheduler, which has ended with the job.
+TEST(Leave, ASchedulerThatIsGoneForGoodIsNotAwaitedForEver) {
+  FakeCluster c;
+  c.StartAll();
+  c.leave_answered = false;
+  std::optional<Status> left;
+  c.core->Leave(
+      c.now + 1'800'000'000, [&](Status s) { left = s; }, c.now);
+  c.Run();
+  EXPECT_EQ(Heard<wire::Leave>(c), 1u);
+  const ConnId conn = c.SchedulerConn();
+  c.connects = false;
+  c.network.conns.at(conn).open = false;
+  c.core->OnDisconnect(conn, c.now);
+  c.Wait(50'000'000);
+  EXPECT_FALSE(left);  // it may only be restarted
+  c.Wait(15'000'000);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->code(), Code::kOutcomeUnknown);
+  // It may be waited for again, and a scheduler that comes back after all settles it.
+  left.reset();
+  c.core->Leave(
+      c.now + 1'800'000'000, [&](Status s) { left = s; }, c.now);
+  c.leave_answered = c.connects = true;
+  c.Wait(5'000'000);
+  ASSERT_TRUE(left);
+  EXPECT_TRUE(left->ok());
+}
+
 TEST(Ends, RetiredFailedAndEndedEndEveryCall) {
   for (int kind = 0; kind < 3; ++kind) {
     SCOPED_TRACE(kind);

@@ -79,7 +79,9 @@ std::string Core::WhatOf(const Record& record) const {
 
 std::string Core::AwaitedBy(const Record& record) const {
   if (!record.sent) return "earlier requests of this worker are not finished";
-  if (!record.missing_ranks.empty()) return RanksMissing(record.missing_ranks);
+  // If it is only ourselves that a shard waits for, something does not get through.
+  const bool only_us = record.missing_ranks.size() == 1 && record.missing_ranks[0] == rank().value;
+  if (!record.missing_ranks.empty() && !only_us) return RanksMissing(record.missing_ranks);
   std::vector<const ShardLink*> silent;
   for (size_t i = 0; i < record.frames.size(); ++i) {
     if (record.frames[i] == 0) continue;

@@ -43,8 +43,10 @@ class FakeNetwork final : public Network {
     c.sent.push_back(std::move(*in));
   }
   void Close(ConnId conn) override { conns.at(conn).open = false; }
+  uint64_t BulkProgress(ConnId) const override { return bulk_progress; }
 
   std::map<ConnId, Conn> conns;
+  uint64_t bulk_progress = 0;
   bool hold_frames = false;  // as a transport with a full socket would
   std::vector<wire::FramePtr> held;
 

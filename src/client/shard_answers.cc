@@ -145,9 +145,18 @@ void ShardLink::OnError(Queue::iterator it, const wire::InFrame& frame, int64_t 
   if (status.code() == Code::kUnavailable || status.code() == Code::kResourceExhausted) {
     return TryLater(it->second, now_us);
   }
-  if (it->second.kind != Request::Kind::kPush) return End(it, status, now_us);
-  // Its numbers are not used up, so nothing behind it can ever be applied.
-  owner_.OnLinkFatal(status.With(Describe() + " can't take a numbered push"), now_us);
+  // The frame was damaged on the way, or the peer takes it for that: a fresh connection, and all again.
+  if (status.code() == Code::kProtocol && ++damaged_ < kDoubts) {
+    trouble_ = status.message();
+    return Reopen(now_us);
+  }
+  const Request::Kind kind = it->second.kind;
+  if (kind == Request::Kind::kPull) return End(it, status, now_us);
+  // A round of a dropped table is over. Any other error has closed no round and used up no number:
+  // the others would wait for this part for ever, and nothing behind it could be applied.
+  if (kind == Request::Kind::kRound && status.code() == Code::kNotFound) return End(it, status, now_us);
+  const char* what = kind == Request::Kind::kPush ? " can't take a numbered push" : " can't take a contribution";
+  owner_.OnLinkFatal(status.With(Describe() + what), now_us);
 }
 
 // Numbered pushes behind this one are refused too: all of them wait. Others are on their own.

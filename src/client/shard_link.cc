@@ -71,6 +71,7 @@ void ShardLink::ForgetConnection(int64_t now_us) {
   phase_ = Phase::kWaiting;
   retry_us_ = now_us + backoff_.Next();
   sent_through_ = 0;
+  bulk_progress_ = 0;
   counted_ = parked_ = 0;
   rewind_us_ = marked_us_ = 0;
   rewound_.clear();
@@ -118,8 +119,21 @@ void ShardLink::OnTick(int64_t now_us) {
   }
   if (rewind_us_ != 0 && now_us >= rewind_us_) return Rewind(now_us);
   if (marked_us_ != 0 && now_us >= marked_us_) SendMarked(now_us);
+  NoteProgress(now_us);
   if (Silent(now_us)) return Reopen(now_us);
   Pump(now_us);
+}
+
+// While large frames move, those behind them can't be answered: their time begins anew.
+void ShardLink::NoteProgress(int64_t now_us) {
+  const uint64_t progress = network_.BulkProgress(conn_);
+  if (progress == bulk_progress_) return;
+  bulk_progress_ = progress;
+  oldest_us_ = now_us;
+  for (auto& [id, frame] : queue_) {
+    if (id > sent_through_) break;
+    frame.heard_us = now_us;
+  }
 }
 
 bool ShardLink::Silent(int64_t now_us) const {
@@ -211,6 +225,7 @@ void ShardLink::DisownBorrowed(uint64_t id, int64_t now_us) {
 
 void ShardLink::End(Queue::iterator it, const Status& outcome, int64_t now_us) {
   backoff_.Reset();
+  damaged_ = 0;
   if (!it->second.parks && OldestCounted(it)) oldest_us_ = now_us;
   const Outgoing frame = TakeOut(it);
   // A copy that was sent again may still wait to be written, and its values belong to the caller,

@@ -104,6 +104,7 @@ class ShardLink {
   void SendOne(Outgoing& frame, int64_t now_us);
   void Rewind(int64_t now_us);
   void SendMarked(int64_t now_us);
+  void NoteProgress(int64_t now_us);
   bool Silent(int64_t now_us) const;
   bool OldestCounted(Queue::const_iterator it) const;
   Outgoing TakeOut(Queue::iterator it);
@@ -135,6 +136,7 @@ class ShardLink {
   Queue queue_;
   // Of this connection.
   uint64_t sent_through_ = 0;  // frames up to this id have been sent
+  uint64_t bulk_progress_ = 0;  // of the network, when last looked at
   uint32_t counted_ = 0;       // of those, unanswered ones that do not park: the bound counts them
   uint32_t parked_ = 0;        // of those, unanswered ones that may park
   // Since when the oldest unanswered frame that does not park has been the oldest. Answers to others
@@ -146,6 +148,7 @@ class ShardLink {
   bool reopen_ = false;                   // after the message under way
 
   std::optional<Doubt> doubt_;
+  uint32_t damaged_ = 0;  // frames in a row that the peer took for damaged
   uint64_t frames_sent_ = 0, rewinds_ = 0;
 };
 

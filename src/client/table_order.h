@@ -48,6 +48,7 @@ class TableOrder {
   void Finish(uint64_t request) {
     if (running_ == request) running_ = 0;
   }
+  bool idle() const { return held_.empty() && running_ == 0; }
   // Of the next round that is submitted.
   Round next_round() const { return Round{next_.value + held_rounds_}; }
 

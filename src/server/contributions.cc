@@ -143,9 +143,6 @@ void ShardImpl::AwaitRound(const Request& request, TableState& table, const wire
                            bool marks) {
   const wire::FrameHeader& header = request.header();
   if (parked_.Adopt(header, request.conn) != nullptr) return;
-  if (!parked_.HasRoom(request.incarnation())) {
-    return SendError(request.conn, header, {Code::kResourceExhausted, "too many requests wait for a round"});
-  }
   ParkedRequest waits;
   waits.conn = request.conn;
   waits.header = header;
@@ -155,6 +152,9 @@ void ShardImpl::AwaitRound(const Request& request, TableState& table, const wire
   // Of the frame only what the answer needs is kept: which slots, and the keys if it has values.
   const size_t entry_bytes = push.entries.size_bytes();
   const size_t key_bytes = request.has(wire::kFlagPullAfter) ? push.keys.size_bytes() : 0;
+  if (!parked_.HasRoom(request.incarnation(), entry_bytes + key_bytes)) {
+    return SendError(request.conn, header, {Code::kResourceExhausted, "too many requests wait for a round"});
+  }
   if (entry_bytes > 0) {
     waits.storage = pool_.Get(entry_bytes + key_bytes);
     std::byte* copy = waits.storage.data();

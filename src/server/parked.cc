@@ -22,16 +22,20 @@ ParkedRequest* ParkedRequests::Adopt(const wire::FrameHeader& header, ConnId con
   return &request;
 }
 
-bool ParkedRequests::HasRoom(Incarnation client) const {
+// A single request may be as large as a frame.
+bool ParkedRequests::HasRoom(Incarnation client, uint64_t bytes) const {
   auto it = per_client_.find(client);
-  return it == per_client_.end() || it->second < kMaxPerClient;
+  return it == per_client_.end() ||
+         (it->second.requests < kMaxPerClient && it->second.bytes + bytes <= kMaxBytesPerClient);
 }
 
 ParkedRequest& ParkedRequests::Add(ParkedRequest request) {
   request.id = next_id_++;
   const bool fresh = by_request_.emplace(KeyOf(request.header), request.id).second;
   CAIRN_CHECK(fresh);
-  ++per_client_[Incarnation{request.header.incarnation}];
+  Load& load = per_client_[Incarnation{request.header.incarnation}];
+  ++load.requests;
+  load.bytes += request.storage.capacity();
   const ParkedId id = request.id;
   return by_id_.emplace(id, std::move(request)).first->second;
 }
@@ -45,9 +49,14 @@ void ParkedRequests::Remove(ParkedId id) {
   auto it = by_id_.find(id);
   if (it == by_id_.end()) return;
   by_request_.erase(KeyOf(it->second.header));
-  auto count = per_client_.find(Incarnation{it->second.header.incarnation});
-  if (--count->second == 0) per_client_.erase(count);
+  Unload(it->second);
   by_id_.erase(it);
+}
+
+void ParkedRequests::Unload(const ParkedRequest& request) {
+  auto load = per_client_.find(Incarnation{request.header.incarnation});
+  load->second.bytes -= request.storage.capacity();
+  if (--load->second.requests == 0) per_client_.erase(load);
 }
 
 void ParkedRequests::ForgetConnection(ConnId conn) {
@@ -79,11 +88,11 @@ std::vector<ParkedRequest> ParkedRequests::TakeTable(TableId table) {
     if (request.header.table == table.value) ids.push_back(id);
   std::vector<ParkedRequest> taken;
   for (ParkedId id : ids) {
-    ParkedRequest& request = by_id_.at(id);
-    ParkedRequest copy = std::move(request);
-    request.header = copy.header;  // Remove needs it
-    Remove(id);
-    taken.push_back(std::move(copy));
+    auto it = by_id_.find(id);
+    by_request_.erase(KeyOf(it->second.header));
+    Unload(it->second);
+    taken.push_back(std::move(it->second));
+    by_id_.erase(it);
   }
   return taken;
 }

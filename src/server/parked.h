@@ -34,12 +34,13 @@ struct ParkedRequest {
 
 class ParkedRequests {
  public:
-  // No client has more requests waiting at one shard; the next is refused.
-  static constexpr uint32_t kMaxPerClient = 1 << 20;
+  // No client has more requests, or more bytes of them, waiting at one shard; the next is refused.
+  static constexpr uint32_t kMaxPerClient = 1 << 18;
+  static constexpr uint64_t kMaxBytesPerClient = uint64_t{256} << 20;
 
   // The copy of `header` that already waits; its answers now go to `conn`. Null if there is none.
   ParkedRequest* Adopt(const wire::FrameHeader& header, ConnId conn);
-  bool HasRoom(Incarnation client) const;
+  bool HasRoom(Incarnation client, uint64_t bytes) const;
   // Takes a request that Adopt does not know; gives it its id.
   ParkedRequest& Add(ParkedRequest request);
   // Null once it has been answered or forgotten.
@@ -56,11 +57,16 @@ class ParkedRequests {
 
  private:
   using Key = std::pair<uint64_t, uint64_t>;  // incarnation, request id
+  void Unload(const ParkedRequest& request);
   static Key KeyOf(const wire::FrameHeader& header) { return {header.incarnation, header.request_id}; }
 
   std::map<ParkedId, ParkedRequest> by_id_;
   std::map<Key, ParkedId> by_request_;
-  std::map<Incarnation, uint32_t> per_client_;
+  struct Load {
+    uint32_t requests = 0;
+    uint64_t bytes = 0;  // of storage
+  };
+  std::map<Incarnation, Load> per_client_;
   ParkedId next_id_ = 1;
 };
 

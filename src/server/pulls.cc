@@ -1,5 +1,6 @@
 // Reads (docs/consistency.md, rule 22): values of many slots into one pooled buffer, each slot's
 // part with its position. A pull never changes anything.
+#include <algorithm>
 #include <vector>
 
 #include "base/planted.h"
@@ -26,8 +27,18 @@ void ShardImpl::OnPull(const Request& request) {
     return SendValues(request.conn, header, wire::FrameType::kPullReply, *table, pull->entries, pull->keys);
   }
   if (!table->sync()) return SendError(request.conn, header, WrongMode(table->info.spec, "a sync pull"));
+  if (Status s = CheckPullShape(table->info.spec, pull->entries, pull->keys); !s.ok())
+    return SendError(request.conn, header, s);
+  // A worker asks for the round after its last one, or for its first.
+  if (request.round() > std::max(table->highest_open.Next(), table->latest_start)) {
+    return SendError(request.conn, header,
+                     {Code::kInvalidArgument, "table \"" + table->info.spec.name + "\": round " +
+                                                  std::to_string(request.round().value) +
+                                                  " is far ahead, the open one is " +
+                                                  std::to_string(table->highest_open.value)});
+  }
   if (parked_.Adopt(header, request.conn) != nullptr) return;
-  if (!parked_.HasRoom(request.incarnation())) {
+  if (!parked_.HasRoom(request.incarnation(), request.frame.storage.capacity())) {
     return SendError(request.conn, header, {Code::kResourceExhausted, "too many requests wait for a round"});
   }
   ParkedRequest waits;

@@ -104,5 +104,39 @@ TEST(PullsTest, AParkedPullIsAnsweredOnItsLatestConnectionOnly) {
   EXPECT_EQ(h.Answer(0), "");
 }
 
+TEST(PullsTest, ParkedRequestsAreBoundedInBytes) {
+  ShardHarness h(2);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kSync));
+  h.SkipAnswers();
+  // Keys of slot 1, a megabyte of them a request.
+  std::vector<RowKey> keys;
+  for (RowKey key = 0; keys.size() < 128 * 1024; ++key)
+    if (wire::SlotOfKey(key, ShardHarness::kSlots).value == 1) keys.push_back(key);
+  const wire::SlotEntry entry{1, static_cast<uint32_t>(keys.size()), 0};
+  int parked = 0;
+  std::string answer;
+  for (; parked < 400 && answer.empty(); ++parked) {
+    wire::DataParts parts = h.Parts(0, wire::FrameType::kPull, table);
+    parts.flags = wire::kFlagSyncPull;
+    parts.round = Round{1};
+    parts.entries = {&entry, 1};
+    parts.keys = keys;
+    h.Deliver(0, wire::EncodeData(std::move(parts), h.pool));
+    answer = h.Answer(0);
+  }
+  EXPECT_TRUE(answer.starts_with("error resource_exhausted")) << answer;
+  EXPECT_LE(parked, 258);
+  h.Deliver(1, h.Pull(1, table, {1}, 1));  // another worker's still has room
+  EXPECT_EQ(h.Answer(1), "");
+}
+
+TEST(PullsTest, ARoundFarAheadIsRefused) {
+  ShardHarness h(2);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kSync));
+  h.SkipAnswers();
+  h.Deliver(0, h.Pull(0, table, {1}, 1'000'000));
+  EXPECT_TRUE(h.Answer(0).starts_with("error invalid_argument")) << "it would be parked for ever";
+}
+
 }  // namespace
 }  // namespace cairn::server

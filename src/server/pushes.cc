@@ -62,8 +62,8 @@ void ShardImpl::PushPart(const Request& request, TableState* table, const Status
   if (Status s = CheckPart(table, shape, part, "push"); !s.ok()) [[unlikely]]
     return RefusePart(request, part, hyper, s);
   if (seq > last) slot.numbers.Use(client, seq);
-  if (CAIRN_BUG(kAckBeforeApply) && ++parts_pushed_ % 50 == 0) return;
-  table->rows[part.local]->Apply(part.keys, part.values, hyper);
+  const bool dropped = CAIRN_BUG(kAckBeforeApply) && ++parts_pushed_ % 50 == 0;
+  if (!dropped) table->rows[part.local]->Apply(part.keys, part.values, hyper);
   ObservePush(request, part, Outcome::kApplied, Code::kOk, hyper, slot.NextPosition());
 }
 

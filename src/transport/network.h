@@ -24,6 +24,9 @@ class Network {
   virtual void Send(ConnId conn, wire::FramePtr frame) = 0;
   // No OnDisconnect follows. Harmless on an unknown connection.
   virtual void Close(ConnId conn) = 0;
+  // Rises while frames larger than the pipe are under way on the connection, in either direction:
+  // a peer that is only slow is not silent. 0 where frames move in one step.
+  virtual uint64_t BulkProgress(ConnId) const { return 0; }
 };
 
 }  // namespace cairn

@@ -363,6 +363,61 @@ TEST(Transport, DisownedFramesReadNoBorrowedMemory) {
   }
 }
 
+// A peer answers with garbage while a large frame is half written: when the client hears that the
+// connection is gone, nothing reads the borrowed memory any more.
+TEST(Transport, AConnectionThatEndsOverGarbageReadsNoBorrowedMemory) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(::listen(listener, 1), 0);
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length), 0);
+
+  BufferPool pool;
+  Loop loop("garbage");
+  std::promise<void> gone;
+  std::unique_ptr<TcpNetwork> network;
+  network = std::make_unique<TcpNetwork>(
+      loop, pool,
+      TcpNetwork::Events{[](ConnId) {}, [](ConnId, wire::InFrame&) {}, [&](ConnId) { gone.set_value(); }},
+      TcpNetworkOptions{.close_drops_queued = true, .log = Silent()});
+  loop.Start();
+  const ConnId conn = OnLoop(loop, [&] { return network->Connect({"127.0.0.1", ntohs(address.sin_port)}); });
+  const int peer = ::accept(listener, nullptr, nullptr);
+  ASSERT_GE(peer, 0);
+  std::vector<std::byte> values(20'000'000, std::byte{1});
+  wire::PushParams params;
+  // Sent until it is taken: what is sent before the connection stands is dropped.
+  while (OnLoop(loop, [&] { return network->queued_bytes(); }) == 0) {
+    wire::DataParts parts;
+    parts.request_id = 1;
+    parts.params = &params;
+    parts.values.emplace_back(values);
+    OnLoop(loop, [&, frame = wire::EncodeData(std::move(parts), pool)] {
+      network->Send(conn, frame);
+      return 0;
+    });
+  }
+  const std::string garbage(200, 'x');
+  ASSERT_EQ(::send(peer, garbage.data(), garbage.size(), 0), static_cast<ssize_t>(garbage.size()));
+  gone.get_future().wait();
+  EXPECT_EQ(OnLoop(loop, [&] { return network->queued_bytes(); }), 0u);
+  std::fill(values.begin(), values.end(), std::byte{2});
+  size_t reused = 0;
+  std::vector<std::byte> got(1 << 16);
+  for (ssize_t n; (n = ::recv(peer, got.data(), got.size(), 0)) > 0;)
+    reused += static_cast<size_t>(std::count(got.begin(), got.begin() + n, std::byte{2}));
+  EXPECT_LT(reused, 1000u) << "only header bytes may look like it";
+  OnLoop(loop, [&] {
+    network.reset();
+    return 0;
+  });
+  ::close(peer);
+  ::close(listener);
+}
+
 TEST(Transport, ARefusalArrivesBeforeTheClose) {
   BufferPool pool;
   Loop loop("refusing");

@@ -102,6 +102,7 @@ void Connection::OnRead(const error_code& error, size_t bytes) {
     return Read();
   }
   reader_.Filled(bytes);
+  if (reader_.in_body()) bulk_progress_ += bytes;
   Deliver();
 }
 
@@ -136,6 +137,7 @@ void Connection::Flush() {
     if (written < 0) return Lost(Status(Code::kUnavailable, peer_ + ": " + std::strerror(errno)));
     queue_.Advance(static_cast<size_t>(written));
     bytes_out_ += static_cast<size_t>(written);
+    if (!queue_.empty()) bulk_progress_ += static_cast<size_t>(written);
     turn += static_cast<size_t>(written);
   }
   OnFlushed();

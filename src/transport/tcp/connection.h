@@ -66,6 +66,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   size_t queued_bytes() const { return queue_.bytes(); }
   uint64_t bytes_in() const { return bytes_in_; }
   uint64_t bytes_out() const { return bytes_out_; }
+  uint64_t bulk_progress() const { return bulk_progress_; }  // Network::BulkProgress
   const std::string& peer() const { return peer_; }  // "host:port"
   uint64_t tag = 0;                                  // the owner's, to find its own record
 
@@ -94,6 +95,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool flush_scheduled_ = false;  // a flush is posted or waits for room in the socket
   bool paused_ = false;           // over the bound: not reading
   uint64_t bytes_in_ = 0, bytes_out_ = 0;
+  uint64_t bulk_progress_ = 0;
   std::string peer_;
 };
 

@@ -44,8 +44,10 @@ class FrameReader {
   // Forgets everything read so far: for a connection that only drains.
   void Reset();
 
- private:
+  // In the middle of a body.
   bool in_body() const { return body_have_ < body_need_; }
+
+ private:
   Result<bool> BeginFrame();
   Result<bool> FinishFrame(wire::InFrame* frame);
 

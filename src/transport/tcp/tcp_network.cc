@@ -64,6 +64,11 @@ class TcpNetwork::Impl final : public Connection::Owner {
     if (link.connection) CloseConnection(link.connection, options_.close_drops_queued);
   }
 
+  uint64_t BulkProgress(ConnId id) const {
+    const auto it = links_.find(id.value);
+    return it == links_.end() || !it->second.connection ? 0 : it->second.connection->bulk_progress();
+  }
+
   void Adopt(AcceptedConnection accepted) {
     if (closed_) return;
     const auto connection = Assign(accepted);
@@ -143,7 +148,15 @@ class TcpNetwork::Impl final : public Connection::Owner {
     Count(connection);
     const auto it = links_.find(id.value);
     CAIRN_CHECK(it != links_.end());
+    const std::shared_ptr<Connection> gone = std::move(it->second.connection);
     links_.erase(it);
+    // One that ends over a bad frame still flushes its answer, and what was queued before it.
+    if (options_.close_drops_queued) {
+      gone->CloseNow();
+    } else if (why.code() == Code::kProtocol) {
+      Prune();
+      closing_.push_back(gone);
+    }
     events_.on_disconnect(id);
   }
 
@@ -233,6 +246,7 @@ TcpNetwork::~TcpNetwork() = default;
 ConnId TcpNetwork::Connect(const wire::Endpoint& to) { return impl_->Connect(to); }
 void TcpNetwork::Send(ConnId conn, wire::FramePtr frame) { impl_->Send(conn, std::move(frame)); }
 void TcpNetwork::Close(ConnId conn) { impl_->Close(conn); }
+uint64_t TcpNetwork::BulkProgress(ConnId conn) const { return impl_->BulkProgress(conn); }
 void TcpNetwork::Adopt(AcceptedConnection accepted) { impl_->Adopt(std::move(accepted)); }
 void TcpNetwork::Refuse(AcceptedConnection accepted, wire::FramePtr answer) {
   impl_->Refuse(std::move(accepted), std::move(answer));
