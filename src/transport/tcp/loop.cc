@@ -9,6 +9,9 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -63,7 +66,15 @@ void Loop::Start() {
   if (impl_->tick) ArmTick(0);
   impl_->thread = std::thread([this] {
     pthread_setname_np(pthread_self(), impl_->name.substr(0, 15).c_str());
-    Run();
+    try {
+      Run();
+    } catch (const std::bad_alloc&) {
+      // A role that stopped in the middle of a change can't go on; the process ends as by a crash.
+      std::fprintf(stderr,
+                   "cairn: out of memory in %s: give the process more, use smaller tables, or more servers\n",
+                   impl_->name.c_str());
+      std::abort();
+    }
   });
 }
 
