@@ -7,13 +7,8 @@ import subprocess
 
 import pytest
 
+from ports import free_port
 from processes import CAIRN, SECONDS, Run, clean_environment
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def cairn(*arguments, **variables):

@@ -5,21 +5,16 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import struct
 import subprocess
 import time
+
+from ports import free_port
 
 BIN = pathlib.Path(os.environ.get("CAIRN_BIN", pathlib.Path(__file__).parents[2] / "build" / "dev" / "bin"))
 DEAD_AFTER_MS = 2000
 STREAMS = ("async dense", "async sparse", "sync dense", "sync sparse")
 MAX_LIVES = 16  # as in tools/cairn-soak/account.h
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait_until(condition, what, seconds=60, logs=None):

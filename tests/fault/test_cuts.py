@@ -1,7 +1,8 @@
 """Connections between workers and servers cut in mid-push, again and again."""
 import pytest
 
-from cluster import Cluster, free_port, wait_until
+from cluster import Cluster, wait_until
+from ports import free_port
 from proxy import Proxy
 
 

@@ -1,0 +1,1 @@
+"""Puts this folder on the path of the Python tests: they share ports.py."""
