@@ -13,13 +13,14 @@ from ports import free_port
 
 BIN = pathlib.Path(os.environ.get("CAIRN_BIN", pathlib.Path(__file__).parents[2] / "build" / "dev" / "bin"))
 DEAD_AFTER_MS = 2000
+SLOWER = 4 if os.environ.get("CAIRN_SANITIZE") else 1  # a sanitized build: less work, more patience
 STREAMS = ("async dense", "async sparse", "sync dense", "sync sparse")
 MAX_LIVES = 16  # as in tools/cairn-soak/account.h
 
 
 def wait_until(condition, what, seconds=60, logs=None):
     """Polls `condition` until it returns something true."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * SLOWER
     while True:
         value = condition()
         if value:
@@ -126,7 +127,7 @@ class Cluster:
     def wait_exit(self, names, seconds=120):
         for name in names:
             try:
-                self.processes[name].wait(timeout=seconds)
+                self.processes[name].wait(timeout=seconds * SLOWER)
             except subprocess.TimeoutExpired:
                 raise AssertionError(f"{name} did not exit within {seconds} s\n{self.logs()}") from None
 

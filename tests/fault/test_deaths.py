@@ -3,9 +3,9 @@ import signal
 
 import pytest
 
-from cluster import Cluster, DEAD_AFTER_MS, wait_until
+from cluster import Cluster, DEAD_AFTER_MS, SLOWER, wait_until
 
-FLAGS = ("--updates", "4000", "--pause-us", "500")
+FLAGS = ("--updates", str(4000 // SLOWER), "--pause-us", "500")
 
 
 def test_quiet_run_is_exact(tmp_path):
