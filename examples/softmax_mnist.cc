@@ -105,18 +105,28 @@ cairn::Status Train(const Flags& flags) {
   for (size_t i = 0; i < share; ++i) mine[i] = static_cast<uint32_t>(i * client.world_size() + client.rank());
   const size_t steps = (share + flags.batch - 1) / flags.batch;
   const cairn::PushOptions push{.hyper = {.lr = flags.lr}};
-  for (int epoch = 1; epoch <= flags.epochs; ++epoch) {
-    std::mt19937 shuffle(static_cast<uint32_t>(epoch * 1000 + static_cast<int>(client.rank())));
-    std::shuffle(mine.begin(), mine.end(), shuffle);
-    for (size_t step = 0; step < steps; ++step) {
-      const size_t begin = step * flags.batch;
-      const std::span<const uint32_t> batch(&mine[begin], std::min(flags.batch, share - begin));
-      const float loss = Gradient(weights, *train, batch, gradient);
-      if (auto s = table->PushPull(gradient, weights, push).Wait(); !s.ok()) return s;
-      if (step == 0 || (step + 1) % 100 == 0 || step + 1 == steps) {
-        std::printf("epoch: %d step: %zu, loss is %.6f\n", epoch, step + 1, loss);
-        std::fflush(stdout);
-      }
+  // In sync mode a step is a round, so a worker that was restarted goes on at the step of the others.
+  size_t begin_at = 0;
+  if (spec.mode == cairn::Mode::kSync) {
+    auto round = table->round();
+    if (!round.ok()) return round.status();
+    begin_at = *round;
+  }
+  int shuffled = 0;
+  for (size_t at = begin_at; at < steps * static_cast<size_t>(flags.epochs); ++at) {
+    const int epoch = static_cast<int>(at / steps) + 1;
+    const size_t step = at % steps;
+    for (; shuffled < epoch; ++shuffled) {
+      std::mt19937 shuffle(static_cast<uint32_t>((shuffled + 1) * 1000 + static_cast<int>(client.rank())));
+      std::shuffle(mine.begin(), mine.end(), shuffle);
+    }
+    const size_t begin = step * flags.batch;
+    const std::span<const uint32_t> batch(&mine[begin], std::min(flags.batch, share - begin));
+    const float loss = Gradient(weights, *train, batch, gradient);
+    if (auto s = table->PushPull(gradient, weights, push).Wait(); !s.ok()) return s;
+    if (step == 0 || (step + 1) % 100 == 0 || step + 1 == steps) {
+      std::printf("epoch: %d step: %zu, loss is %.6f\n", epoch, step + 1, loss);
+      std::fflush(stdout);
     }
   }
   if (auto s = client.Barrier(); !s.ok()) return s;  // everybody's updates are in

@@ -77,6 +77,9 @@ class DenseTable {
  public:
   uint64_t size() const;
   const TableSpec& spec() const;
+  // Sync: the number of the round that this worker's next push takes part in. 0 at first; a worker
+  // that joins a running job begins where the others are, and can go on from their step.
+  Result<uint64_t> round() const;
   Pending Push(std::span<const float> gradient, const PushOptions& options = {});
   Pending Pull(std::span<float> out, const PullOptions& options = {});
   Pending PushPull(std::span<const float> gradient, std::span<float> out, const PushOptions& options = {});
@@ -98,6 +101,7 @@ class SparseTable {
  public:
   uint32_t dim() const;
   const TableSpec& spec() const;
+  Result<uint64_t> round() const;  // as of DenseTable
   Pending Push(std::span<const RowKey> keys, std::span<const float> rows, const PushOptions& options = {});
   Pending Pull(std::span<const RowKey> keys, std::span<float> out, const PullOptions& options = {});
   Pending PushPull(std::span<const RowKey> keys, std::span<const float> rows, std::span<float> out,

@@ -56,7 +56,11 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// A value, or the error that prevented it.
+// Prints the error and aborts: someone took the value of a Result that has none.
+[[noreturn]] void ResultHasNoValue(const Status& error);
+
+// A value, or the error that prevented it. Look at ok() before value(): without one, value() ends
+// the process with the error's text.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -66,15 +70,18 @@ class [[nodiscard]] Result {
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
-  T& value() & { assert(ok()); return *value_; }
-  const T& value() const& { assert(ok()); return *value_; }
-  T&& value() && { assert(ok()); return *std::move(value_); }
+  T& value() & { Require(); return *value_; }
+  const T& value() const& { Require(); return *value_; }
+  T&& value() && { Require(); return *std::move(value_); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
  private:
+  void Require() const {
+    if (!ok()) ResultHasNoValue(status_);
+  }
   std::optional<T> value_;
   Status status_;
 };

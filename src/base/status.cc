@@ -1,5 +1,8 @@
 #include <cairn/status.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 namespace cairn {
 
 std::string_view CodeName(Code code) {
@@ -22,6 +25,11 @@ std::string_view CodeName(Code code) {
     case Code::kInternal: return "internal";
   }
   return "unknown";
+}
+
+void ResultHasNoValue(const Status& error) {
+  std::fprintf(stderr, "cairn: %s\n", error.ToString().c_str());
+  std::abort();
 }
 
 std::string Status::ToString() const {

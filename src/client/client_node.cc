@@ -137,6 +137,21 @@ Status ClientImpl::BlockingCall(const std::function<void(int64_t deadline_us, Cl
   return posted.ok() ? state->Wait() : posted;
 }
 
+Result<uint64_t> ClientImpl::NextRound(const TableHandle& table) {
+  const wire::TableInfo& info = table.info;
+  if (info.spec.mode != Mode::kSync)
+    return {Code::kInvalidArgument, "table \"" + info.spec.name + "\" is asynchronous: it has no rounds"};
+  auto round = std::make_shared<uint64_t>(0);
+  const Status asked = BlockingCall(
+      [this, round, id = info.id](int64_t, ClientCore::Done done) {
+        *round = core_->next_round(id).value;
+        done(core_->fatal());
+      },
+      0);
+  if (!asked.ok()) return asked;
+  return *round;
+}
+
 Result<wire::TableInfo> ClientImpl::CreateTable(TableSpec spec) {
   auto info = std::make_shared<wire::TableInfo>();
   const Status created = BlockingCall(

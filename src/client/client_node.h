@@ -58,6 +58,7 @@ class ClientImpl {
   Pending Done(const TableHandle& table, const PushOptions& options);
   Result<wire::TableInfo> CreateTable(TableSpec spec);
   Status DropTable(const std::string& name);
+  Result<uint64_t> NextRound(const TableHandle& table);
   Status Barrier();
   Status Finish();
   // Ends every call under way and the thread. Later calls get kCancelled.

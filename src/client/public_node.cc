@@ -25,10 +25,16 @@ PushOptions WithTimeout(const PullOptions& options) {
   return push;
 }
 
+constexpr size_t kMaxNameBytes = 255;  // the scheduler's limit too
+
 // What can be wrong about a spec before the scheduler sees it.
 Status CheckSpec(const TableSpec& spec) {
   const std::string named = "table \"" + spec.name + "\"";
   if (spec.name.empty()) return {Code::kInvalidArgument, "a table needs a name"};
+  if (spec.name.size() > kMaxNameBytes) {
+    return {Code::kInvalidArgument, "a table's name has at most " + std::to_string(kMaxNameBytes) + " bytes, not " +
+                                        std::to_string(spec.name.size())};
+  }
   if (spec.kind == TableKind::kDense) {
     if (spec.size == 0) return {Code::kInvalidArgument, named + ": a dense table needs a size of at least 1"};
     if (spec.dim != 0)
@@ -56,6 +62,9 @@ uint64_t DenseTable::size() const { return table_->info.spec.size; }
 const TableSpec& DenseTable::spec() const { return table_->info.spec; }
 uint32_t SparseTable::dim() const { return table_->info.spec.dim; }
 const TableSpec& SparseTable::spec() const { return table_->info.spec; }
+
+Result<uint64_t> DenseTable::round() const { return client_->NextRound(*table_); }
+Result<uint64_t> SparseTable::round() const { return client_->NextRound(*table_); }
 
 Pending DenseTable::Push(std::span<const float> gradient, const PushOptions& options) {
   if (Status wrong = CheckDense(*table_, gradient); !wrong.ok()) return ClientImpl::Ready(wrong);

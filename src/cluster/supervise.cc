@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -108,6 +109,12 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
 }
 
 void Supervisor::SchedulerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms) {
+  // It stays until every server that it knows has confirmed the end. One that is still here came
+  // too late to be known, and nobody will tell it.
+  if (phase_ == Phase::kLeaving && end.signal == 0) {
+    scheduler_left_ = true;
+    deadline_ms_ = std::min(deadline_ms_, now_ms + options_.late_server_grace_ms);
+  }
   if (end.clean()) return;
   if (phase_ == Phase::kLeaving && end.signal == 0) return;
   if (end.signal != 0 && TakeRestart(node, end)) return;
@@ -170,7 +177,9 @@ std::vector<SuperviseAction> Supervisor::OnTick(int64_t now_ms) {
         Do(Kind::kGiveUp, {wire::Role::kWorker, rank});
     }
   }
-  if ((phase_ == Phase::kLeaving || stopping()) && now_ms >= deadline_ms_) {
+  if (phase_ == Phase::kLeaving && scheduler_left_ && now_ms >= deadline_ms_) {
+    StopStage(Phase::kStoppingRest, now_ms);
+  } else if ((phase_ == Phase::kLeaving || stopping()) && now_ms >= deadline_ms_) {
     deadline_ms_ = now_ms + options_.stop_grace_ms;
     std::string names;
     for (const NodeName& node : alive_) {

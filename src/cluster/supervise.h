@@ -41,6 +41,7 @@ struct SuperviseOptions {
   uint32_t workers = 1;
   uint32_t max_restarts = 3;         // in the whole job
   int64_t leave_grace_ms = 30'000;   // for servers and scheduler, once the workers have ended
+  int64_t late_server_grace_ms = 2'000;  // for servers, once the scheduler has left too
   int64_t give_up_every_ms = 1'000;  // repeated, because the scheduler may be away
   int64_t stop_grace_ms = 5'000;     // between SIGTERM and SIGKILL
 };
@@ -111,6 +112,7 @@ class Supervisor {
   int interrupts_ = 0;
   int64_t deadline_ms_ = 0;
   int64_t next_give_up_ms_ = 0;
+  bool scheduler_left_ = false;  // after the workers, in good order
   bool stubborn_ = false;  // someone did not leave by itself
   std::optional<int> exit_code_;
   std::vector<SuperviseAction> actions_;

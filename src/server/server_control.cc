@@ -15,6 +15,9 @@ constexpr int64_t kBackOffMinUs = 50'000;
 constexpr int64_t kBackOffMaxUs = 1'000'000;
 // A connection on which so many heartbeats in a row get no answer is made anew.
 constexpr int64_t kSilentHeartbeats = 3;  // well before the scheduler takes us for dead
+// A server that waits for its scheduler says so.
+constexpr int64_t kFirstWaitingLogUs = 2'000'000;
+constexpr int64_t kWaitingLogEveryUs = 10'000'000;
 // How long the end is repeated to a scheduler that does not hang up.
 constexpr int64_t kEndPatienceUs = 3'000'000;
 
@@ -82,6 +85,10 @@ void ServerControlImpl::OnTick(int64_t now_us) {
     return Finish({Code::kUnavailable, "the scheduler at " + ToString(options_.scheduler) +
                                            " was not heard for " + Seconds(options_.orphan_after_us) +
                                            ": this server leaves"});
+  }
+  if (!known_ && now_us - start_us_ >= kFirstWaitingLogUs && now_us - waiting_said_us_ >= kWaitingLogEveryUs) {
+    waiting_said_us_ = now_us;
+    Log("no answer from the scheduler at " + ToString(options_.scheduler) + " yet");
   }
   if (conn_ == ConnId{}) {
     if (now_us >= connect_at_us_) Connect(now_us);

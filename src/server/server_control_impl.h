@@ -54,6 +54,7 @@ class ServerControlImpl final : public ServerControl {
   const Events events_;
   const LogLine log_;
   const int64_t start_us_;
+  int64_t waiting_said_us_ = -1'000'000'000;  // when it last said that no scheduler answers
 
   ConnId conn_;
   bool connected_ = false;

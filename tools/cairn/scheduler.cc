@@ -55,9 +55,11 @@ scheduler::SchedulerNodeOptions OptionsOf(const Flags& flags, const cluster::Env
 int RunScheduler(const Flags& flags) {
   const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kScheduler);
   if (!environment.ok()) return Complain(environment.status().message());
+  const scheduler::SchedulerNodeOptions options = OptionsOf(flags, *environment);
+  if (options.core.dead_after_us < 2 * options.core.heartbeat_us)
+    return Complain("--dead-after-ms must be at least twice --heartbeat-ms: a healthy node would be taken for dead");
   Interrupt interrupt;
-  Result<std::unique_ptr<scheduler::SchedulerNode>> node =
-      scheduler::SchedulerNode::Start(OptionsOf(flags, *environment));
+  Result<std::unique_ptr<scheduler::SchedulerNode>> node = scheduler::SchedulerNode::Start(options);
   if (!node.ok()) return Complain(node.status().message());
   interrupt.Arm([&node] { (*node)->Stop(); });
   if (flags.ready_fd >= 0) {
