@@ -55,6 +55,7 @@ class Supervise : public ::testing::Test {
                           .workers = 2,
                           .max_restarts = 2,
                           .leave_grace_ms = 30'000,
+                          .late_server_grace_ms = 2'000,
                           .give_up_every_ms = 1'000,
                           .stop_grace_ms = 5'000}};
   int64_t now_ = 10;
@@ -146,14 +147,27 @@ TEST_F(Supervise, RanksThatNeverJoinedAreGivenUpSoThatTheServersLeave) {
 TEST_F(Supervise, WhoDoesNotLeaveIsKilledAndThatIsAnError) {
   End(Worker(0), kClean);
   End(Worker(1), kClean);
-  End(kScheduler, kClean);
   EXPECT_EQ(Tick(30'009), "give up 0; give up 1");
   const Actions actions = supervisor_.OnTick(30'010);
-  EXPECT_EQ(Show(actions), "kill server 0");
+  EXPECT_EQ(Show(actions), "kill scheduler; kill server 0");
   EXPECT_NE(Said(actions).find("server 0"), std::string::npos);
+  End(kScheduler, kKilled);
   EXPECT_EQ(End(Server(0), kKilled), "");
   EXPECT_TRUE(supervisor_.finished());
   EXPECT_EQ(supervisor_.exit_code(), 1);
+}
+
+// The job was over before the server could register: nobody will tell it, so it is told to stop.
+TEST_F(Supervise, AServerThatTheSchedulerNeverKnewIsStopped) {
+  End(Worker(0), kClean);
+  End(Worker(1), kClean);
+  now_ = 1'000;
+  End(kScheduler, kClean);
+  EXPECT_EQ(Tick(2'900), "give up 0; give up 1");
+  EXPECT_EQ(Tick(3'000), "terminate server 0");
+  EXPECT_EQ(End(Server(0), {.signal = SIGTERM}), "");
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 0);
 }
 
 TEST_F(Supervise, CtrlCStopsWorkersFirstAndThenTheRest) {

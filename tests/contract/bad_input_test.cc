@@ -145,7 +145,10 @@ TEST_F(BadInput, ThroughTheApi) {
   auto conflict = client_->CreateDense(other);
   EXPECT_EQ(conflict.status().code(), Code::kAlreadyExists);
   EXPECT_NE(conflict.status().message().find("101"), std::string::npos) << conflict.status().message();
+  other.name = std::string(100'000, 'x');
+  EXPECT_EQ(client_->CreateDense(other).status().code(), Code::kInvalidArgument);
   EXPECT_EQ(client_->DropTable("nobody").code(), Code::kNotFound);
+  EXPECT_EQ(dense_.round().status().code(), Code::kInvalidArgument);  // async: it has no rounds
   ExpectAlive();
 }
 
