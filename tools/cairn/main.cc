@@ -1,6 +1,7 @@
 // cairn: the command line. Subcommands in files of their own; docs/command-line.md has them all.
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 
 #include "commands.h"
@@ -59,7 +60,13 @@ int main(int argc, char** argv) {
   cairn::tool::AddScheduler(app, exit_code);
   cairn::tool::AddServer(app, exit_code);
   cairn::tool::AddStatus(app, exit_code);
-  if (argc > 1 && std::string(argv[1]) == "run") {
+  const std::string first = argc > 1 ? argv[1] : "";
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const bool known = std::any_of(commands.begin(), commands.end(),
+                                 [&](const CLI::App* command) { return command->get_name() == first; });
+  if (!first.empty() && first[0] != '-' && !known)
+    return cairn::tool::Complain("no command is called '" + first + "': run, scheduler, server or status");
+  if (first == "run") {
     const std::vector<std::string> arguments(argv + 2, argv + argc);
     const auto [options_end, program_begin] =
         cairn::tool::ProgramStart(*app.get_subcommand("run"), arguments);

@@ -95,10 +95,13 @@ void AddScheduler(CLI::App& app, int& exit_code) {
       "folder of the scheduler's log: started again with it, a killed scheduler goes on with the same "
       "cluster (without it, a killed scheduler ends the job)");
   command->add_option("--cluster-id", flags->cluster_id, "name that nodes must know to join (made up)");
-  command->add_option("--heartbeat-ms", flags->heartbeat_ms, "how often nodes are expected to report (1000)");
-  command->add_option("--dead-after-ms", flags->dead_after_ms, "a node not heard for so long is dead (5000)");
+  command->add_option("--heartbeat-ms", flags->heartbeat_ms, "how often nodes are expected to report (1000)")
+      ->check(Within(1, 86'400'000));
+  command->add_option("--dead-after-ms", flags->dead_after_ms, "a node not heard for so long is dead (5000)")
+      ->check(Within(1, 86'400'000));
   command->add_option("--rejoin-grace-ms", flags->rejoin_grace_ms,
-                      "a dead worker's rank is given up after so long, once all others are done (30000)");
+                      "a dead worker's rank is given up after so long, once all others are done (30000)")
+      ->check(Within(0, 86'400'000));
   command->add_option("--ready-fd", flags->ready_fd)->group("");  // for cairn run: the port goes there
   command->callback([flags, &exit_code] { exit_code = RunScheduler(*flags); });
 }
