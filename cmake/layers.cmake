@@ -11,8 +11,10 @@ function(cairn_test_timeout name seconds)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
 endfunction()
 
-set(CAIRN_LIBS_base xxhash)
-set(CAIRN_LIBS_wire xxhash flatbuffers)
+# The static one, so that a wheel runs where the library is not installed.
+find_library(CAIRN_XXHASH NAMES libxxhash.a xxhash REQUIRED)
+set(CAIRN_LIBS_base ${CAIRN_XXHASH})
+set(CAIRN_LIBS_wire ${CAIRN_XXHASH} flatbuffers)
 set(CAIRN_LIBS_transport spdlog fmt)
 set(CAIRN_LIBS_cluster spdlog fmt)
 

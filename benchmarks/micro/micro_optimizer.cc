@@ -6,6 +6,7 @@
 
 #include "limits/limits.h"
 #include "optimizer/span_ops.h"
+#include "optimizer/update.h"
 
 namespace cairn::optimizer {
 namespace {
@@ -37,15 +38,27 @@ void Run(benchmark::State& state, Work work) {
 void BM_Memcpy(benchmark::State& state) {
   Run(state, [](Arrays& a) { std::memcpy(a.w.data(), a.g.data(), a.size * 4); });
 }
-void BM_Sum(benchmark::State& state) {
-  Run(state, [](Arrays& a) { SumSpan(a.w, a.g); });
+// One step of an optimizer, as pushed or (a divisor other than 1) with the mean of a round.
+void Step(benchmark::State& state, OptimizerKind kind, uint32_t flags, const Hyper& hyper, float divisor) {
+  const auto n = static_cast<size_t>(state.range(0)) / 4;
+  std::vector<std::vector<float>> columns(StateColumns(kind, flags));
+  float* arrays[kMaxStateColumns] = {};
+  for (size_t c = 0; c < columns.size(); ++c) {
+    columns[c].assign(n + 16 * (2 * c + 7), 0.0f);
+    arrays[c] = columns[c].data() + 16 * (2 * c + 7);
+  }
+  Run(state, [&](Arrays& a) {
+    UpdateSpan(StepNumbers(kind, flags, hyper, 2), GradientOf(flags, divisor, 1.0), a.w, a.g, arrays);
+  });
 }
-void BM_Sgd(benchmark::State& state) {
-  Run(state, [](Arrays& a) { SgdSpan(a.w, a.g, {.lr = 1e-4f, .weight_decay = 1e-3f}); });
-}
-void BM_SgdOfMean(benchmark::State& state) {
-  Run(state, [](Arrays& a) { SgdOfMeanSpan(a.w, a.g, {.lr = 1e-4f, .weight_decay = 1e-3f}, 3.0f); });
-}
+const Hyper kHyper{.lr = 1e-4, .weight_decay = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
+void BM_Sum(benchmark::State& state) { Step(state, OptimizerKind::kSum, 0, kHyper, 1.0f); }
+void BM_Sgd(benchmark::State& state) { Step(state, OptimizerKind::kSgd, 0, kHyper, 1.0f); }
+void BM_SgdOfMean(benchmark::State& state) { Step(state, OptimizerKind::kSgd, 0, kHyper, 3.0f); }
+void BM_Momentum(benchmark::State& state) { Step(state, OptimizerKind::kSgd, kWithMomentum, kHyper, 3.0f); }
+void BM_Adagrad(benchmark::State& state) { Step(state, OptimizerKind::kAdagrad, 0, kHyper, 3.0f); }
+void BM_Adam(benchmark::State& state) { Step(state, OptimizerKind::kAdam, 0, kHyper, 3.0f); }
+void BM_Rmsprop(benchmark::State& state) { Step(state, OptimizerKind::kRmsprop, 0, kHyper, 3.0f); }
 void BM_StageCopy(benchmark::State& state) {
   Run(state, [](Arrays& a) { StageCopySpan(a.w, a.g, 1.0f); });
 }
@@ -62,6 +75,10 @@ BENCHMARK(BM_Memcpy)->Apply(Sizes);
 BENCHMARK(BM_Sum)->Apply(Sizes);
 BENCHMARK(BM_Sgd)->Apply(Sizes);
 BENCHMARK(BM_SgdOfMean)->Apply(Sizes);
+BENCHMARK(BM_Momentum)->Apply(Sizes);
+BENCHMARK(BM_Adagrad)->Apply(Sizes);
+BENCHMARK(BM_Adam)->Apply(Sizes);
+BENCHMARK(BM_Rmsprop)->Apply(Sizes);
 BENCHMARK(BM_StageCopy)->Apply(Sizes);
 BENCHMARK(BM_StageAdd)->Apply(Sizes);
 BENCHMARK(BM_StageAddWeighted)->Apply(Sizes);

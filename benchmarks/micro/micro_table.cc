@@ -81,7 +81,7 @@ struct Tables {
     const auto flush = [&](uint32_t s) {
       const long faults = PageFaults();
       const double start = CpuMicroseconds();
-      slots[s]->Apply(waiting[s], std::as_bytes(std::span(zeros).first(waiting[s].size() * kDim)), {});
+      slots[s]->Apply(waiting[s], std::as_bytes(std::span(zeros).first(waiting[s].size() * kDim)), {}, {});
       const double us = CpuMicroseconds() - start;
       double& longest = PageFaults() == faults ? longest_growth_us : longest_fault_us;
       longest = std::max(longest, us);
@@ -135,8 +135,8 @@ void Push(benchmark::State& state, OptimizerKind optimizer, bool check) {
     for (uint32_t s = 0; s < kSlots; ++s) {
       const auto part =
           std::as_bytes(std::span(values).subspan(frame.begin[s] * kDim, frame.of(s).size() * kDim));
-      if (check && !tables.slots[s]->Check(frame.of(s), part).ok()) state.SkipWithError("refused");
-      tables.slots[s]->Apply(frame.of(s), part, {.lr = 0.01f, .weight_decay = 0.0f});
+      if (check && !tables.slots[s]->Check(frame.of(s), part, {}).ok()) state.SkipWithError("refused");
+      tables.slots[s]->Apply(frame.of(s), part, {}, {.lr = 0.01});
     }
   }
   Report(state, tables, keys);
@@ -155,7 +155,7 @@ void BM_Read(benchmark::State& state) {
   for (auto _ : state) {
     const Frame& frame = frames[turn++ % kFrames];
     for (uint32_t s = 0; s < kSlots; ++s) {
-      tables.slots[s]->Read(frame.of(s), reinterpret_cast<std::byte*>(out.data() + frame.begin[s] * kDim));
+      tables.slots[s]->Read(frame.of(s), 0, reinterpret_cast<std::byte*>(out.data() + frame.begin[s] * kDim));
     }
   }
   Report(state, tables, keys);
@@ -174,8 +174,8 @@ void BM_StageTwiceAndApply(benchmark::State& state) {
     for (uint32_t s = 0; s < kSlots; ++s) {
       const auto part =
           std::as_bytes(std::span(values).subspan(frame.begin[s] * kDim, frame.of(s).size() * kDim));
-      for (int worker = 0; worker < 2; ++worker) tables.slots[s]->Stage(frame.of(s), part, 1.0);
-      tables.slots[s]->ApplyStaged({.lr = 0.01f}, 2.0);
+      for (int worker = 0; worker < 2; ++worker) tables.slots[s]->Stage(frame.of(s), part, {}, 1.0);
+      tables.slots[s]->ApplyStaged({.lr = 0.01}, 2.0, 1.0);
     }
   }
   Report(state, tables, 2 * keys);

@@ -50,6 +50,8 @@ class [[nodiscard]] Pending {
   Pending& operator=(Pending&&) noexcept;
   ~Pending();
   Status Wait();
+  // Waits for at most so long; true if it has ended. For callers that look after signals meanwhile.
+  bool WaitFor(int64_t milliseconds);
   bool ready() const;
 
  private:
@@ -59,14 +61,38 @@ class [[nodiscard]] Pending {
   std::shared_ptr<State> state_;
 };
 
+// What the servers say about a sync round.
+struct RoundInfo {
+  double sum_squares = 0;   // after Contribute: of all elements of the mean gradient
+  bool finite = true;       // after Contribute: it is finite, and every worker's part of it was
+  bool all_joined = false;  // every live worker had marked the round as joined
+};
+
 struct PushOptions {
   Hyper hyper;
   double weight = 1.0;      // sync: of this worker's contribution to the mean
   int64_t timeout_ms = 0;   // 0: the client's call_timeout_ms
+  // Dense: which segments are in the push, one bit each (byte s / 8, bit s mod 8); empty: all.
+  std::span<const std::byte> mask;
+  PushOp op = PushOp::kUpdate;
+  uint8_t column = 0;        // of an assign
+  double value_scale = 1.0;  // every value is multiplied by it on the servers (AMP: 1 / loss scale); sync only
+  bool joined = false;       // sync: this worker has run out of data and agrees to everything
+  bool not_finite = false;   // Contribute: the gradient is not finite; none is sent, all are told
+  double scale = 1.0;        // Decide: the mean gradient is multiplied by it
+  bool skip = false;         // Decide: the round closes without being applied
+  RoundInfo* info = nullptr; // sync: filled in before Wait returns ok; must live until then
 };
 struct PullOptions {
   int64_t timeout_ms = 0;
+  uint8_t column = 0;          // dense: 0 values, 1 to 3 the optimizer's state, kStepColumn
+  bool when_assigned = false;  // dense, async: waits until the table's values have been assigned
 };
+
+// An array that lies in several pieces, in order. A piece without memory (data() null) stands for
+// zeros in what is pushed, and for "not wanted" in what is pulled.
+using ConstPieces = std::span<const std::span<const float>>;
+using Pieces = std::span<const std::span<float>>;
 
 // A handle; cheap to copy; valid as long as its Client.
 //
@@ -84,6 +110,18 @@ class DenseTable {
   Pending Pull(std::span<float> out, const PullOptions& options = {});
   Pending PushPull(std::span<const float> gradient, std::span<float> out, const PushOptions& options = {});
   Pending Done(const PushOptions& options = {});
+  // The same for a model whose tensors lie here and there. DonePull: a bare done, then the values.
+  Pending Push(ConstPieces gradient, const PushOptions& options = {});
+  Pending Pull(Pieces out, const PullOptions& options = {});
+  Pending PushPull(ConstPieces gradient, Pieces out, const PushOptions& options = {});
+  Pending DonePull(Pieces out, const PushOptions& options = {});
+  // A round in two phases (sync), for a decision over all of it before any of it is applied:
+  // Contribute gives this worker's part and ends when all workers' parts are summed up, with
+  // options.info; Decide says what becomes of the round, equally on all workers, and ends with the
+  // new values. Between the two the pieces of the gradient may be changed again. With
+  // options.not_finite or options.joined a Contribute has no pieces.
+  Pending Contribute(ConstPieces gradient, const PushOptions& options = {});
+  Pending Decide(Pieces out, const PushOptions& options = {});
   // The same for tables of int64.
   Pending Push(std::span<const int64_t> values, const PushOptions& options = {});
   Pending Pull(std::span<int64_t> out, const PullOptions& options = {});
@@ -131,6 +169,11 @@ class Client {
   uint32_t world_size() const;  // workers expected at the start of the job
   uint32_t server_count() const;
   const std::string& cluster_id() const;
+  // Ranks of the workers that are alive now, ascending, as far as this one has heard; and this
+  // start's number, which no other start of any worker of this job has.
+  std::vector<uint32_t> live_ranks() const;
+  std::vector<uint64_t> live_incarnations() const;
+  uint64_t incarnation() const;
 
   // Idempotent by name; the same name with a different spec is kAlreadyExists.
   Result<DenseTable> CreateDense(TableSpec spec);
@@ -141,6 +184,8 @@ class Client {
   // Waits until everything pushed is acknowledged, then leaves the job in good order. The last
   // worker's Finish ends the job.
   Status Finish();
+  // Ends every call under way and leaves; the destructor does it too. Later calls are kCancelled.
+  void Close();
 
  private:
   explicit Client(std::shared_ptr<ClientImpl> impl);

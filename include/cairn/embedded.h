@@ -1,9 +1,11 @@
-// The whole cluster inside one process: scheduler and servers on threads of their own, reached
-// through loopback. For notebooks, tests and programs that have not outgrown one process yet.
+// The whole cluster inside one process: scheduler and servers on threads of their own. For
+// notebooks, tests and programs that have not outgrown one process yet; and for a job whose first
+// worker hosts the cluster for the others.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "cairn/client.h"
 #include "cairn/status.h"
@@ -15,6 +17,16 @@ struct EmbeddedOptions {
   uint32_t workers = 1;
   uint32_t threads_per_server = 1;
   uint32_t slots = 256;
+  std::string host = "127.0.0.1";  // to listen on; "0.0.0.0" where workers come from other machines
+  uint16_t port = 0;               // the scheduler's; 0: any free one
+  std::string advertise_host;      // where workers reach the servers; empty: host
+  std::string cluster_id;          // empty: made up
+  int64_t heartbeat_ms = 1'000;
+  int64_t dead_after_ms = 5'000;
+  int64_t rejoin_grace_ms = 30'000;
+
+  // Settings from CAIRN_* variables: threads, slots, cluster id, times. Who runs where is not read.
+  static Result<EmbeddedOptions> FromEnvironment();
 };
 
 class EmbeddedCluster {
@@ -27,6 +39,10 @@ class EmbeddedCluster {
   // have called it, so several workers connect from several threads.
   ClientOptions ClientOptionsFor(int32_t rank = -1) const;
   uint16_t scheduler_port() const;
+  // Blocks until the job is over (ok, or kJobFailed with the cause) or Stop was called (ok).
+  Status Wait();
+  // Ends the scheduler and with it every Wait. From any thread.
+  void Stop();
 
  private:
   class Impl;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace cairn {
 
@@ -16,9 +17,28 @@ enum class Mode : uint8_t {
   kAsync = 0,  // a push applies at once, nothing waits
   kSync = 1,   // a round applies once, when every live worker is done with it
 };
-// What the server does with a push. kSum adds it (in sync: the sum over the workers, int64 wraps);
-// kSgd does w -= lr * (g + weight_decay * w) with the mean of the round.
-enum class OptimizerKind : uint8_t { kSum = 0, kSgd = 1 };
+// What the server does with a push. All but kSum, kMean and kFirst have the arithmetic of the
+// torch.optim class of their name, in float32. In sync they work with the weighted mean of the
+// round. Dense tables have all of them; sparse tables kSum, kSgd and kFirst so far.
+enum class OptimizerKind : uint8_t {
+  kSum = 0,      // w += g (in sync: the sum over the workers; int64 wraps)
+  kSgd = 1,      // momentum, nesterov and dampening by flags
+  kAdagrad = 2,
+  kAdam = 3,     // weight decay added to the gradient
+  kAdamW = 4,    // weight decay decoupled from it
+  kRmsprop = 5,
+  kMean = 6,     // sync: w = the mean of the round: the servers only reduce
+  kFirst = 7,    // int64, async: w = g where w is 0, else nothing: the first one wins
+};
+// Details that decide which state a table keeps: bits of TableSpec::optimizer_flags.
+enum OptimizerFlag : uint32_t {
+  kWithMomentum = 1,  // kSgd, kRmsprop: Hyper::beta1 is a momentum, and there is a buffer for it
+  kNesterov = 2,      // kSgd with momentum
+  kAmsgrad = 4,       // kAdam, kAdamW
+  kCentered = 8,      // kRmsprop
+  kMaximize = 16,     // all: the gradient's sign is turned
+  kReduceSum = 32,    // sync: the weighted sum of the round instead of the mean
+};
 // What happens to a push that carries NaN or Inf.
 enum class NonFinitePolicy : uint8_t { kReject = 0, kAllow = 1 };
 enum class InitKind : uint8_t { kZeros = 0, kConstant = 1, kUniform = 2, kNormal = 3 };
@@ -54,6 +74,12 @@ struct TableSpec {
   uint64_t size = 0;           // dense: number of elements
   uint32_t dim = 0;            // sparse: elements of a row
   Init init;
+  uint32_t optimizer_flags = 0;    // OptimizerFlag bits
+  float initial_state = 0.0f;      // kAdagrad: what its accumulator starts with
+  // Dense: the ends of the segments (a model's tensors) that the table is made of, ascending, the
+  // last one being `size`; empty: one segment. A push may leave segments out; each counts its own
+  // steps, as each parameter does in torch.optim.
+  std::vector<uint64_t> segments;
 
   bool operator==(const TableSpec&) const = default;
 };
@@ -61,9 +87,28 @@ struct TableSpec {
 // Hyper-parameters travel with every push, so they may change every step. In a sync round all
 // workers must give the same.
 struct Hyper {
-  float lr = 0.01f;
-  float weight_decay = 0.0f;
+  double lr = 0.01;
+  double weight_decay = 0.0;
+  double beta1 = 0.0;      // kAdam, kAdamW: beta1; kSgd, kRmsprop: momentum
+  double beta2 = 0.0;      // kAdam, kAdamW: beta2; kRmsprop: alpha
+  double eps = 0.0;        // kAdagrad, kAdam, kAdamW, kRmsprop
+  double dampening = 0.0;  // kSgd: dampening; kAdagrad: lr_decay
   bool operator==(const Hyper&) const = default;
 };
+
+// What a push does to a table.
+enum class PushOp : uint8_t {
+  kUpdate = 0,      // the optimizer
+  kAssign = 1,      // dense: the values become those pushed, the optimizer is not asked
+  kAssignOnce = 2,  // dense, async: the same, but only where nothing has been assigned yet
+};
+
+// Columns of a dense table: 0 are the values; 1, 2, 3 the optimizer's state arrays in the order
+// below; kStepColumn the number of steps, once per element of its segment.
+//   kSgd: momentum_buffer; kAdagrad: sum; kAdam, kAdamW: exp_avg, exp_avg_sq, max_exp_avg_sq
+//   (kAmsgrad); kRmsprop: square_avg, then momentum_buffer (kWithMomentum), then grad_avg (kCentered)
+inline constexpr uint8_t kStepColumn = 15;
+// State arrays that such a table has (0 to 3).
+uint32_t StateColumns(OptimizerKind kind, uint32_t flags);
 
 }  // namespace cairn

@@ -1,4 +1,5 @@
 // What a user can get wrong about a request, in words: what happened, to what, and what to do.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,16 +13,21 @@
 namespace cairn::client {
 namespace {
 
-std::string Named(const wire::TableInfo& table) { return "table \"" + table.spec.name + "\""; }
-
-Status Wrong(std::string text) { return {Code::kInvalidArgument, std::move(text)}; }
-
-Status CheckDense(const PartitionInput& input, const char* verb, size_t bytes) {
+template <class Byte>
+Status CheckDense(const PartitionInput& input, const char* verb, const PieceList<Byte>& array) {
   const TableSpec& spec = input.table->spec;
+  const size_t width = ElementBytes(spec);
   if (!input.keys.empty()) return Wrong(Named(*input.table) + " is dense: a " + verb + " has no keys");
-  if (bytes == spec.size * ElementBytes(spec)) return Status::Ok();
+  for (std::span<Byte> piece : array.pieces()) {
+    if (piece.size() % width != 0)
+      return Wrong(std::string("a ") + verb + " of " + Named(*input.table) +
+                   " has a piece that ends within an element");
+  }
+  if (array.bytes() == spec.size * width) return Status::Ok();
+  const size_t pieces = array.pieces().size();
   return Wrong(Named(*input.table) + " has " + std::to_string(spec.size) + " elements, " + verb + " has " +
-               std::to_string(bytes / ElementBytes(spec)) +
+               std::to_string(array.bytes() / width) +
+               (pieces > 1 ? " in " + std::to_string(pieces) + " pieces" : "") +
                ": give the whole table, or make it anew with this size");
 }
 
@@ -38,57 +44,80 @@ Status CheckSparse(const PartitionInput& input, const char* verb, size_t bytes) 
                std::to_string(bytes / ElementBytes(spec)));
 }
 
-Status CheckShape(const PartitionInput& input, const char* verb, size_t bytes) {
-  if (bytes % ElementBytes(input.table->spec) != 0) {
-    return Wrong(std::string("a ") + verb + " of " + Named(*input.table) + " has " + std::to_string(bytes) +
-                 " bytes, not a multiple of an element's " + std::to_string(ElementBytes(input.table->spec)));
+template <class Byte>
+Status CheckShape(const PartitionInput& input, const char* verb, const PieceList<Byte>& array) {
+  const size_t width = ElementBytes(input.table->spec);
+  if (array.bytes() % width != 0) {
+    return Wrong(std::string("a ") + verb + " of " + Named(*input.table) + " has " +
+                 std::to_string(array.bytes()) + " bytes, not a multiple of an element's " +
+                 std::to_string(width));
   }
-  return input.table->spec.kind == TableKind::kDense ? CheckDense(input, verb, bytes)
-                                                     : CheckSparse(input, verb, bytes);
+  return input.table->spec.kind == TableKind::kDense ? CheckDense(input, verb, array)
+                                                     : CheckSparse(input, verb, array.bytes());
+}
+
+size_t SegmentOf(const TableSpec& spec, uint64_t element) {
+  return static_cast<size_t>(std::upper_bound(spec.segments.begin(), spec.segments.end(), element) -
+                             spec.segments.begin());
+}
+
+const char kAllow[] =
+    ": nothing was sent; look for the cause in the gradient, or create the table with policy allow";
+
+Status BadElement(const PartitionInput& input, uint64_t element, const std::byte* at) {
+  float value;
+  std::memcpy(&value, at, sizeof(value));
+  return {Code::kNotFinite, "element " + std::to_string(element) + " of the push to " +
+                                Named(*input.table) + " is " +
+                                (std::isnan(value) ? "NaN" : "infinite") + kAllow};
 }
 
 }  // namespace
 
 Status CheckInput(const PartitionInput& input, const Directions& what) {
-  const std::string of = " of a push to " + Named(*input.table);
-  if (!(input.weight >= 0 && input.weight <= wire::kMaxWeight)) {
-    return Wrong("the weight" + of + " is " + std::to_string(input.weight) +
-                 ": it must not be negative, NaN or above 1e30");
-  }
-  if (!std::isfinite(input.hyper.lr) || !std::isfinite(input.hyper.weight_decay)) {
-    return Wrong("the learning rate or weight decay" + of + " is not finite");
-  }
   if (input.state->slots.empty()) {
     return {Code::kUnavailable, "the cluster is not complete yet: wait until the client is connected"};
   }
   if (what.push) {
-    if (Status s = CheckShape(input, "push", input.values.size()); !s.ok()) return s;
+    if (Status s = CheckShape(input, "push", input.values); !s.ok()) return s;
   }
-  if (what.pull) return CheckShape(input, "pull", input.out.size());
+  if (what.pull) return CheckShape(input, "pull", input.out);
+  return Status::Ok();
+}
+
+Status CheckFinite(const PartitionInput& input) {
+  uint64_t before = 0;  // elements
+  for (std::span<const std::byte> piece : input.values.pieces()) {
+    const bool bad = piece.data() != nullptr && !AllFinite(piece);
+    for (size_t at = 0; bad && at < piece.size();) {
+      const size_t skipped = FirstNotFinite(piece.subspan(at));
+      at += skipped * sizeof(float);
+      if (at == piece.size()) break;
+      const uint64_t element = before + at / sizeof(float);
+      if (InPush(input, SegmentOf(input.table->spec, element)))
+        return BadElement(input, element, piece.data() + at);
+      at += sizeof(float);
+    }
+    before += piece.size() / sizeof(float);
+  }
   return Status::Ok();
 }
 
 Status NotFiniteError(const PartitionInput& input) {
-  const size_t element = FirstNotFinite(input.values);
-  const std::string allow =
-      ": nothing was sent; look for the cause in the gradient, or create the table with policy allow";
-  if (element * sizeof(float) < input.values.size()) {
-    float value;
-    std::memcpy(&value, input.values.data() + element * sizeof(float), sizeof(value));
-    return {Code::kNotFinite, "element " + std::to_string(element) + " of the push to " +
-                                  Named(*input.table) + " is " + (std::isnan(value) ? "NaN" : "infinite") +
-                                  allow};
-  }
+  const std::span<const std::byte> values = input.values.whole();
+  const size_t element = FirstNotFinite(values);
+  if (element * sizeof(float) < values.size())
+    return BadElement(input, element, values.data() + element * sizeof(float));
   return {Code::kNotFinite, "keys repeat in the push to " + Named(*input.table) +
-                                " and the sum of their rows is not finite" + allow};
+                                " and the sum of their rows is not finite" + kAllow};
 }
 
 Status CheckFrameBytes(const PartitionInput& input, uint64_t value_bytes, uint64_t key_count,
                        uint64_t entries) {
-  constexpr uint64_t kSections = 5 * wire::kAlignment;  // parameters and padding
-  const uint64_t bitmap = input.state->slots.size() / 8 + 1;
-  const uint64_t bytes =
-      value_bytes + key_count * sizeof(RowKey) + entries * sizeof(wire::SlotEntry) + bitmap + kSections;
+  constexpr uint64_t kSections = sizeof(wire::PushParams) + 5 * wire::kAlignment;  // and padding
+  const uint64_t bits = input.state->slots.size() / 8 + SegmentCount(input.table->spec) / 8 + 2;
+  const uint64_t bytes = value_bytes + key_count * sizeof(RowKey) +
+                         entries * sizeof(wire::SlotEntry) + bits + kSections;
   if (bytes <= wire::kMaxBodyBytes) return Status::Ok();
   return Wrong("one partition's part of a request to " + Named(*input.table) + " has " +
                std::to_string(bytes) + " bytes, " + std::to_string(wire::kMaxBodyBytes) +

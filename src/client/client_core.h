@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
+#include "cairn/client.h"
 #include "cairn/status.h"
 #include "cairn/types.h"
 #include "transport/network.h"
@@ -38,7 +39,8 @@ struct ClientCoreOptions {
 };
 
 // One frame of a request, to one shard thread. `into` says where the values of its reply go:
-// reply bytes are scattered, in order, into these spans (empty: no values expected).
+// reply bytes are scattered, in order, into these spans (empty: no values expected; a span with a
+// size and no memory: so many bytes are skipped).
 struct ShardPart {
   uint16_t server = 0, thread = 0;
   wire::FramePtr frame;  // entries not yet numbered, request_id not yet set
@@ -58,14 +60,23 @@ struct ShardPart {
 // A prepared request (client/partition.h makes it). What `frame` and `into` refer to must stay
 // alive until `done` is called.
 struct Request {
-  enum class Kind { kPush, kRound, kPull };
+  // kContribute and kDecide are the two phases of a round (docs/consistency.md, rules 33 to 35).
+  enum class Kind { kPush, kRound, kPull, kContribute, kDecide };
   Kind kind = Kind::kPush;
   TableId table;
   uint64_t bytes = 0;  // payload, counted against max_unacked_bytes (kPush)
   std::vector<ShardPart> parts;
+  bool joined = false;        // rounds: the marks say so
+  RoundInfo* info = nullptr;  // rounds: written before `done` is called with ok, never later
   int64_t deadline_us = 0;           // absolute
   std::function<void(Status)> done;  // exactly once, from inside some On… or Submit call
 };
+
+// Parts of sync rounds, answered with a kRoundReply.
+inline bool IsRound(Request::Kind kind) {
+  return kind == Request::Kind::kRound || kind == Request::Kind::kContribute ||
+         kind == Request::Kind::kDecide;
+}
 
 class ClientObserver {
  public:
@@ -102,8 +113,15 @@ class ClientCore {
   virtual void CreateTable(const TableSpec& spec, int64_t deadline_us, TableDone done, int64_t now_us) = 0;
   virtual void DropTable(const std::string& name, int64_t deadline_us, Done done, int64_t now_us) = 0;
   // Numbered pushes are sent in the order of Submit. A kRound request is held back until this
-  // worker's last round of the table is closed everywhere. A push beyond max_unacked_bytes is held
-  // back too: has_room() says whether the next one would be.
+  // worker's last round of the table is closed everywhere, and so is a kContribute. A push beyond
+  // max_unacked_bytes is held back too: has_room() says whether the next one would be.
+  //
+  // A kContribute that ends well leaves its round open for the kDecide that must follow: until
+  // then further rounds of the table are refused (those submitted before it ended are held back
+  // until the kDecide is answered), and pulls give the values before that round. One that ends at
+  // its deadline leaves its round open too: this worker's part counts, and only a kDecide may
+  // follow. One that ends in any other error leaves nothing to decide: the core has sent the
+  // decision to skip to all shard threads, in case the round is still open on some.
   virtual void Submit(Request request, int64_t now_us) = 0;
   virtual bool has_room() const = 0;
   virtual void Barrier(int64_t deadline_us, Done done, int64_t now_us) = 0;

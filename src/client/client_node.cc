@@ -94,6 +94,7 @@ void ClientImpl::Publish() {
   if (state == nullptr || state == published_) return;
   published_ = state;
   rank_.store(core_->rank().value, std::memory_order_relaxed);
+  incarnation_.store(core_->incarnation().value, std::memory_order_relaxed);
   std::lock_guard lock(mutex_);
   snapshot_ = std::move(state);
 }
@@ -101,6 +102,12 @@ void ClientImpl::Publish() {
 std::shared_ptr<const wire::ClusterState> ClientImpl::Snapshot() const {
   std::lock_guard lock(mutex_);
   return snapshot_;
+}
+
+std::vector<wire::WorkerInfo> ClientImpl::live_workers() const {
+  std::vector<wire::WorkerInfo> workers = Snapshot()->workers;
+  std::erase_if(workers, [](const auto& worker) { return worker.join_view.value == 0; });
+  return workers;
 }
 
 int64_t ClientImpl::DeadlineUs(int64_t timeout_ms) const {

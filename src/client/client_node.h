@@ -16,11 +16,13 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/buffer.h"
 #include "base/log.h"
 #include "cairn/client.h"
 #include "client/client_core.h"
+#include "client/dense_plan.h"
 #include "client/partition.h"
 #include "client/pending_state.h"
 #include "client/unacked_bytes.h"
@@ -32,15 +34,20 @@ namespace cairn {
 
 struct TableHandle {
   wire::TableInfo info;
+  std::shared_ptr<client::DensePlanCache> plans = nullptr;  // dense
 };
 
-// One call on a table, in bytes. Dense: no keys.
+// One call on a table, in bytes. Dense: no keys. What the pointers of the options refer to is used
+// until the call returns, but for `info`.
 struct TableCall {
   ElementType element = ElementType::kFloat32;  // of the arrays that were passed
   std::span<const RowKey> keys;
-  std::span<const std::byte> values;
-  std::span<std::byte> out;
+  client::PieceList<const std::byte> values;
+  client::PieceList<std::byte> out;
   PushOptions options;
+  PullOptions pull;
+
+  uint64_t bytes() const { return values.bytes() + keys.size_bytes(); }
 };
 
 class ClientImpl {
@@ -56,6 +63,13 @@ class ClientImpl {
   Pending Pull(const TableHandle& table, const TableCall& call);
   Pending PushPull(const TableHandle& table, const TableCall& call);
   Pending Done(const TableHandle& table, const PushOptions& options);
+  // Sync: a round or a phase of one, as the call's arrays and options say.
+  struct RoundKind {
+    client::RoundPhase phase = client::RoundPhase::kWhole;
+    bool pull_after = false;
+  };
+  Pending Round(const TableHandle& table, const TableCall& call, const RoundKind& kind);
+  Pending Contribute(const TableHandle& table, const TableCall& call);
   Result<wire::TableInfo> CreateTable(TableSpec spec);
   Status DropTable(const std::string& name);
   Result<uint64_t> NextRound(const TableHandle& table);
@@ -68,6 +82,9 @@ class ClientImpl {
   uint32_t world_size() const { return world_size_; }
   uint32_t server_count() const { return server_count_; }
   const std::string& cluster_id() const { return cluster_id_; }
+  uint64_t incarnation() const { return incarnation_.load(std::memory_order_relaxed); }
+  // Live workers that are in a view, by rank.
+  std::vector<wire::WorkerInfo> live_workers() const;
 
  private:
   struct PushPullCall;
@@ -75,6 +92,7 @@ class ClientImpl {
     int64_t deadline_us = 0;
     uint64_t reserved = 0;  // of unacked_; freed when the request has ended
     bool detached = false;  // uses none of the caller's memory
+    RoundInfo* info = nullptr;
   };
 
   explicit ClientImpl(ClientOptions options);
@@ -87,12 +105,12 @@ class ClientImpl {
                       int64_t timeout_ms);
 
   static Status CheckCall(const TableHandle& table, const TableCall& call, const wire::ClusterState& state);
+  static Status CheckGiven(const TableHandle& table, const TableCall& call);
   // The result refers to its arguments.
   static client::PartitionInput InputOf(const TableHandle& table, const TableCall& call,
                                         const wire::ClusterState& state);
   Status Reserve(const TableHandle& table, uint64_t bytes, int64_t deadline_us);
   Pending Submit(Result<client::Request> request, const Submission& submission);
-  Pending Round(const TableHandle& table, const TableCall& call, bool pull_after);
   Pending AsyncPushPull(const TableHandle& table, const TableCall& call);
 
   // Loop thread.
@@ -105,6 +123,7 @@ class ClientImpl {
 
   const ClientOptions options_;
   std::atomic<uint32_t> rank_{kNoRank};
+  std::atomic<uint64_t> incarnation_{0};
   const LogLine log_;
   BufferPool pool_;
   client::UnackedBytes unacked_;

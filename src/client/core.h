@@ -1,5 +1,6 @@
 // The parts of the client core put together: who is told what, in which order. core.cc has the
-// driver's events and the cluster's state, core_requests.cc the way of a request, core_waiting.cc
+// driver's events and the cluster's state, core_requests.cc the way of a request, core_rounds.cc
+// what is special about rounds (their two phases, what their answers tell), core_waiting.cc
 // deadlines, log lines and ends.
 #pragma once
 
@@ -64,6 +65,10 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
     std::vector<uint64_t> frames;  // ids by part; 0 once answered
     Status outcome;
     std::vector<uint32_t> missing_ranks;  // as a shard last said
+    bool when_assigned = false;           // a pull that waits until somebody has assigned values
+    // Rounds: what the answers so far have said.
+    uint32_t all_joined = 0;  // how many of them, that every worker had joined
+    std::vector<std::pair<uint32_t, wire::SlotReport>> reports;  // by slot
   };
   static constexpr int64_t kStartLogUs = 3'000'000;  // how often a starting client says who is missing
   struct StartCall {
@@ -79,7 +84,8 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void OnRefused(Status why, int64_t now_us) override;
   wire::NodeStats Stats() const override;
   // ShardLink::Owner
-  ShardLink::Verdict OnValues(const Outgoing& frame, const wire::ValuesView& values) override;
+  ShardLink::Verdict OnValues(const Outgoing& frame, uint16_t flags,
+                              const wire::ValuesView& values) override;
   void OnApplied(SlotId slot, Seq seq) override;
   void OnFrameEnd(const Outgoing& frame, const Status& outcome, int64_t now_us) override;
   void OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& message) override;
@@ -103,6 +109,17 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void Release(uint64_t id, Round round, int64_t now_us);
   void Finish(uint64_t id, int64_t now_us);
   void TellCaller(Record& record, Status status);
+  ShardLink::Verdict TakeValues(Record& record, const Outgoing& frame,
+                                const wire::ValuesView& values);
+
+  // core_rounds.cc
+  Status CheckTurn(const Request& request);
+  ShardLink::Verdict TakeReport(Record& record, const Outgoing& frame,
+                                const wire::ValuesView& values);
+  void TellRoundInfo(const Record& record) const;
+  void FinishRound(uint64_t id, const Record& record, int64_t now_us);
+  void FinishContribute(uint64_t id, const Record& record, int64_t now_us);
+  void SkipRound(TableId table, int64_t now_us);
 
   // core_waiting.cc
   void CheckDeadlines(int64_t now_us);
@@ -113,6 +130,8 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   std::string TableName(TableId table) const;
   std::string WhatOf(const Record& record) const;
   std::string AwaitedBy(const Record& record) const;
+  // Of those that the record waits for, the ones in a barrier, as the scheduler last said.
+  std::vector<uint32_t> MissingInBarrier(const Record& record) const;
   // Every call ends with it (pushes that were sent: outcome unknown); the connections close.
   void EndEverything(Status why);
 

@@ -18,15 +18,20 @@ void Core::Submit(Request request, int64_t now_us) {
     TellCaller(record, std::move(refused));
     return Settle(now_us);
   }
-  const bool is_round = record.request.kind == Request::Kind::kRound;
+  const Request::Kind kind = record.request.kind;
   const TableId table = record.request.table;
-  record.parks = is_round || (record.request.parts[0].frame->header().flags & wire::kFlagSyncPull) != 0;
+  const bool joined = record.request.joined;
+  const uint16_t flags = record.request.parts[0].frame->header().flags;
+  record.parks = IsRound(kind) || (flags & wire::kFlagSyncPull) != 0;
+  record.when_assigned = (flags & wire::kFlagAssigned) != 0;
   const uint64_t id = next_request_++;
   const bool parks = record.parks;
   deadlines_.emplace(record.request.deadline_us, id);
   requests_.emplace(id, std::move(record));
-  if (parks) {
-    OrderOf(table)->Add(id, is_round);
+  if (kind == Request::Kind::kDecide) {
+    Release(id, OrderOf(table)->Decide(id), now_us);
+  } else if (parks) {
+    OrderOf(table)->Add(id, kind, joined);
     ReleaseRounds(table, now_us);
   } else {
     held_.push_back(id);
@@ -40,7 +45,7 @@ Status Core::CheckRequest(const Request& request) {
   if (joined_ == nullptr || links_.empty()) {
     return {Code::kUnavailable, "the client is not started yet: wait for Start to end"};
   }
-  bool sync = request.kind == Request::Kind::kRound;
+  bool sync = IsRound(request.kind);
   for (const ShardPart& part : request.parts) {
     CAIRN_CHECK(part.frame != nullptr);
     if (LinkOf(part.server, part.thread) == nullptr) {
@@ -54,7 +59,7 @@ Status Core::CheckRequest(const Request& request) {
   if (sync && OrderOf(request.table) == nullptr) {
     return {Code::kNotFound, "table " + std::to_string(request.table.value) + " was dropped"};
   }
-  return Status::Ok();
+  return IsRound(request.kind) ? CheckTurn(request) : Status::Ok();
 }
 
 Round Core::FirstRoundOf(const wire::TableInfo& table) const {
@@ -132,8 +137,20 @@ void Core::Release(uint64_t id, Round round, int64_t now_us) {
   }
 }
 
-ShardLink::Verdict Core::OnValues(const Outgoing& frame, const wire::ValuesView& values) {
+ShardLink::Verdict Core::OnValues(const Outgoing& frame, uint16_t flags,
+                                  const wire::ValuesView& values) {
   Record& record = requests_.at(frame.request);
+  const bool reports = (flags & wire::kFlagReport) != 0;
+  if (reports && frame.kind != Request::Kind::kContribute) return ShardLink::Verdict::kMalformed;
+  const ShardLink::Verdict verdict =
+      reports ? TakeReport(record, frame, values) : TakeValues(record, frame, values);
+  const bool joined = (flags & wire::kFlagAllJoined) != 0;
+  if (verdict == ShardLink::Verdict::kTaken && joined) ++record.all_joined;
+  return verdict;
+}
+
+ShardLink::Verdict Core::TakeValues(Record& record, const Outgoing& frame,
+                                    const wire::ValuesView& values) {
   const ShardPart& part = record.request.parts[frame.part];
   const size_t expected = ExpectedBytes(part);
   if (record.ended || expected == 0) return ShardLink::Verdict::kTaken;
@@ -166,7 +183,7 @@ void Core::OnFrameEnd(const Outgoing& frame, const Status& outcome, int64_t now_
   if (record.outcome.ok()) record.outcome = outcome;
   if (--record.unanswered == 0) return Finish(frame.request, now_us);
   if (CAIRN_BUG(kNextRoundEarly) && frame.kind == Request::Kind::kRound) {
-    OrderOf(record.request.table)->Finish(frame.request);
+    OrderOf(record.request.table)->Ended(frame.request);
     ReleaseRounds(record.request.table, now_us);
   }
 }
@@ -180,6 +197,7 @@ void Core::Finish(uint64_t id, int64_t now_us) {
   Record record = std::move(it->second);
   requests_.erase(it);
   deadlines_.erase({record.request.deadline_us, id});
+  TellRoundInfo(record);
   TellCaller(record, record.outcome);
   switch (record.request.kind) {
     case Request::Kind::kPush:
@@ -187,14 +205,10 @@ void Core::Finish(uint64_t id, int64_t now_us) {
       unacked_bytes_ -= record.request.bytes;
       return ReleaseHeld(now_us);
     case Request::Kind::kPull: ++pulls_; return;
-    case Request::Kind::kRound: break;
+    case Request::Kind::kContribute: return FinishContribute(id, record, now_us);
+    case Request::Kind::kRound:
+    case Request::Kind::kDecide: return FinishRound(id, record, now_us);
   }
-  ++rounds_;
-  if (observer_ != nullptr) {
-    observer_->OnRoundAcknowledged(incarnation(), record.request.table, record.round, record.outcome);
-  }
-  if (TableOrder* order = OrderOf(record.request.table)) order->Finish(id);
-  ReleaseRounds(record.request.table, now_us);
 }
 
 void Core::TellCaller(Record& record, Status status) {

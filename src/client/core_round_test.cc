@@ -293,6 +293,64 @@ TEST_F(RoundTest, ParkedRequestsAreKeptAliveByStillWaiting) {
   EXPECT_NE(c.conn_of, before);
 }
 
+TEST_F(RoundTest, ABarrierAgainstARoundIsReported) {
+  c.StartAll();
+  Round_(false, 15'000'000);
+  c.awaiting = "barrier 1: rank 0 has not arrived";
+  for (int i = 0; i < 4; ++i) {
+    c.Wait(3'000'000);
+    for (Link link : c.Links()) {
+      const uint64_t id = c.Inbox(link)[0].header.request_id;
+      c.Say(c.conn_of.at(link), wire::StillWaiting{id, table.id, Round{0}, {1}});
+    }
+  }
+  ASSERT_FALSE(c.log.empty());
+  EXPECT_EQ(c.log.back(), "rank 1 is in a barrier, rank 0 waits for round 0 of table \"w\"");
+  c.Wait(3'500'000);
+  ASSERT_TRUE(ends[0]);
+  EXPECT_EQ(ends[0]->message(),
+            "round 0 of table \"w\" was not finished in time: rank 1 is missing; rank 1 is in a "
+            "barrier");
+}
+
+TEST_F(RoundTest, APullOfWhatNobodyHasAssignedAsksAgain) {
+  c.StartAll();
+  const auto pull = [&](int64_t timeout_us) {
+    PartitionInput input = Input(other);
+    input.out = std::as_writable_bytes(std::span(out));
+    input.when_assigned = true;
+    Submit(PreparePull(input, c.pool), timeout_us);
+  };
+  const auto not_yet = [&] {
+    for (Link link : c.Links()) {
+      while (!c.Inbox(link).empty()) {
+        EXPECT_NE(c.Inbox(link)[0].header.flags & wire::kFlagAssigned, 0);
+        c.Error(link, c.Take(link).header, Code::kUnavailable, "not assigned yet");
+      }
+    }
+  };
+  pull(600'000'000);
+  const std::map<Link, ConnId> before = c.conn_of;
+  for (int i = 0; i < 20; ++i) {
+    not_yet();
+    c.Wait(1'500'000);
+    for (Link link : c.Links()) ASSERT_EQ(c.Inbox(link).size(), 1u) << i;
+  }
+  EXPECT_EQ(c.conn_of, before);
+  ASSERT_FALSE(c.log.empty());
+  EXPECT_EQ(c.log.back(),
+            "rank 0 waits for a pull of table \"a\": nobody has assigned its values yet");
+  for (Link link : c.Links()) CloseAt(link, 4.0f);
+  ASSERT_TRUE(ends[0] && ends[0]->ok());
+  EXPECT_EQ(out, std::vector<float>(kSize, 4.0f));
+  pull(2'000'000);
+  not_yet();
+  c.Wait(2'500'000);
+  ASSERT_TRUE(ends[1]);
+  EXPECT_EQ(ends[1]->message(),
+            "a pull of table \"a\" was not finished in time: nobody has assigned its values yet");
+}
+
 TEST_F(RoundTest, RoundsAreOutsideTheBoundOfFrames) {
   c.options.max_unacked_frames = 1;
   c.StartAll();

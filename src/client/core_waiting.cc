@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/barrier_ranks.h"
 #include "client/core.h"
 #include "client/scatter.h"
 
@@ -10,10 +11,11 @@ namespace {
 
 constexpr size_t kNamedLinks = 3;
 
-std::string RanksMissing(const std::vector<uint32_t>& ranks) {
+// "rank 1 is", "ranks 1, 3 are"
+std::string RanksAre(const std::vector<uint32_t>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  return text + (ranks.size() == 1 ? " is missing" : " are missing");
+  return text + (ranks.size() == 1 ? " is" : " are");
 }
 
 }  // namespace
@@ -35,8 +37,8 @@ void Core::Expire(uint64_t id, int64_t now_us) {
   const std::string text = WhatOf(record) + " was not finished in time: " + AwaitedBy(record);
   TellCaller(record, unknown ? Status(Code::kOutcomeUnknown, text + "; it may still be applied")
                              : Status(Code::kDeadlineExceeded, text));
+  const TableId table = record.request.table;
   if (!record.sent) {
-    const TableId table = record.request.table;
     const bool parks = record.parks;
     requests_.erase(it);
     if (parks) {
@@ -53,10 +55,11 @@ void Core::Expire(uint64_t id, int64_t now_us) {
     DropTargets(part);
     if (record.frames[i] == 0) continue;
     ShardLink* link = LinkOf(part.server, part.thread);
-    if (kind == Request::Kind::kRound) link->DisownBorrowed(record.frames[i], now_us);
+    if (IsRound(kind)) link->DisownBorrowed(record.frames[i], now_us);
     if (kind == Request::Kind::kPull) link->Drop(record.frames[i]);
   }
   if (kind == Request::Kind::kPull) requests_.erase(it);
+  if (kind == Request::Kind::kContribute) OrderOf(table)->Expired(id);
 }
 
 std::string Core::TableName(TableId table) const {
@@ -68,7 +71,10 @@ std::string Core::WhatOf(const Record& record) const {
   const std::string name = TableName(record.request.table);
   switch (record.request.kind) {
     case Request::Kind::kPush: return "a push to " + name;
+    case Request::Kind::kDecide:
+      return "the decision on round " + std::to_string(record.round.value) + " of " + name;
     case Request::Kind::kRound:
+    case Request::Kind::kContribute:
       return record.sent ? "round " + std::to_string(record.round.value) + " of " + name
                          : "a round of " + name;
     case Request::Kind::kPull: break;
@@ -81,7 +87,12 @@ std::string Core::AwaitedBy(const Record& record) const {
   if (!record.sent) return "earlier requests of this worker are not finished";
   // If it is only ourselves that a shard waits for, something does not get through.
   const bool only_us = record.missing_ranks.size() == 1 && record.missing_ranks[0] == rank().value;
-  if (!record.missing_ranks.empty() && !only_us) return RanksMissing(record.missing_ranks);
+  if (!record.missing_ranks.empty() && !only_us) {
+    const std::vector<uint32_t> in_barrier = MissingInBarrier(record);
+    return RanksAre(record.missing_ranks) + " missing" +
+           (in_barrier.empty() ? "" : "; " + RanksAre(in_barrier) + " in a barrier");
+  }
+  if (record.when_assigned && LinksReady()) return "nobody has assigned its values yet";
   std::vector<const ShardLink*> silent;
   for (size_t i = 0; i < record.frames.size(); ++i) {
     if (record.frames[i] == 0) continue;
@@ -98,6 +109,15 @@ std::string Core::AwaitedBy(const Record& record) const {
   return text;
 }
 
+std::vector<uint32_t> Core::MissingInBarrier(const Record& record) const {
+  std::vector<uint32_t> there = RanksInBarrier(*scheduler_.state(), scheduler_.said_awaiting());
+  std::erase_if(there, [&](uint32_t rank) {
+    return std::find(record.missing_ranks.begin(), record.missing_ranks.end(), rank) ==
+           record.missing_ranks.end();
+  });
+  return there;
+}
+
 void Core::LogWaiting(int64_t now_us) {
   if (now_us < log_us_ || start_) return;
   log_us_ = now_us + options_.still_waiting_log_us;
@@ -105,7 +125,12 @@ void Core::LogWaiting(int64_t now_us) {
   const int64_t since_us = now_us - options_.still_waiting_log_us;
   for (const auto& [id, record] : requests_) {
     if (record.ended || record.begun_us > since_us) continue;
-    return log_(who + "waits for " + WhatOf(record) + ": " + AwaitedBy(record));
+    const std::vector<uint32_t> in_barrier = MissingInBarrier(record);
+    const std::string what = who + "waits for " + WhatOf(record);
+    // The classic mistake has its own words: nobody is late, they wait for each other.
+    if (!in_barrier.empty() && in_barrier == record.missing_ranks)
+      return log_(RanksAre(in_barrier) + " in a barrier, " + what);
+    return log_(what + ": " + AwaitedBy(record));
   }
   const std::string call = calls_.Describe(since_us, now_us);
   if (!call.empty()) log_(who + call);

@@ -166,14 +166,21 @@ class FakeCluster : public ClientObserver {
   }
   // Values of as many bytes as `values`, each slot at `position`.
   void AnswerValues(Link link, const wire::InFrame& request, std::vector<std::byte> values,
-                    Position position) {
+                    Position position, uint16_t flags = 0) {
     const bool pull = request.header.type == wire::FrameType::kPull;
     std::vector<wire::SlotEntry> entries;
     const auto asked = pull ? wire::DecodePull(request.header, request.body())->entries
                             : wire::DecodePush(request.header, request.body())->entries;
     for (wire::SlotEntry entry : asked) entries.push_back({entry.slot, entry.count, position.packed});
+    AnswerEntries(link, request, entries, std::move(values), flags);
+  }
+  void AnswerEntries(Link link, const wire::InFrame& request,
+                     const std::vector<wire::SlotEntry>& entries, std::vector<std::byte> values,
+                     uint16_t flags) {
+    const bool pull = request.header.type == wire::FrameType::kPull;
     wire::DataParts parts;
     parts.type = pull ? wire::FrameType::kPullReply : wire::FrameType::kRoundReply;
+    parts.flags = flags;
     parts.request_id = request.header.request_id;
     parts.incarnation = Incarnation{request.header.incarnation};
     parts.table = TableId{request.header.table};
@@ -181,6 +188,20 @@ class FakeCluster : public ClientObserver {
     parts.entries = entries;
     if (!values.empty()) parts.values = {values};
     Answer(link, wire::EncodeData(std::move(parts), pool));
+  }
+
+  // The first phase of a round is over here: what is summed up in these slots.
+  void AnswerReport(Link link, const wire::InFrame& request,
+                    const std::vector<std::pair<uint32_t, wire::SlotReport>>& reports,
+                    uint16_t flags = 0) {
+    std::vector<wire::SlotEntry> entries;
+    std::vector<std::byte> values;
+    for (const auto& [slot, report] : reports) {
+      entries.push_back({slot, sizeof(report) / sizeof(float), 0});
+      const auto bytes = std::as_bytes(std::span(&report, 1));
+      values.insert(values.end(), bytes.begin(), bytes.end());
+    }
+    AnswerEntries(link, request, entries, std::move(values), flags | wire::kFlagReport);
   }
 
   const wire::TableInfo& AddTable(TableSpec spec) {

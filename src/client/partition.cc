@@ -11,20 +11,57 @@
 namespace cairn::client {
 namespace {
 
+uint16_t FlagsOf(const PartitionInput& input) {
+  uint16_t flags = input.joined ? wire::kParamJoined : 0;
+  if (input.phase == RoundPhase::kContribute) {
+    flags |= wire::kParamTwoPhase | (input.not_finite ? wire::kParamNotFinite : 0);
+  }
+  // Who has joined agrees to every decision: it repeats its mark, and is answered when it is made.
+  if (input.phase == RoundPhase::kDecide && !input.joined) {
+    flags |= wire::kParamDecide | (input.skip ? wire::kParamSkip : 0);
+  }
+  return flags;
+}
+
 wire::PushParams ParamsOf(const PartitionInput& input) {
   wire::PushParams params;
-  params.weight = input.weight;
-  params.lr = input.hyper.lr;
-  params.weight_decay = input.hyper.weight_decay;
+  params.weight = input.joined ? 0 : input.weight;
+  params.value_scale = input.value_scale;
+  params.scale = input.scale;
+  params.set_hyper(input.hyper);
+  params.flags = FlagsOf(input);
+  params.op = static_cast<uint8_t>(input.op);
+  params.column = input.column;
   return params;
 }
 
-Result<std::vector<Draft>> DraftAll(const PartitionInput& input, const Routes& routes, const Directions& what,
+// As it is sent: empty for all segments, otherwise without bits beyond the last one.
+std::vector<std::byte> MaskOf(const PartitionInput& input) {
+  if (input.mask.empty()) return {};
+  const size_t segments = SegmentCount(input.table->spec);
+  std::vector<std::byte> mask((segments + 7) / 8);
+  bool all = true;
+  for (size_t s = 0; s < segments; ++s) {
+    const bool in = InPush(input, s);
+    all &= in;
+    if (in) mask[s / 8] |= std::byte{1} << (s % 8);
+  }
+  return all ? std::vector<std::byte>() : mask;
+}
+
+const Routes& RoutesOf(const wire::ClusterState& state) {
+  thread_local Routes routes;  // memory for the next request of this thread
+  routes.Build(state);
+  return routes;
+}
+
+Result<std::vector<Draft>> DraftAll(const PartitionInput& input, const Directions& what,
                                     BufferPool& pool) {
   if (Status s = CheckInput(input, what); !s.ok()) return s;
   if (!what.push && !what.pull) return std::vector<Draft>();
-  return input.table->spec.kind == TableKind::kDense ? DraftDense(input, routes, what, pool)
-                                                     : DraftSparse(input, routes, what, pool);
+  return input.table->spec.kind == TableKind::kDense
+             ? DraftDense(input, what, pool)
+             : DraftSparse(input, RoutesOf(*input.state), what, pool);
 }
 
 // Everything of a frame but its draft.
@@ -33,6 +70,7 @@ struct Envelope {
   uint16_t flags = 0;
   const wire::PushParams* params = nullptr;
   std::span<const std::byte> done_bitmap;
+  std::span<const std::byte> mask;
 };
 
 void AddPart(Request& request, const PartitionInput& input, const Envelope& envelope, Draft draft,
@@ -45,6 +83,7 @@ void AddPart(Request& request, const PartitionInput& input, const Envelope& enve
   parts.params = envelope.params;
   parts.entries = draft.entries;
   parts.done_bitmap = envelope.done_bitmap;
+  parts.mask = envelope.mask;
   parts.keys = draft.keys;
   parts.owned = std::move(draft.owned);
   parts.values = std::move(draft.values);
@@ -54,20 +93,15 @@ void AddPart(Request& request, const PartitionInput& input, const Envelope& enve
   request.parts.push_back(std::move(draft.part));
 }
 
-const Routes& RoutesOf(const wire::ClusterState& state) {
-  thread_local Routes routes;  // memory for the next request of this thread
-  routes.Build(state);
-  return routes;
-}
-
 Status WrongMode(const PartitionInput& input, const char* is, const char* hint) {
   return {Code::kInvalidArgument, "table \"" + input.table->spec.name + "\" is " + is + ": " + hint};
 }
 
-// One bit for each slot that some draft names.
+// One bit for each slot that some draft has values for.
 std::vector<std::byte> BitmapOf(const std::vector<Draft>& drafts, size_t slot_count) {
   std::vector<std::byte> bitmap((slot_count + 7) / 8);
   for (const Draft& draft : drafts) {
+    if (draft.values.empty()) continue;
     for (const wire::SlotEntry& entry : draft.entries) {
       bitmap[entry.slot / 8] |= std::byte{1} << (entry.slot % 8);
     }
@@ -75,77 +109,108 @@ std::vector<std::byte> BitmapOf(const std::vector<Draft>& drafts, size_t slot_co
   return bitmap;
 }
 
+Request::Kind KindOf(RoundPhase phase) {
+  switch (phase) {
+    case RoundPhase::kWhole: break;
+    case RoundPhase::kContribute: return Request::Kind::kContribute;
+    case RoundPhase::kDecide: return Request::Kind::kDecide;
+  }
+  return Request::Kind::kRound;
+}
+
+// What is sent to all shard threads of a round, besides the drafts.
+struct RoundFrames {
+  const wire::PushParams params;
+  const std::vector<std::byte> bitmap, mask;
+};
+
+// The next frame of a round: a part, with the mark if it is the last one for its shard thread.
+Envelope EnvelopeOf(const RoundFrames& round, const Draft& draft, bool last) {
+  Envelope envelope{.type = wire::FrameType::kDone, .params = &round.params};
+  const bool values = !draft.values.empty();
+  if (values) {
+    envelope.type = wire::FrameType::kContribute;
+    envelope.mask = round.mask;
+    if (last) envelope.flags |= wire::kFlagDone;
+  }
+  if (last || !values) envelope.done_bitmap = round.bitmap;
+  return envelope;
+}
+
 }  // namespace
 
 Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool) {
-  if (input.table->spec.mode != Mode::kAsync) return WrongMode(input, "synchronous", "its pushes are rounds");
+  // A sync table takes kAssignOnce too: optimizer state, before its first round.
+  if (input.table->spec.mode != Mode::kAsync && input.op != PushOp::kAssignOnce)
+    return WrongMode(input, "synchronous", "its pushes are rounds");
   if (input.pull_after) {
     return WrongMode(input, "asynchronous", "a push-pull of it is a push followed by a pull");
   }
-  const Directions what{.push = true};
-  const Routes& routes = RoutesOf(*input.state);
-  Result<std::vector<Draft>> drafts = DraftAll(input, routes, what, pool);
+  if (Status s = CheckPushOptions(input, /*sync=*/false); !s.ok()) return s;
+  Result<std::vector<Draft>> drafts = DraftAll(input, {.push = true}, pool);
   if (!drafts.ok()) return drafts.status();
   Request request;
   request.kind = Request::Kind::kPush;
   request.table = input.table->id;
   const wire::PushParams params = ParamsOf(input);
-  const Envelope envelope{.type = wire::FrameType::kPush, .params = &params};
+  const std::vector<std::byte> mask = MaskOf(input);
+  const Envelope envelope{.type = wire::FrameType::kPush, .params = &params, .mask = mask};
   for (Draft& draft : *drafts) AddPart(request, input, envelope, std::move(draft), pool);
   return request;
 }
 
 Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool) {
   if (input.table->spec.mode != Mode::kSync) return WrongMode(input, "asynchronous", "it has no rounds");
-  Directions what{.push = !input.values.empty(), .borrow = true};
+  if (Status s = CheckPushOptions(input, /*sync=*/true); !s.ok()) return s;
+  const bool bare = input.joined || input.not_finite || input.phase == RoundPhase::kDecide;
   // Keys without rows are a mistake, not a bare done.
-  if (!what.push && !input.keys.empty()) what.push = true;
-  what.pull = what.push && input.pull_after;
-  const Routes& routes = RoutesOf(*input.state);
-  Result<std::vector<Draft>> drafts = DraftAll(input, routes, what, pool);
+  const Directions what{.push = !bare && !(input.values.empty() && input.keys.empty()),
+                        .pull = input.pull_after,
+                        .borrow = true};
+  Result<std::vector<Draft>> drafts = DraftAll(input, what, pool);
   if (!drafts.ok()) return drafts.status();
 
   Request request;
-  request.kind = Request::Kind::kRound;
+  request.kind = KindOf(input.phase);
   request.table = input.table->id;
-  const wire::PushParams params = ParamsOf(input);
-  const std::vector<std::byte> bitmap = BitmapOf(*drafts, input.state->slots.size());
+  request.joined = input.joined;
+  const RoundFrames round{ParamsOf(input), BitmapOf(*drafts, input.state->slots.size()),
+                          MaskOf(input)};
+  const uint16_t flags = what.pull ? wire::kFlagPullAfter : 0;
   size_t next = 0;
-  for (const Routes::Thread& thread : routes.threads()) {
-    const auto is_here = [&](size_t i) {
-      return i < drafts->size() && (*drafts)[i].part.server == thread.server &&
-             (*drafts)[i].part.thread == thread.thread;
-    };
-    if (!is_here(next)) {
-      Draft done;
-      done.part.server = thread.server;
-      done.part.thread = thread.thread;
-      AddPart(request, input, {.type = wire::FrameType::kDone, .params = &params, .done_bitmap = bitmap},
-              std::move(done), pool);
-    }
-    for (; is_here(next); ++next) {
-      Envelope envelope{.type = wire::FrameType::kContribute, .params = &params};
-      if (what.pull) envelope.flags |= wire::kFlagPullAfter;
-      if (!is_here(next + 1)) {
-        envelope.flags |= wire::kFlagDone;
-        envelope.done_bitmap = bitmap;
+  const auto is_here = [&](size_t i, const wire::ServerInfo& server, uint32_t thread) {
+    return i < drafts->size() && (*drafts)[i].part.server == server.index &&
+           (*drafts)[i].part.thread == thread;
+  };
+  for (const wire::ServerInfo& server : input.state->servers) {
+    for (uint32_t thread = 0; thread < server.threads; ++thread) {
+      if (!is_here(next, server, thread)) {
+        Draft done;
+        done.part.server = static_cast<uint16_t>(server.index);
+        done.part.thread = static_cast<uint16_t>(thread);
+        AddPart(request, input, EnvelopeOf(round, done, true), std::move(done), pool);
       }
-      AddPart(request, input, envelope, std::move((*drafts)[next]), pool);
+      for (; is_here(next, server, thread); ++next) {
+        Envelope envelope = EnvelopeOf(round, (*drafts)[next], !is_here(next + 1, server, thread));
+        envelope.flags |= flags;
+        AddPart(request, input, envelope, std::move((*drafts)[next]), pool);
+      }
     }
   }
   return request;
 }
 
 Result<Request> PreparePull(const PartitionInput& input, BufferPool& pool) {
-  const Directions what{.pull = true};
-  const Routes& routes = RoutesOf(*input.state);
-  Result<std::vector<Draft>> drafts = DraftAll(input, routes, what, pool);
+  if (Status s = CheckPullOptions(input); !s.ok()) return s;
+  const Directions what{.pull = true, .column = input.pull_column};
+  Result<std::vector<Draft>> drafts = DraftAll(input, what, pool);
   if (!drafts.ok()) return drafts.status();
   Request request;
   request.kind = Request::Kind::kPull;
   request.table = input.table->id;
   Envelope envelope{.type = wire::FrameType::kPull};
   if (input.table->spec.mode == Mode::kSync) envelope.flags = wire::kFlagSyncPull;
+  if (input.when_assigned) envelope.flags |= wire::kFlagAssigned;
   for (Draft& draft : *drafts) AddPart(request, input, envelope, std::move(draft), pool);
   return request;
 }

@@ -4,12 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/buffer.h"
 #include "cairn/status.h"
 #include "cairn/types.h"
 #include "client/client_core.h"
+#include "client/dense_plan.h"
+#include "client/piece_list.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::client {
@@ -18,24 +21,45 @@ namespace cairn::client {
 // the server applies one while the next is on the way.
 inline constexpr size_t kFrameTargetBytes = 256 * 1024;
 
+// Which part of a sync round a request is (docs/consistency.md, rules 33 and 34).
+enum class RoundPhase : uint8_t {
+  kWhole,       // in one: contributed, closed, answered
+  kContribute,  // the first phase: ends with the report
+  kDecide,      // the second: has no values
+};
+
 struct PartitionInput {
   const wire::ClusterState* state = nullptr;
   const wire::TableInfo* table = nullptr;
   std::span<const RowKey> keys;       // sparse
-  std::span<const std::byte> values;  // a push or contribution; empty for a pull or a bare done
-  std::span<std::byte> out;           // a pull or push-pull writes here, in the order of the keys
+  PieceList<const std::byte> values;  // a push or contribution; empty for a pull or a bare done
+  PieceList<std::byte> out;           // a pull or push-pull writes here, in the order of the keys
   Hyper hyper;
   double weight = 1.0;
-  bool pull_after = false;  // PushPull
+  bool pull_after = false;          // PushPull, DonePull, Decide: the answer has the new values
+  std::span<const std::byte> mask;  // dense pushes; only for the call
+  PushOp op = PushOp::kUpdate;
+  uint8_t column = 0;        // of an assign
+  double value_scale = 1.0;  // sync
+  bool joined = false;       // sync: weight and values do not count
+  RoundPhase phase = RoundPhase::kWhole;
+  bool not_finite = false;     // kContribute: the values do not count
+  double scale = 1.0;          // kDecide
+  bool skip = false;           // kDecide
+  uint8_t pull_column = 0;     // PreparePull
+  bool when_assigned = false;  // PreparePull
+  // Dense: made for this table and state, or null: then it is computed for this call.
+  std::shared_ptr<const DensePlan> plan;
 };
 
-// Checks shapes and, where the policy asks for it, that every value is finite: the whole push is
-// refused before anything is numbered. Duplicate keys of a push are summed (float: in the order
-// of the array). Async: the values are copied. Sync: dense values are borrowed from the caller.
+// Checks shapes, options and, where the policy asks for it, that every value of the segments that
+// are pushed is finite: the whole push is refused before anything is numbered. Duplicate keys of a
+// push are summed (float: in the order of the array). Async: the values are copied. Sync: dense
+// values are borrowed from the caller. Everything else of the input is only for the call.
 Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool);  // async table
 // Sync table: contributions, done marks for every shard thread (with the bitmap of touched slots)
-// and, with pull_after, where the new values go. Without values: a bare done. The round is set by
-// the core when it is sent.
+// and, with pull_after, where the new values go. Without values, with `joined` or `not_finite`, and
+// in the second phase: bare dones. The round is set by the core when it is sent.
 Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool);
 Result<Request> PreparePull(const PartitionInput& input, BufferPool& pool);
 

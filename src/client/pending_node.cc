@@ -1,7 +1,9 @@
 // Pending: the caller's end of an operation.
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -14,27 +16,47 @@ using transport::Loop;
 void Pending::State::Complete(Status result) {
   CAIRN_CHECK(!ready());
   status = std::move(result);
-  if (phase.exchange(kReady, std::memory_order_acq_rel) == kAwaited) phase.notify_all();
+  if (phase.exchange(kReady, std::memory_order_acq_rel) != kAwaited) return;
+  // Whoever has seen kAwaited holds the mutex until it sleeps.
+  { std::lock_guard asleep(mutex); }
+  ended.notify_all();
 }
 
-const Status& Pending::State::Wait() {
+void Pending::State::Spin(int64_t until_us) const {
   for (int i = 0; i < Loop::kPauses && !ready(); ++i) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
   }
+  if (ready()) return;
+  until_us = std::min(until_us, Loop::NowUs() + Loop::kYieldUs);
+  do {
+    sched_yield();
+  } while (!ready() && Loop::NowUs() < until_us);
+}
+
+const Status& Pending::State::Wait() {
+  constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
+  if (!ready()) Spin(kForEver);
   if (!ready()) {
-    const int64_t until_us = Loop::NowUs() + Loop::kYieldUs;
-    do {
-      sched_yield();
-    } while (!ready() && Loop::NowUs() < until_us);
-  }
-  while (!ready()) {
+    std::unique_lock lock(mutex);
     uint32_t running = kRunning;
     phase.compare_exchange_strong(running, kAwaited, std::memory_order_acq_rel);
-    phase.wait(kAwaited, std::memory_order_acquire);
+    ended.wait(lock, [this] { return ready(); });
   }
   return status;
+}
+
+bool Pending::State::WaitUntil(int64_t until_us) {
+  if (!ready()) Spin(until_us);
+  if (!ready()) {
+    std::unique_lock lock(mutex);
+    uint32_t running = kRunning;
+    phase.compare_exchange_strong(running, kAwaited, std::memory_order_acq_rel);
+    const auto until = std::chrono::steady_clock::time_point(std::chrono::microseconds(until_us));
+    ended.wait_until(lock, until, [this] { return ready(); });
+  }
+  return ready();
 }
 
 Pending::Pending() = default;
@@ -54,6 +76,12 @@ Pending::~Pending() {
 }
 
 Status Pending::Wait() { return state_ ? state_->Wait() : Status::Ok(); }
+bool Pending::WaitFor(int64_t milliseconds) {
+  constexpr int64_t kMostMs = int64_t{1} << 40;  // decades; the sum must not overflow
+  if (ready()) return true;
+  if (milliseconds <= 0) return false;
+  return state_->WaitUntil(Loop::NowUs() + std::min(milliseconds, kMostMs) * 1000);
+}
 bool Pending::ready() const { return !state_ || state_->ready(); }
 
 }  // namespace cairn

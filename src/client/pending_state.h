@@ -1,9 +1,11 @@
 // What a Pending waits for. The loop's thread completes it once, any thread may wait: a few pauses,
-// then yielding, then a futex; nobody is woken by a system call unless somebody sleeps.
+// then yielding, then sleep; nobody is woken by a system call unless somebody sleeps.
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 
 #include "cairn/client.h"
 #include "cairn/status.h"
@@ -17,14 +19,20 @@ struct Pending::State {
 
   void Complete(Status result);
   const Status& Wait();
+  // False if it is still under way then (monotonic microseconds).
+  bool WaitUntil(int64_t until_us);
   bool ready() const { return phase.load(std::memory_order_acquire) == kReady; }
 
   const bool detached;
 
  private:
   enum Phase : uint32_t { kRunning = 0, kAwaited = 1, kReady = 2 };  // kAwaited: somebody sleeps
+  void Spin(int64_t until_us) const;
+
   std::atomic<uint32_t> phase{kRunning};
   Status status;  // written before kReady
+  std::mutex mutex;  // guards nothing but the sleep
+  std::condition_variable ended;
 };
 
 }  // namespace cairn

@@ -19,13 +19,45 @@ TableCall CallOf(std::span<const RowKey> keys, std::span<const T> values, std::s
           .options = options};
 }
 
-PushOptions WithTimeout(const PullOptions& options) {
-  PushOptions push;
-  push.timeout_ms = options.timeout_ms;
-  return push;
+template <class T>
+TableCall PullOf(std::span<const RowKey> keys, std::span<T> out, const PullOptions& options) {
+  return {.element = kElement<T>,
+          .keys = keys,
+          .out = std::as_writable_bytes(out),
+          .pull = options};
+}
+
+TableCall CallOf(ConstPieces values, Pieces out, const PushOptions& options) {
+  TableCall call{.options = options};
+  call.values.Reserve(values.size());
+  for (std::span<const float> piece : values) call.values.Add(std::as_bytes(piece));
+  call.out.Reserve(out.size());
+  for (std::span<float> piece : out) call.out.Add(std::as_writable_bytes(piece));
+  return call;
 }
 
 constexpr size_t kMaxNameBytes = 255;  // the scheduler's limit too
+
+Status CheckSegments(const TableSpec& spec, const std::string& named) {
+  if (spec.segments.empty()) return Status::Ok();
+  if (spec.segments.size() > wire::kMaxSegments) {
+    return {Code::kInvalidArgument, named + ": at most " + std::to_string(wire::kMaxSegments) +
+                                        " segments, not " + std::to_string(spec.segments.size()) +
+                                        ": join small tensors"};
+  }
+  uint64_t end = 0;
+  for (uint64_t next : spec.segments) {
+    if (next <= end) {
+      return {Code::kInvalidArgument, named + ": segments are ends that ascend, " +
+                                          std::to_string(next) + " comes after " +
+                                          std::to_string(end)};
+    }
+    end = next;
+  }
+  if (end == spec.size) return Status::Ok();
+  return {Code::kInvalidArgument, named + ": the last segment ends at " + std::to_string(end) +
+                                      ", the table at " + std::to_string(spec.size)};
+}
 
 // What can be wrong about a spec before the scheduler sees it.
 Status CheckSpec(const TableSpec& spec) {
@@ -39,22 +71,15 @@ Status CheckSpec(const TableSpec& spec) {
     if (spec.size == 0) return {Code::kInvalidArgument, named + ": a dense table needs a size of at least 1"};
     if (spec.dim != 0)
       return {Code::kInvalidArgument, named + ": dim is for sparse tables; a dense one has a size"};
+    return CheckSegments(spec, named);
   } else {
     if (spec.dim == 0) return {Code::kInvalidArgument, named + ": a sparse table needs a dim of at least 1"};
     if (spec.size != 0)
       return {Code::kInvalidArgument, named + ": size is for dense tables; a sparse one has a dim"};
+    if (!spec.segments.empty())
+      return {Code::kInvalidArgument, named + ": segments are for dense tables"};
   }
   return Status::Ok();
-}
-
-// An empty gradient of a dense sync table would otherwise pass for a bare done.
-template <class T>
-Status CheckDense(const TableHandle& table, std::span<const T> values) {
-  if (values.size() == table.info.spec.size) return Status::Ok();
-  return {Code::kInvalidArgument, "table \"" + table.info.spec.name + "\" has " +
-                                      std::to_string(table.info.spec.size) + " elements, push has " +
-                                      std::to_string(values.size()) +
-                                      ": give the whole table, or make it anew with this size"};
 }
 }  // namespace
 
@@ -67,28 +92,45 @@ Result<uint64_t> DenseTable::round() const { return client_->NextRound(*table_);
 Result<uint64_t> SparseTable::round() const { return client_->NextRound(*table_); }
 
 Pending DenseTable::Push(std::span<const float> gradient, const PushOptions& options) {
-  if (Status wrong = CheckDense(*table_, gradient); !wrong.ok()) return ClientImpl::Ready(wrong);
   return client_->Push(*table_, CallOf<float>({}, gradient, {}, options));
 }
 Pending DenseTable::Pull(std::span<float> out, const PullOptions& options) {
-  return client_->Pull(*table_, CallOf<float>({}, {}, out, WithTimeout(options)));
+  return client_->Pull(*table_, PullOf<float>({}, out, options));
 }
 Pending DenseTable::PushPull(std::span<const float> gradient, std::span<float> out,
                              const PushOptions& options) {
-  if (Status wrong = CheckDense(*table_, gradient); !wrong.ok()) return ClientImpl::Ready(wrong);
   return client_->PushPull(*table_, CallOf<float>({}, gradient, out, options));
 }
 Pending DenseTable::Done(const PushOptions& options) { return client_->Done(*table_, options); }
+Pending DenseTable::Push(ConstPieces gradient, const PushOptions& options) {
+  return client_->Push(*table_, CallOf(gradient, {}, options));
+}
+Pending DenseTable::Pull(Pieces out, const PullOptions& options) {
+  TableCall call = CallOf({}, out, {});
+  call.pull = options;
+  return client_->Pull(*table_, call);
+}
+Pending DenseTable::PushPull(ConstPieces gradient, Pieces out, const PushOptions& options) {
+  return client_->PushPull(*table_, CallOf(gradient, out, options));
+}
+Pending DenseTable::DonePull(Pieces out, const PushOptions& options) {
+  return client_->Round(*table_, CallOf({}, out, options), {.pull_after = true});
+}
+Pending DenseTable::Contribute(ConstPieces gradient, const PushOptions& options) {
+  return client_->Contribute(*table_, CallOf(gradient, {}, options));
+}
+Pending DenseTable::Decide(Pieces out, const PushOptions& options) {
+  return client_->Round(*table_, CallOf({}, out, options),
+                        {.phase = client::RoundPhase::kDecide, .pull_after = true});
+}
 Pending DenseTable::Push(std::span<const int64_t> values, const PushOptions& options) {
-  if (Status wrong = CheckDense(*table_, values); !wrong.ok()) return ClientImpl::Ready(wrong);
   return client_->Push(*table_, CallOf<int64_t>({}, values, {}, options));
 }
 Pending DenseTable::Pull(std::span<int64_t> out, const PullOptions& options) {
-  return client_->Pull(*table_, CallOf<int64_t>({}, {}, out, WithTimeout(options)));
+  return client_->Pull(*table_, PullOf<int64_t>({}, out, options));
 }
 Pending DenseTable::PushPull(std::span<const int64_t> values, std::span<int64_t> out,
                              const PushOptions& options) {
-  if (Status wrong = CheckDense(*table_, values); !wrong.ok()) return ClientImpl::Ready(wrong);
   return client_->PushPull(*table_, CallOf<int64_t>({}, values, out, options));
 }
 
@@ -97,7 +139,7 @@ Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const float> r
   return client_->Push(*table_, CallOf<float>(keys, rows, {}, options));
 }
 Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<float> out, const PullOptions& options) {
-  return client_->Pull(*table_, CallOf<float>(keys, {}, out, WithTimeout(options)));
+  return client_->Pull(*table_, PullOf<float>(keys, out, options));
 }
 Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const float> rows, std::span<float> out,
                               const PushOptions& options) {
@@ -109,7 +151,7 @@ Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const int64_t>
   return client_->Push(*table_, CallOf<int64_t>(keys, rows, {}, options));
 }
 Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<int64_t> out, const PullOptions& options) {
-  return client_->Pull(*table_, CallOf<int64_t>(keys, {}, out, WithTimeout(options)));
+  return client_->Pull(*table_, PullOf<int64_t>(keys, out, options));
 }
 Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const int64_t> rows,
                               std::span<int64_t> out, const PushOptions& options) {
@@ -117,7 +159,8 @@ Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const int6
 }
 
 Client::Client(std::shared_ptr<ClientImpl> impl) : impl_(std::move(impl)) {}
-Client::~Client() { impl_->Close({Code::kCancelled, "this client is closed"}); }
+Client::~Client() { Close(); }
+void Client::Close() { impl_->Close({Code::kCancelled, "this client is closed"}); }
 
 Result<std::unique_ptr<Client>> Client::Connect(ClientOptions options) {
   auto impl = ClientImpl::Connect(std::move(options));
@@ -129,6 +172,18 @@ uint32_t Client::rank() const { return impl_->rank(); }
 uint32_t Client::world_size() const { return impl_->world_size(); }
 uint32_t Client::server_count() const { return impl_->server_count(); }
 const std::string& Client::cluster_id() const { return impl_->cluster_id(); }
+uint64_t Client::incarnation() const { return impl_->incarnation(); }
+std::vector<uint32_t> Client::live_ranks() const {
+  std::vector<uint32_t> ranks;
+  for (const wire::WorkerInfo& worker : impl_->live_workers()) ranks.push_back(worker.rank.value);
+  return ranks;
+}
+std::vector<uint64_t> Client::live_incarnations() const {
+  std::vector<uint64_t> incarnations;
+  for (const wire::WorkerInfo& worker : impl_->live_workers())
+    incarnations.push_back(worker.incarnation.value);
+  return incarnations;
+}
 
 Result<DenseTable> Client::CreateDense(TableSpec spec) {
   spec.kind = TableKind::kDense;
@@ -137,7 +192,8 @@ Result<DenseTable> Client::CreateDense(TableSpec spec) {
   if (!info.ok()) return info.status();
   DenseTable table;
   table.client_ = impl_;
-  table.table_ = std::make_shared<const TableHandle>(TableHandle{std::move(*info)});
+  table.table_ = std::make_shared<const TableHandle>(
+      TableHandle{std::move(*info), std::make_shared<client::DensePlanCache>()});
   return table;
 }
 

@@ -63,6 +63,8 @@ class SchedulerLink {
   const std::string& cluster_id() const { return cluster_id_; }
   // What is awaited, in words: no answer from the scheduler, or what the scheduler says.
   std::string Awaiting(int64_t now_us) const;
+  // What the scheduler last said about who is awaited.
+  const std::string& said_awaiting() const { return awaiting_; }
 
  private:
   enum class Phase { kOff, kWaiting, kConnecting, kUp };

@@ -40,7 +40,7 @@ void ShardLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
       if (it->second.kind == Request::Kind::kPush) OnPushReply(it, frame, now_us);
       break;
     case wire::FrameType::kRoundReply:
-      if (it->second.kind == Request::Kind::kRound) OnValuesReply(it, frame, now_us);
+      if (IsRound(it->second.kind)) OnValuesReply(it, frame, now_us);
       break;
     case wire::FrameType::kPullReply:
       if (it->second.kind == Request::Kind::kPull) OnValuesReply(it, frame, now_us);
@@ -130,7 +130,7 @@ void ShardLink::OnValuesReply(Queue::iterator it, const wire::InFrame& frame, in
   }
   Result<wire::ValuesView> values = wire::DecodeValues(frame.header, frame.body());
   if (!values.ok()) return Reopen(now_us);
-  switch (owner_.OnValues(it->second, *values)) {
+  switch (owner_.OnValues(it->second, frame.header.flags, *values)) {
     case Verdict::kTaken: return End(it, Status::Ok(), now_us);
     case Verdict::kStale: return TryLater(it->second, now_us);
     case Verdict::kMalformed: return Reopen(now_us);
@@ -154,7 +154,7 @@ void ShardLink::OnError(Queue::iterator it, const wire::InFrame& frame, int64_t 
   if (kind == Request::Kind::kPull) return End(it, status, now_us);
   // A round of a dropped table is over. Any other error has closed no round and used up no number:
   // the others would wait for this part for ever, and nothing behind it could be applied.
-  if (kind == Request::Kind::kRound && status.code() == Code::kNotFound) return End(it, status, now_us);
+  if (IsRound(kind) && status.code() == Code::kNotFound) return End(it, status, now_us);
   const char* what = kind == Request::Kind::kPush ? " can't take a numbered push" : " can't take a contribution";
   owner_.OnLinkFatal(status.With(Describe() + what), now_us);
 }

@@ -42,7 +42,9 @@ class ShardLink {
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual Verdict OnValues(const Outgoing& frame, const wire::ValuesView& values) = 0;
+    // `flags` of the answer: FrameFlag.
+    virtual Verdict OnValues(const Outgoing& frame, uint16_t flags,
+                             const wire::ValuesView& values) = 0;
     virtual void OnApplied(SlotId slot, Seq seq) = 0;
     // The frame is answered and out of the queue.
     virtual void OnFrameEnd(const Outgoing& frame, const Status& outcome, int64_t now_us) = 0;

@@ -69,7 +69,7 @@ class SparsePartition {
     draft.entries.reserve(slots);
     what_.push ? Unite(draft, begin, *first, rows) : Ask(draft, begin, *first, rows);
     if (what_.pull) {
-      draft.part.out = input_.out.data();
+      draft.part.out = input_.out.whole().data();
       draft.part.row_bytes = static_cast<uint32_t>(row_bytes_);
     }
     drafts_.push_back(std::move(draft));
@@ -141,7 +141,7 @@ class SparsePartition {
     const bool check = ChecksFinite(input_.table->spec);
     work_.groups.CopyFirsts(work_.cursors);
     const std::span<const uint32_t> groups = work_.groups.group_of_key();
-    const std::byte* from = input_.values.data();
+    const std::byte* from = input_.values.whole().data();
     bool finite = true;
     for (size_t i = 0; i < groups.size(); ++i, from += row_bytes_) {
       const uint32_t row = work_.row_of[work_.cursors[groups[i]]++];

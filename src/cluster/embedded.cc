@@ -4,17 +4,33 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/environment.h"
 #include "scheduler/scheduler_node.h"
 #include "server/server_node.h"
+#include "transport/tcp/sockets.h"
 
 namespace cairn {
 
 // The servers go first, then the scheduler that they report to.
 class EmbeddedCluster::Impl {
  public:
+  wire::Endpoint scheduler_endpoint;  // as this process reaches it
   std::unique_ptr<scheduler::SchedulerNode> scheduler;
   std::vector<std::unique_ptr<server::ServerNode>> servers;
 };
+
+Result<EmbeddedOptions> EmbeddedOptions::FromEnvironment() {
+  const Result<cluster::Environment> environment = cluster::ReadEnvironment(cluster::ProcessVariables());
+  if (!environment.ok()) return environment.status();
+  EmbeddedOptions options;
+  options.threads_per_server = environment->server_threads.value_or(options.threads_per_server);
+  options.slots = environment->slots.value_or(options.slots);
+  options.cluster_id = environment->cluster_id.value_or("");
+  options.heartbeat_ms = environment->heartbeat_ms.value_or(options.heartbeat_ms);
+  options.dead_after_ms = environment->dead_after_ms.value_or(options.dead_after_ms);
+  options.rejoin_grace_ms = environment->rejoin_grace_ms.value_or(options.rejoin_grace_ms);
+  return options;
+}
 
 EmbeddedCluster::EmbeddedCluster(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 EmbeddedCluster::~EmbeddedCluster() = default;
@@ -30,14 +46,26 @@ Result<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedOp
   scheduler.core.expected_servers = options.servers;
   scheduler.core.expected_workers = options.workers;
   scheduler.core.slot_count = options.slots;
+  scheduler.core.cluster_id = options.cluster_id;
+  scheduler.core.heartbeat_us = options.heartbeat_ms * 1000;
+  scheduler.core.dead_after_us = options.dead_after_ms * 1000;
+  scheduler.core.rejoin_grace_us = options.rejoin_grace_ms * 1000;
+  scheduler.host = options.host;
+  scheduler.port = options.port;
   scheduler.log = silent;
   auto started = scheduler::SchedulerNode::Start(std::move(scheduler));
   if (!started.ok()) return started.status();
   impl->scheduler = std::move(*started);
+  impl->scheduler_endpoint = impl->scheduler->endpoint();
+  if (transport::IsWildcard(options.host)) impl->scheduler_endpoint.host = "127.0.0.1";
   for (uint32_t i = 0; i < options.servers; ++i) {
     server::ServerNodeOptions server;
-    server.control.scheduler = impl->scheduler->endpoint();
+    server.control.scheduler = impl->scheduler_endpoint;
+    server.control.cluster_id = options.cluster_id;
     server.control.wanted_rank = static_cast<int32_t>(i);
+    server.control.heartbeat_us = options.heartbeat_ms * 1000;
+    server.host = options.host;
+    server.advertise_host = options.advertise_host;
     server.threads = options.threads_per_server;
     server.log = silent;
     auto node = server::ServerNode::Start(std::move(server));
@@ -49,12 +77,14 @@ Result<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedOp
 
 ClientOptions EmbeddedCluster::ClientOptionsFor(int32_t rank) const {
   ClientOptions options;
-  options.scheduler_host = impl_->scheduler->endpoint().host;
+  options.scheduler_host = impl_->scheduler_endpoint.host;
   options.scheduler_port = scheduler_port();
   options.rank = rank;
   return options;
 }
 
-uint16_t EmbeddedCluster::scheduler_port() const { return impl_->scheduler->endpoint().port; }
+uint16_t EmbeddedCluster::scheduler_port() const { return impl_->scheduler_endpoint.port; }
+Status EmbeddedCluster::Wait() { return impl_->scheduler->Wait(); }
+void EmbeddedCluster::Stop() { impl_->scheduler->Stop(); }
 
 }  // namespace cairn

@@ -1,8 +1,10 @@
 #include "cluster/supervise.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -32,24 +34,34 @@ void Supervisor::Start(const NodeName& node) {
   Do(Kind::kStart, node);
 }
 
-bool Supervisor::AnyWorker() const {
-  for (const NodeName& node : alive_) {
-    if (node.role == wire::Role::kWorker) return true;
-  }
-  return false;
+bool Supervisor::Any(wire::Role role) const {
+  return std::any_of(alive_.begin(), alive_.end(), [&](const NodeName& node) { return node.role == role; });
+}
+
+NodeName Supervisor::Local(wire::Role role, uint32_t i) const {
+  const uint32_t here = role == wire::Role::kServer ? options_.servers : options_.workers;
+  return {role, options_.node_rank * here + i};
+}
+
+std::string Supervisor::cause() const {
+  return secondary_ && !failure_seen_.empty() ? failure_seen_ : cause_;
 }
 
 std::vector<SuperviseAction> Supervisor::Begin(int64_t now_ms) {
-  next_give_up_ms_ = now_ms;
-  Start({wire::Role::kScheduler, 0});
+  next_give_up_ms_ = heard_ms_ = now_ms;
+  if (options_.node_rank == 0) Start({wire::Role::kScheduler, 0});
   return Take();
+}
+
+void Supervisor::StartAll() {
+  phase_ = Phase::kRunning;
+  for (uint32_t i = 0; i < options_.servers; ++i) Start(Local(wire::Role::kServer, i));
+  for (uint32_t i = 0; i < options_.workers; ++i) Start(Local(wire::Role::kWorker, i));
 }
 
 std::vector<SuperviseAction> Supervisor::OnSchedulerReady(int64_t now_ms) {
   if (phase_ != Phase::kStarting) return Take();
-  phase_ = Phase::kRunning;
-  for (uint32_t i = 0; i < options_.servers; ++i) Start({wire::Role::kServer, i});
-  for (uint32_t i = 0; i < options_.workers; ++i) Start({wire::Role::kWorker, i});
+  StartAll();
   Settle(now_ms);
   return Take();
 }
@@ -71,7 +83,7 @@ std::vector<SuperviseAction> Supervisor::OnStartFailed(const NodeName& node, con
                                                        int64_t now_ms) {
   alive_.erase(node);
   constexpr int kCannotExecute = 127;  // as a shell says it
-  Fail(kCannotExecute, ToString(node) + " can't be started: " + why, now_ms);
+  Fail({.exit_code = kCannotExecute, .cause = ToString(node) + " can't be started: " + why}, now_ms);
   Settle(now_ms);
   return Take();
 }
@@ -86,15 +98,21 @@ bool Supervisor::TakeRestart(const NodeName& node, const ProcessEnd& end) {
 }
 
 void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms) {
-  if (end.clean()) return;
+  if (end.clean()) {
+    ++workers_done_;
+    return;
+  }
+  const std::string what = ToString(node) + " " + ToString(end);
   if (end.signal == 0) {
     tail_ = node;
-    return Fail(end.code, ToString(node) + " " + ToString(end) + ": the job ends", now_ms);
+    return Fail({.exit_code = end.code, .cause = what, .consequence = ": the job ends"}, now_ms);
   }
   if (TakeRestart(node, end)) return;
-  Say(ToString(node) + " " + ToString(end) + " and is given up: " + std::to_string(restarts_) +
-      " restarts are used up (--max-restarts)");
-  if (!exit_code_) exit_code_ = end.exit_code();
+  Say(what + " and is given up: " + std::to_string(restarts_) + " restarts are used up (--max-restarts)");
+  if (!exit_code_) {
+    exit_code_ = end.exit_code();
+    cause_ = what + " and was given up";
+  }
   given_up_.insert(node.index);
   Do(Kind::kGiveUp, node);
 }
@@ -103,9 +121,13 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
   // Servers leave when the workers have left the job, which may be well before their processes end.
   if (end.clean()) return;
   // A job whose workers never joined, or were all given up, is a failed one to its servers.
-  if (phase_ == Phase::kLeaving && end.signal == 0) return;
-  Fail(end.exit_code(),
-       ToString(node) + " " + ToString(end) + ": its part of the tables is lost and the job ends", now_ms);
+  if (phase_ == Phase::kLeaving && end.signal == 0 && (options_.nodes == 1 || unused_)) return;
+  Fail({.exit_code = end.exit_code(),
+        .cause = ToString(node) + " " + ToString(end),
+        .consequence =
+            end.signal != 0 ? ": its part of the tables is lost and the job ends" : ": the job ends",
+        .secondary = end.signal == 0},
+       now_ms);
 }
 
 void Supervisor::SchedulerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms) {
@@ -116,39 +138,62 @@ void Supervisor::SchedulerEnded(const NodeName& node, const ProcessEnd& end, int
     deadline_ms_ = std::min(deadline_ms_, now_ms + options_.late_server_grace_ms);
   }
   if (end.clean()) return;
-  if (phase_ == Phase::kLeaving && end.signal == 0) return;
+  if (phase_ == Phase::kLeaving && end.signal == 0 && (options_.nodes == 1 || unused_)) return;
   if (end.signal != 0 && TakeRestart(node, end)) return;
-  Fail(end.exit_code(), ToString(node) + " " + ToString(end) + ": the job ends", now_ms);
+  Fail({.exit_code = end.exit_code(),
+        .cause = ToString(node) + " " + ToString(end),
+        .consequence = ": the job ends",
+        .secondary = end.signal == 0},
+       now_ms);
 }
 
-void Supervisor::Fail(int exit_code, const std::string& why, int64_t now_ms) {
-  if (stopping()) return;  // what goes wrong now is only a consequence
-  Say(why);
-  if (!exit_code_) exit_code_ = exit_code;
+void Supervisor::Fail(const Failure& failure, int64_t now_ms) {
+  if (stopping() || phase_ == Phase::kDone) return;  // what goes wrong now is only a consequence
+  Say((failure.secondary && !failure_seen_.empty() ? "the job has failed: " + failure_seen_ : failure.cause) +
+      failure.consequence);
+  if (!exit_code_) {
+    exit_code_ = failure.exit_code;
+    cause_ = failure.cause;
+    secondary_ = failure.secondary;
+  }
+  if (options_.nodes > 1 && phase_ != Phase::kStarting) {
+    actions_.push_back(
+        {Kind::kAbort, {}, "node " + std::to_string(options_.node_rank) + ": " + failure.cause});
+  }
   StopStage(Phase::kStoppingWorkers, now_ms);
 }
 
-void Supervisor::StopStage(Phase phase, int64_t now_ms) {
+void Supervisor::StopStage(Phase phase, int64_t now_ms, Kind how) {
   phase_ = phase;
-  deadline_ms_ = now_ms + options_.stop_grace_ms;
+  softly_ = how == Kind::kInterrupt;
+  deadline_ms_ = now_ms + (softly_ ? options_.interrupt_grace_ms : options_.stop_grace_ms);
   for (const NodeName& node : alive_) {
     const bool worker = node.role == wire::Role::kWorker;
-    if (worker == (phase == Phase::kStoppingWorkers)) Do(Kind::kTerminate, node);
+    if (worker == (phase == Phase::kStoppingWorkers)) Do(how, node);
   }
 }
 
 void Supervisor::Settle(int64_t now_ms) {
-  if (phase_ == Phase::kRunning && !AnyWorker()) {
+  if (phase_ == Phase::kRunning && !Any(wire::Role::kWorker)) {
     phase_ = Phase::kLeaving;
-    deadline_ms_ = now_ms + options_.leave_grace_ms;
+    leaving_ms_ = now_ms;
+    // Workers of other nodes may go on for as long as they like.
+    constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+    deadline_ms_ = options_.nodes > 1 ? kNever : now_ms + options_.leave_grace_ms;
+    if (options_.nodes > 1 && !alive_.empty())
+      Say("the workers of this node are done: waiting for the others");
     // A worker that left in good order is known to the scheduler: only later are ranks given up
     // that ended well without ever having joined or left the job.
     next_give_up_ms_ = now_ms + options_.give_up_every_ms;
+    Do(Kind::kAsk, {});
   }
-  if (phase_ == Phase::kStoppingWorkers && !AnyWorker()) StopStage(Phase::kStoppingRest, now_ms);
+  if (phase_ == Phase::kStoppingWorkers && !Any(wire::Role::kWorker)) StopStage(Phase::kStoppingRest, now_ms);
   if ((phase_ == Phase::kLeaving || phase_ == Phase::kStoppingRest) && alive_.empty()) {
     phase_ = Phase::kDone;
-    if (stubborn_ && exit_code() == 0) exit_code_ = 1;
+    if (stubborn_ && exit_code() == 0) {
+      exit_code_ = 1;
+      cause_ = "some processes did not leave by themselves";
+    }
     if (tail_) Do(Kind::kShowTail, *tail_);
   }
 }
@@ -158,10 +203,19 @@ std::vector<SuperviseAction> Supervisor::OnInterrupt(int signal, int64_t now_ms)
   ++interrupts_;
   if (!stopping()) {
     tail_.reset();
-    Fail(128 + signal, "interrupted: stopping everything (again: kill it)", now_ms);
+    Fail({.exit_code = 128 + signal,
+          .cause = "interrupted",
+          .consequence = ": stopping everything (again: kill it)"},
+         now_ms);
+    if (signal == SIGINT && phase_ == Phase::kStoppingWorkers) {
+      // As a terminal would have told them: Python raises KeyboardInterrupt.
+      std::erase_if(actions_, [](const SuperviseAction& action) { return action.kind == Kind::kTerminate; });
+      StopStage(Phase::kStoppingWorkers, now_ms, Kind::kInterrupt);
+    }
   } else {
     if (interrupts_ <= 2) Say("killing what is left");
     phase_ = Phase::kStoppingRest;
+    softly_ = false;
     deadline_ms_ = now_ms + options_.stop_grace_ms;
     for (const NodeName& node : alive_) Do(Kind::kKill, node);
   }
@@ -169,29 +223,77 @@ std::vector<SuperviseAction> Supervisor::OnInterrupt(int signal, int64_t now_ms)
   return Take();
 }
 
+std::vector<SuperviseAction> Supervisor::OnTrouble(int exit_code, const std::string& why, int64_t now_ms) {
+  Fail({.exit_code = exit_code, .cause = why, .consequence = ": stopping everything"}, now_ms);
+  Settle(now_ms);
+  return Take();
+}
+
+std::vector<SuperviseAction> Supervisor::OnSeen(const JobSeen& seen, int64_t now_ms) {
+  if (!seen.answered || phase_ == Phase::kDone) return Take();
+  if (phase_ != Phase::kStarting || !seen.over) heard_ms_ = now_ms;
+  if (!seen.failure.empty()) failure_seen_ = seen.failure;
+  if (phase_ == Phase::kLeaving && seen.asked_ms >= leaving_ms_ && !seen.over) unused_ = !seen.anybody_joined;
+  if (options_.node_rank > 0) {
+    // One that is over is an earlier job's, which is about to free the port.
+    if (phase_ == Phase::kStarting && !seen.over) StartAll();
+    if (phase_ != Phase::kStarting && !unused_ && !seen.failure.empty())
+      Fail({.cause = seen.failure, .secondary = true}, now_ms);
+  }
+  // The scheduler would call it a failure that nobody came; of a program that ended well it is not.
+  if (phase_ == Phase::kLeaving && options_.nodes == 1 && exit_code() == 0 && unused_) {
+    Say("no worker has used Cairn: the servers were not needed");
+    StopStage(Phase::kStoppingRest, now_ms);
+  }
+  Settle(now_ms);
+  return Take();
+}
+
+void Supervisor::LookForNode0(int64_t now_ms) {
+  const auto seconds = [](int64_t ms) { return std::to_string(ms / 1000) + " s"; };
+  if (phase_ == Phase::kStarting && now_ms >= heard_ms_ + options_.join_grace_ms) {
+    Fail({.cause = "node 0's scheduler has not answered for " + seconds(options_.join_grace_ms),
+          .consequence = ": is it started, and does it have the same --master-addr and --master-port?"},
+         now_ms);
+  }
+  // Servers that have left say that the job is over, and then the scheduler may be gone.
+  const bool needed = phase_ == Phase::kRunning || phase_ == Phase::kLeaving;
+  if (needed && Any(wire::Role::kServer) && now_ms >= heard_ms_ + options_.lost_grace_ms) {
+    Fail({.cause = "node 0's scheduler has not answered for " + seconds(options_.lost_grace_ms),
+          .consequence = ": the job ends here"},
+         now_ms);
+  }
+}
+
+void Supervisor::StopLate(int64_t now_ms) {
+  deadline_ms_ = now_ms + options_.stop_grace_ms;
+  if (std::exchange(softly_, false)) return StopStage(Phase::kStoppingWorkers, now_ms);
+  std::string names;
+  for (const NodeName& node : alive_) {
+    if (phase_ == Phase::kStoppingWorkers && node.role != wire::Role::kWorker) continue;
+    names += (names.empty() ? "" : ", ") + ToString(node);
+    Do(Kind::kKill, node);
+  }
+  Say((phase_ == Phase::kLeaving ? "did not leave after the workers had ended, and is killed: "
+                                 : "did not stop when told to, and is killed: ") +
+      names);
+  stubborn_ = true;
+  if (phase_ == Phase::kLeaving) phase_ = Phase::kStoppingRest;
+}
+
 std::vector<SuperviseAction> Supervisor::OnTick(int64_t now_ms) {
   if ((phase_ == Phase::kRunning || phase_ == Phase::kLeaving) && now_ms >= next_give_up_ms_) {
     next_give_up_ms_ = now_ms + options_.give_up_every_ms;
-    for (uint32_t rank = 0; rank < options_.workers; ++rank) {
-      if (phase_ == Phase::kLeaving || given_up_.contains(rank))
-        Do(Kind::kGiveUp, {wire::Role::kWorker, rank});
+    for (uint32_t i = 0; i < options_.workers; ++i) {
+      const NodeName worker = Local(wire::Role::kWorker, i);
+      if (phase_ == Phase::kLeaving || given_up_.contains(worker.index)) Do(Kind::kGiveUp, worker);
     }
   }
+  if (options_.node_rank > 0) LookForNode0(now_ms);
   if (phase_ == Phase::kLeaving && scheduler_left_ && now_ms >= deadline_ms_) {
     StopStage(Phase::kStoppingRest, now_ms);
   } else if ((phase_ == Phase::kLeaving || stopping()) && now_ms >= deadline_ms_) {
-    deadline_ms_ = now_ms + options_.stop_grace_ms;
-    std::string names;
-    for (const NodeName& node : alive_) {
-      if (phase_ == Phase::kStoppingWorkers && node.role != wire::Role::kWorker) continue;
-      names += (names.empty() ? "" : ", ") + ToString(node);
-      Do(Kind::kKill, node);
-    }
-    Say((phase_ == Phase::kLeaving ? "did not leave after the workers had ended, and is killed: "
-                                   : "did not stop when told to, and is killed: ") +
-        names);
-    stubborn_ = true;
-    if (phase_ == Phase::kLeaving) phase_ = Phase::kStoppingRest;
+    StopLate(now_ms);
   }
   Settle(now_ms);
   return Take();

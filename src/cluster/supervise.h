@@ -8,6 +8,11 @@
 //   a worker that exits not with 0   the job ends with its exit code
 //   a scheduler killed by a signal   started again on the same port, from the same counter
 //   a server that dies               the job ends
+//
+// A job over several machines has one launcher on each, with a share of the servers and workers. Node
+// 0 has the scheduler; the others wait until it answers. A node whose workers are done stays until its
+// servers leave, which they do when the job is over; what goes wrong on one node is told to the
+// scheduler, and with it to all.
 #pragma once
 
 #include <cstdint>
@@ -37,21 +42,38 @@ struct ProcessEnd {
 std::string ToString(const ProcessEnd& end);  // "exited with code 3", "was killed by signal 9 (Killed)"
 
 struct SuperviseOptions {
-  uint32_t servers = 1;
+  uint32_t servers = 1;  // on this node, as on every other
   uint32_t workers = 1;
-  uint32_t max_restarts = 3;         // in the whole job
-  int64_t leave_grace_ms = 30'000;   // for servers and scheduler, once the workers have ended
+  uint32_t max_restarts = 3;             // of this launcher, in the whole job
+  int64_t leave_grace_ms = 30'000;       // for servers and scheduler, once the workers have ended
   int64_t late_server_grace_ms = 2'000;  // for servers, once the scheduler has left too
-  int64_t give_up_every_ms = 1'000;  // repeated, because the scheduler may be away
-  int64_t stop_grace_ms = 5'000;     // between SIGTERM and SIGKILL
+  int64_t give_up_every_ms = 1'000;      // repeated, because the scheduler may be away
+  int64_t stop_grace_ms = 5'000;         // between SIGTERM and SIGKILL
+  int64_t interrupt_grace_ms = 10'000;   // between SIGINT and SIGTERM: time to save
+  uint32_t nodes = 1;
+  uint32_t node_rank = 0;
+  int64_t join_grace_ms = 600'000;  // node_rank > 0: how long it waits for the scheduler
+  int64_t lost_grace_ms = 30'000;   // node_rank > 0: a scheduler silent for so long is gone
+};
+
+// What the scheduler says of the job.
+struct JobSeen {
+  int64_t asked_ms = 0;         // the answer is no older than this
+  bool answered = false;        // the rest counts only if it is
+  bool over = false;            // ended or failed
+  std::string failure;          // of a failed one
+  bool anybody_joined = false;  // some worker, ever
 };
 
 struct SuperviseAction {
   enum class Kind {
     kStart,
+    kInterrupt,  // SIGINT to its process group
     kTerminate,  // SIGTERM to its process group
     kKill,       // SIGKILL to its process group
     kGiveUp,     // tell the scheduler that this worker's rank does not come back
+    kAbort,      // tell the scheduler that the job has failed, and why: `text`
+    kAsk,        // ask the scheduler now rather than in a while (OnSeen)
     kSay,        // `text`, to the user
     kShowTail,   // its last lines again, at the very end
   };
@@ -66,17 +88,32 @@ class Supervisor {
 
   // Each returns what to do now, in order. Times are monotonic milliseconds.
   std::vector<SuperviseAction> Begin(int64_t now_ms);
-  // The scheduler listens. Also after a restart.
+  // The scheduler listens. Also after a restart. Node 0 only; others learn it by OnSeen.
   std::vector<SuperviseAction> OnSchedulerReady(int64_t now_ms);
   std::vector<SuperviseAction> OnEnd(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
   // A node could not be started at all.
   std::vector<SuperviseAction> OnStartFailed(const NodeName& node, const std::string& why, int64_t now_ms);
   // Ctrl-C or SIGTERM: the first ends all in good order, the second kills.
+  // SIGINT reaches the workers as such first, anything else as SIGTERM.
   std::vector<SuperviseAction> OnInterrupt(int signal, int64_t now_ms);
+  // The launcher can't go on: everything is stopped.
+  std::vector<SuperviseAction> OnTrouble(int exit_code, const std::string& why, int64_t now_ms);
+  // An answer of the scheduler's, or that there was none. Needed where nodes > 1, and after kAsk.
+  std::vector<SuperviseAction> OnSeen(const JobSeen& seen, int64_t now_ms);
   std::vector<SuperviseAction> OnTick(int64_t now_ms);
+  // Why the job has failed, in the words of a node that is about to be reported ended because of it.
+  void OnReason(const std::string& why) {
+    if (failure_seen_.empty()) failure_seen_ = why;
+  }
 
   bool finished() const { return phase_ == Phase::kDone; }
   int exit_code() const { return exit_code_.value_or(0); }
+  // For the last line: what ended the job before its time (empty: nothing did), and some counts.
+  std::string cause() const;
+  bool interrupted() const { return interrupts_ > 0; }
+  uint32_t restarts() const { return restarts_; }
+  uint32_t workers_done() const { return workers_done_; }
+  uint32_t workers_given_up() const { return static_cast<uint32_t>(given_up_.size()); }
 
  private:
   enum class Phase {
@@ -96,10 +133,19 @@ class Supervisor {
   void ServerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
   void SchedulerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
   // Stops everybody because of `why`. The first cause's exit code stays.
-  void Fail(int exit_code, const std::string& why, int64_t now_ms);
-  void StopStage(Phase phase, int64_t now_ms);
+  struct Failure {
+    int exit_code = 1;
+    std::string cause, consequence;  // "worker 1 exited with code 3", ": the job ends"
+    bool secondary = false;          // the scheduler may know the cause better
+  };
+  void Fail(const Failure& failure, int64_t now_ms);
+  void StopStage(Phase phase, int64_t now_ms, SuperviseAction::Kind how = SuperviseAction::Kind::kTerminate);
+  void StopLate(int64_t now_ms);  // those who have not ended at the deadline
+  void LookForNode0(int64_t now_ms);
+  void StartAll();
   void Settle(int64_t now_ms);  // moves on to the next phase when nothing holds it back
-  bool AnyWorker() const;
+  bool Any(wire::Role role) const;
+  NodeName Local(wire::Role role, uint32_t i) const;  // the i-th of this node
   bool stopping() const { return phase_ == Phase::kStoppingWorkers || phase_ == Phase::kStoppingRest; }
   std::vector<SuperviseAction> Take();
 
@@ -108,12 +154,18 @@ class Supervisor {
   std::set<NodeName> alive_;
   std::set<uint32_t> given_up_;  // ranks that the scheduler is told about, again and again
   std::optional<NodeName> tail_;
-  uint32_t restarts_ = 0;
+  uint32_t restarts_ = 0, workers_done_ = 0;
   int interrupts_ = 0;
+  std::string cause_, failure_seen_;
+  bool secondary_ = false;  // cause_ is a consequence of failure_seen_, if that is known
+  bool unused_ = false;     // the workers have ended and none had ever joined
+  bool softly_ = false;     // told with SIGINT so far
+  int64_t leaving_ms_ = 0;  // since when
+  int64_t heard_ms_ = 0;    // of the scheduler; node_rank > 0
   int64_t deadline_ms_ = 0;
   int64_t next_give_up_ms_ = 0;
   bool scheduler_left_ = false;  // after the workers, in good order
-  bool stubborn_ = false;  // someone did not leave by itself
+  bool stubborn_ = false;        // someone did not leave by itself
   std::optional<int> exit_code_;
   std::vector<SuperviseAction> actions_;
 };

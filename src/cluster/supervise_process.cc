@@ -56,7 +56,8 @@ Status Failed(const std::string& what, int error) { return {Code::kIo, what + ":
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
   if (options.keep_fd >= 0) fcntl(options.keep_fd, F_SETFD, 0);
-  signal(SIGPIPE, SIG_DFL);
+  // A shell's background job ignores SIGINT, and Python would then never see a Ctrl-C.
+  for (int number : {SIGPIPE, SIGINT, SIGTERM, SIGQUIT}) signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -1,5 +1,6 @@
 // Child processes of the launcher: each in a process group of its own, its output in a pipe, and
-// killed by the kernel if the launcher dies. For a process with one thread.
+// killed by the kernel if the launcher dies. To be called from the main thread: the kernel kills a child
+// when the thread that started it ends.
 #pragma once
 
 #include <sys/types.h>

@@ -8,6 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <string>
+#include <vector>
+
 #include "cluster/supervise_log.h"
 
 namespace cairn::cluster {
@@ -91,8 +94,52 @@ TEST(OutputLines, LinesWithoutEndAreCutAndTheTailIsBounded) {
   EXPECT_EQ(count, 3u);
   EXPECT_EQ(bytes, 3 * OutputLines::kMaxLineBytes);
   for (int i = 0; i < 100; ++i) output.Feed(std::to_string(i) + "\n");
-  ASSERT_EQ(output.tail().size(), OutputLines::kTailLines);
-  EXPECT_EQ(output.tail().back(), "99");
+  ASSERT_EQ(output.ending().lines.size(), OutputLines::kTailLines);
+  EXPECT_EQ(output.ending().lines.back(), "99");
+  EXPECT_FALSE(output.ending().traceback);
+}
+
+// What is shown of the output at the end of a failed job.
+std::vector<std::string> EndingOf(const std::string& text) {
+  OutputLines output([](std::string_view) {});
+  output.Feed(text);
+  output.Flush();
+  return output.ending().lines;
+}
+
+TEST(OutputLines, ATracebackIsShownWhole) {
+  std::string frames;
+  for (int i = 0; i < 40; ++i)
+    frames += "  File \"train.py\", line " + std::to_string(i) + ", in f\n    f()\n";
+  const std::vector<std::string> lines =
+      EndingOf("loss 1\nloss 2\nTraceback (most recent call last):\n" + frames + "ValueError: bad\n");
+  ASSERT_EQ(lines.size(), 82u);
+  EXPECT_EQ(lines.front(), "Traceback (most recent call last):");
+  EXPECT_EQ(lines.back(), "ValueError: bad");
+}
+
+TEST(OutputLines, ATracebackComesWithTheOnesThatLedToIt) {
+  const std::vector<std::string> lines = EndingOf(
+      "x\nTraceback (most recent call last):\n  File \"a\"\nKeyError: 1\n\nDuring handling of the above "
+      "exception, another exception occurred:\n\nTraceback (most recent call last):\n  File \"b\"\n"
+      "ValueError: 2\n");
+  ASSERT_EQ(lines.size(), 9u);
+  EXPECT_EQ(lines[2], "KeyError: 1");
+}
+
+TEST(OutputLines, TorchsPrefixIsNoIndent) {
+  const std::vector<std::string> lines =
+      EndingOf("[rank1]: Traceback (most recent call last):\n[rank1]:   File \"a\"\n[rank1]: KeyError: 1\n");
+  ASSERT_EQ(lines.size(), 3u);
+}
+
+TEST(OutputLines, ATracebackThatTheProgramSurvivedIsNotItsEnd) {
+  std::string later;
+  for (int i = 0; i < 20; ++i) later += "loss " + std::to_string(i) + "\n";
+  const std::vector<std::string> lines =
+      EndingOf("Traceback (most recent call last):\n  File \"a\"\nKeyError: 1\n" + later);
+  ASSERT_EQ(lines.size(), OutputLines::kTailLines);
+  EXPECT_EQ(lines.front(), "loss 5");
 }
 
 }  // namespace

@@ -22,10 +22,13 @@ std::string Show(const Actions& actions) {
   for (const SuperviseAction& action : actions) {
     switch (action.kind) {
       case SuperviseAction::Kind::kStart: add("start " + ToString(action.node)); break;
+      case SuperviseAction::Kind::kInterrupt: add("interrupt " + ToString(action.node)); break;
       case SuperviseAction::Kind::kTerminate: add("terminate " + ToString(action.node)); break;
       case SuperviseAction::Kind::kKill: add("kill " + ToString(action.node)); break;
       case SuperviseAction::Kind::kGiveUp: add("give up " + std::to_string(action.node.index)); break;
       case SuperviseAction::Kind::kShowTail: add("tail " + ToString(action.node)); break;
+      case SuperviseAction::Kind::kAbort: add("abort: " + action.text); break;
+      case SuperviseAction::Kind::kAsk:  // a matter of when, not of what
       case SuperviseAction::Kind::kSay: break;
     }
   }
@@ -57,7 +60,8 @@ class Supervise : public ::testing::Test {
                           .leave_grace_ms = 30'000,
                           .late_server_grace_ms = 2'000,
                           .give_up_every_ms = 1'000,
-                          .stop_grace_ms = 5'000}};
+                          .stop_grace_ms = 5'000,
+                          .interrupt_grace_ms = 7'000}};
   int64_t now_ = 10;
 };
 
@@ -171,13 +175,25 @@ TEST_F(Supervise, AServerThatTheSchedulerNeverKnewIsStopped) {
 }
 
 TEST_F(Supervise, CtrlCStopsWorkersFirstAndThenTheRest) {
-  EXPECT_EQ(Show(supervisor_.OnInterrupt(SIGINT, now_)), "terminate worker 0; terminate worker 1");
-  EXPECT_EQ(End(Worker(0), {.signal = SIGTERM}), "");
-  EXPECT_EQ(End(Worker(1), {.signal = SIGTERM}), "terminate scheduler; terminate server 0");
+  EXPECT_EQ(Show(supervisor_.OnInterrupt(SIGINT, now_)), "interrupt worker 0; interrupt worker 1");
+  EXPECT_EQ(End(Worker(0), {.signal = SIGINT}), "");
+  EXPECT_EQ(End(Worker(1), {.code = 1}), "terminate scheduler; terminate server 0");
   End(kScheduler, {.code = 143});
   End(Server(0), {.code = 143});
   EXPECT_TRUE(supervisor_.finished());
   EXPECT_EQ(supervisor_.exit_code(), 130);
+}
+
+TEST_F(Supervise, AWorkerThatIgnoresCtrlCIsTerminatedAndThenKilled) {
+  supervisor_.OnInterrupt(SIGINT, now_);
+  EXPECT_EQ(Tick(7'009), "");
+  EXPECT_EQ(Tick(7'010), "terminate worker 0; terminate worker 1");
+  EXPECT_EQ(Tick(12'009), "");
+  EXPECT_EQ(Tick(12'010), "kill worker 0; kill worker 1");
+}
+
+TEST_F(Supervise, ATerminatedLauncherTerminates) {
+  EXPECT_EQ(Show(supervisor_.OnInterrupt(SIGTERM, now_)), "terminate worker 0; terminate worker 1");
 }
 
 TEST_F(Supervise, ASecondCtrlCKills) {
@@ -225,6 +241,120 @@ TEST(SuperviseStart, CtrlCBeforeTheSchedulerListens) {
   supervisor.OnEnd(kScheduler, kClean, 3);
   EXPECT_TRUE(supervisor.finished());
   EXPECT_EQ(supervisor.exit_code(), 130);
+}
+
+TEST_F(Supervise, AProgramThatNeverUsedCairnIsNoFailure) {
+  End(Worker(0), kClean);
+  End(Worker(1), kClean);
+  // An answer from before the workers had ended says nothing.
+  EXPECT_EQ(Show(supervisor_.OnSeen({.asked_ms = 5, .answered = true}, now_)), "");
+  const Actions actions = supervisor_.OnSeen({.asked_ms = 20, .answered = true}, now_);
+  EXPECT_EQ(Show(actions), "terminate scheduler; terminate server 0");
+  EXPECT_NE(Said(actions).find("no worker has used Cairn"), std::string::npos);
+  End(kScheduler, {.code = 143});
+  End(Server(0), {.code = 143});
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 0);
+}
+
+TEST_F(Supervise, AJobThatWasUsedEndsByItself) {
+  End(Worker(0), kClean);
+  End(Worker(1), kClean);
+  EXPECT_EQ(Show(supervisor_.OnSeen({.asked_ms = 20, .answered = true, .anybody_joined = true}, now_)), "");
+  EXPECT_EQ(Show(supervisor_.OnSeen({.asked_ms = 20, .answered = false}, now_)), "");
+}
+
+TEST_F(Supervise, TheSchedulersReasonIsTheCause) {
+  supervisor_.OnSeen({.asked_ms = 1, .answered = true, .over = true, .failure = "server 0 is lost"}, now_);
+  const Actions actions = supervisor_.OnEnd(kScheduler, {.code = 1}, now_);
+  EXPECT_EQ(Said(actions), "the job has failed: server 0 is lost: the job ends\n");
+  EXPECT_EQ(supervisor_.cause(), "server 0 is lost");
+}
+
+TEST_F(Supervise, TroubleOfTheLaunchersOwnStopsEverything) {
+  EXPECT_EQ(Show(supervisor_.OnTrouble(141, "nobody reads", now_)), "terminate worker 0; terminate worker 1");
+  EXPECT_FALSE(supervisor_.interrupted());
+  EXPECT_EQ(supervisor_.exit_code(), 141);
+}
+
+SuperviseOptions NodeOf2(uint32_t rank) {
+  SuperviseOptions options;
+  options.servers = 1;
+  options.workers = 2;
+  options.nodes = 2;
+  options.node_rank = rank;
+  options.join_grace_ms = 60'000;
+  options.lost_grace_ms = 30'000;
+  return options;
+}
+
+// The second of two machines, once the scheduler has answered at 1 s.
+class SecondNode : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    EXPECT_EQ(Show(supervisor_.Begin(0)), "");
+    EXPECT_EQ(Show(supervisor_.OnSeen({.asked_ms = 900, .answered = false}, 1'000)), "");
+    EXPECT_EQ(Show(supervisor_.OnSeen({.asked_ms = 900, .answered = true}, 1'000)),
+              "start server 1; start worker 2; start worker 3");
+  }
+  Supervisor supervisor_{NodeOf2(1)};
+};
+
+TEST_F(SecondNode, StaysWhenItsWorkersAreDoneUntilItsServersLeave) {
+  supervisor_.OnSeen({.asked_ms = 2'000, .answered = true, .anybody_joined = true}, 2'000);
+  supervisor_.OnEnd(Worker(2), kClean, 2'000);
+  supervisor_.OnEnd(Worker(3), kClean, 2'000);
+  for (int64_t at = 3'000; at < 1'000'000; at += 10'000) {
+    supervisor_.OnSeen({.asked_ms = at, .answered = true, .anybody_joined = true}, at);
+    ASSERT_EQ(Show(supervisor_.OnTick(at)), "give up 2; give up 3");
+  }
+  EXPECT_FALSE(supervisor_.finished());
+  supervisor_.OnEnd(Server(1), kClean, 1'000'000);
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 0);
+}
+
+TEST_F(SecondNode, AFailureHereIsToldToAll) {
+  EXPECT_EQ(Show(supervisor_.OnEnd(Worker(3), {.code = 3}, 2'000)),
+            "abort: node 1: worker 3 exited with code 3; terminate worker 2");
+}
+
+TEST_F(SecondNode, AFailureElsewhereEndsItHere) {
+  EXPECT_EQ(Show(supervisor_.OnSeen(
+                {.asked_ms = 2'000, .answered = true, .over = true, .failure = "node 0: bad"}, 2'000)),
+            "abort: node 1: node 0: bad; terminate worker 2; terminate worker 3");
+  EXPECT_EQ(supervisor_.cause(), "node 0: bad");
+  EXPECT_EQ(supervisor_.exit_code(), 1);
+}
+
+TEST_F(SecondNode, AServersLastWordIsTheCause) {
+  supervisor_.OnReason("node 0: interrupted");
+  EXPECT_EQ(Said(supervisor_.OnEnd(Server(1), {.code = 1}, 2'000)),
+            "the job has failed: node 0: interrupted: the job ends\n");
+  EXPECT_EQ(supervisor_.cause(), "node 0: interrupted");
+}
+
+TEST_F(SecondNode, AVanishedSchedulerEndsIt) {
+  EXPECT_EQ(Show(supervisor_.OnTick(30'999)), "");
+  EXPECT_EQ(Show(supervisor_.OnTick(31'000)).substr(0, 5), "abort");
+  EXPECT_EQ(supervisor_.exit_code(), 1);
+}
+
+TEST_F(SecondNode, TheSchedulerMayGoOnceTheServersHaveLeft) {
+  supervisor_.OnEnd(Server(1), kClean, 2'000);
+  EXPECT_EQ(Show(supervisor_.OnTick(100'000)), "");
+}
+
+TEST(SuperviseNodes, NobodyIsStartedBeforeTheSchedulerAnswersAndTheWaitHasAnEnd) {
+  Supervisor supervisor(NodeOf2(1));
+  supervisor.Begin(0);
+  // An earlier job's scheduler, on its way out.
+  EXPECT_EQ(Show(supervisor.OnSeen({.asked_ms = 1, .answered = true, .over = true}, 0)), "");
+  EXPECT_EQ(Show(supervisor.OnTick(59'999)), "");
+  EXPECT_FALSE(supervisor.finished());
+  supervisor.OnTick(60'000);
+  EXPECT_TRUE(supervisor.finished());
+  EXPECT_EQ(supervisor.exit_code(), 1);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// The arithmetic of a push, inline: for rows whose length the caller knows when it compiles.
-// span_ops.h has the same for whole arrays. Every result is a function of the operands alone: a
-// fixed order of evaluation, nothing fused, one bit pattern for NaN (which NaN an addition gives
-// depends on the machine and on the order of its operands).
+// The arithmetic of a push without state, inline: for rows whose length the caller knows when it
+// compiles. span_ops.h has the same for whole arrays, update.h has the optimizers with state. Every
+// result is a function of the operands alone: a fixed order of evaluation, nothing fused, one bit
+// pattern for NaN (which NaN an addition gives depends on the machine and on the order of its
+// operands).
 #pragma once
 
 #include <bit>
@@ -24,27 +25,73 @@ inline LanesOf<float>::Type Canonical(LanesOf<float>::Type value) {
   return (LanesOf<float>::Type)(((Bits)value & number) | (static_cast<int32_t>(kCanonicalNan) & ~number));
 }
 
+// How the optimizer sees what was pushed or summed up.
+struct AsPushed {
+  template <class T>
+  T operator()(T pushed) const {
+    return pushed;
+  }
+};
+// The mean of a round, times a scale, its sign turned for kMaximize (a negative factor). Dividing
+// or multiplying by 1, and turning a sign, are exact: where there is nothing to do the bits are
+// those of AsPushed.
+struct OfMean {
+  float divisor = 1.0f;
+  float factor = 1.0f;
+  template <class T>
+  T operator()(T sum) const {
+    return sum / divisor * factor;
+  }
+  bool changes_nothing() const { return divisor == 1.0f && factor == 1.0f; }
+};
+// f(AsPushed) or f(OfMean): loops without work that changes nothing.
+template <class F>
+inline void WithGradient(const OfMean& gradient, F f) {
+  if (gradient.changes_nothing()) return f(AsPushed{});
+  return f(gradient);
+}
+
 // kSum: w += g.
-inline void Sum(float* w, const float* g, size_t n) {
-  ForLanes(w, g, n, [](auto a, auto b) { return Canonical(a + b); });
+template <class Gradient = AsPushed>
+inline void Sum(float* w, const float* g, size_t n, Gradient of = {}) {
+  ForLanes(w, g, n, [of](auto a, auto b) { return Canonical(a + of(b)); });
 }
 // int64 wraps around; unsigned, where that is defined.
 inline void Sum(uint64_t* w, const uint64_t* g, size_t n) {
   ForLanes(w, g, n, [](auto a, auto b) { return a + b; });
 }
 
-// kSgd: w -= lr * (g + weight_decay * w).
-inline void Sgd(float* w, const float* g, size_t n, const Hyper& hyper) {
-  const float lr = hyper.lr;
-  const float decay = hyper.weight_decay;
-  ForLanes(w, g, n, [lr, decay](auto a, auto b) { return Canonical(a - lr * (b + decay * a)); });
+// kFirst: w = g where w is 0.
+inline void First(uint64_t* w, const uint64_t* g, size_t n) {
+  for (size_t i = 0; i < n; ++i) w[i] = w[i] == 0 ? g[i] : w[i];
 }
-// The same with the mean gradient, sum / divisor.
-inline void SgdOfMean(float* w, const float* sum, size_t n, const Hyper& hyper, float divisor) {
-  const float lr = hyper.lr;
-  const float decay = hyper.weight_decay;
-  ForLanes(w, sum, n,
-           [lr, decay, divisor](auto a, auto b) { return Canonical(a - lr * (b / divisor + decay * a)); });
+
+// kMean, and an assign of a round: w = g.
+template <class Gradient>
+inline void Replace(float* w, const float* g, size_t n, Gradient of) {
+  ForLanes(w, g, n, [of](auto, auto b) { return Canonical(of(b)); });
+}
+
+// kSgd without momentum: w -= lr * (g + weight_decay * w). Without weight decay nothing is
+// multiplied by 0: an infinite w must not become NaN.
+struct SgdNumbers {
+  explicit SgdNumbers(const Hyper& hyper)
+      : lr(static_cast<float>(hyper.lr)),
+        decay(static_cast<float>(hyper.weight_decay)),
+        decays(hyper.weight_decay != 0) {}
+  SgdNumbers(float rate, float weight_decay, bool has_decay)
+      : lr(rate), decay(weight_decay), decays(has_decay) {}
+  float lr, decay;
+  bool decays;
+};
+template <class Gradient = AsPushed>
+inline void Sgd(float* w, const float* g, size_t n, const SgdNumbers& numbers, Gradient of = {}) {
+  const float lr = numbers.lr, decay = numbers.decay;
+  if (numbers.decays) {
+    ForLanes(w, g, n, [=](auto a, auto b) { return Canonical(a - lr * (of(b) + decay * a)); });
+  } else {
+    ForLanes(w, g, n, [=](auto a, auto b) { return Canonical(a - lr * of(b)); });
+  }
 }
 
 // Staging: the first contribution to a round is copied, later ones are added. A weight of 1 takes

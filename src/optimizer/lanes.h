@@ -3,6 +3,11 @@
 // alignment of their type, and arrays may have any length: the rest is done one by one.
 #pragma once
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -25,6 +30,17 @@ void Store(T* p, typename LanesOf<T>::Type lanes) {
   *reinterpret_cast<typename LanesOf<T>::Stored*>(p) = lanes;
 }
 
+// The square root, rounded as IEEE says.
+inline float Root(float value) { return std::sqrt(value); }
+inline LanesOf<float>::Type Root(LanesOf<float>::Type value) {
+#if defined(__SSE2__)
+  return (LanesOf<float>::Type)_mm_sqrt_ps((__m128)value);
+#else
+  for (size_t i = 0; i < LanesOf<float>::kCount; ++i) value[i] = std::sqrt(value[i]);
+  return value;
+#endif
+}
+
 // w[i] = op(w[i], g[i]) for all i. `op` takes lanes or single elements. No overlap.
 template <class T, class Op>
 inline void ForLanes(T* __restrict w, const T* __restrict g, size_t n, Op op) {
@@ -42,6 +58,26 @@ inline void ForLanes(T* __restrict w, const T* __restrict g, size_t n, Op op) {
   }
   for (; i + k <= n; i += k) Store(w + i, op(Load(w + i), Load(g + i)));
   for (; i < n; ++i) w[i] = op(w[i], g[i]);
+}
+
+// A place in several arrays of floats at once, four elements wide or one.
+struct WidePlace {
+  size_t i;
+  LanesOf<float>::Type Get(const float* array) const { return Load(array + i); }
+  void Put(float* array, LanesOf<float>::Type value) const { Store(array + i, value); }
+};
+struct SinglePlace {
+  size_t i;
+  float Get(const float* array) const { return array[i]; }
+  void Put(float* array, float value) const { array[i] = value; }
+};
+
+// work(place) for all elements: for loops over more arrays than ForLanes has.
+template <class Work>
+inline void ForPlaces(size_t n, Work work) {
+  size_t i = 0;
+  for (; i + LanesOf<float>::kCount <= n; i += LanesOf<float>::kCount) work(WidePlace{i});
+  for (; i < n; ++i) work(SinglePlace{i});
 }
 
 }  // namespace cairn::optimizer

@@ -9,21 +9,17 @@
 
 namespace cairn::optimizer {
 
-void SumSpan(std::span<float> w, std::span<const float> g) {
-  CAIRN_CHECK(w.size() == g.size());
-  Sum(w.data(), g.data(), w.size());
-}
 void SumSpan(std::span<uint64_t> w, std::span<const uint64_t> g) {
   CAIRN_CHECK(w.size() == g.size());
   Sum(w.data(), g.data(), w.size());
 }
-void SgdSpan(std::span<float> w, std::span<const float> g, const Hyper& hyper) {
+void FirstSpan(std::span<uint64_t> w, std::span<const uint64_t> g) {
   CAIRN_CHECK(w.size() == g.size());
-  Sgd(w.data(), g.data(), w.size(), hyper);
+  First(w.data(), g.data(), w.size());
 }
-void SgdOfMeanSpan(std::span<float> w, std::span<const float> sum, const Hyper& hyper, float divisor) {
-  CAIRN_CHECK(w.size() == sum.size());
-  SgdOfMean(w.data(), sum.data(), w.size(), hyper, divisor);
+void ReplaceSpan(std::span<float> w, std::span<const float> g, const OfMean& gradient) {
+  CAIRN_CHECK(w.size() == g.size());
+  WithGradient(gradient, [&](auto of) { Replace(w.data(), g.data(), w.size(), of); });
 }
 void StageCopySpan(std::span<float> staged, std::span<const float> g, float weight) {
   CAIRN_CHECK(staged.size() == g.size());
@@ -32,6 +28,14 @@ void StageCopySpan(std::span<float> staged, std::span<const float> g, float weig
 void StageAddSpan(std::span<float> staged, std::span<const float> g, float weight) {
   CAIRN_CHECK(staged.size() == g.size());
   StageAdd(staged.data(), g.data(), staged.size(), weight);
+}
+
+double AddSquares(double before, std::span<const float> sum, float divisor) {
+  for (const float x : sum) {
+    const double mean = x / divisor;  // rounded to float: what the optimizer would see
+    before += mean * mean;
+  }
+  return before;
 }
 
 namespace {

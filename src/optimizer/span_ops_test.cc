@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <vector>
 
@@ -21,18 +20,6 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // ---- the reference: one element at a time, written as the documentation says it ----
 float Canon(float value) { return std::isnan(value) ? std::bit_cast<float>(0x7FC00000u) : value; }
-float ReferenceSum(float w, float g) { return Canon(w + g); }
-float ReferenceSgd(float w, float g, const Hyper& h) {
-  const float decay = h.weight_decay * w;
-  const float step = g + decay;
-  const float scaled = h.lr * step;
-  return Canon(w - scaled);
-}
-float ReferenceSgdOfMean(float w, float sum, const Hyper& h, float divisor) {
-  const float mean = sum / divisor;
-  return ReferenceSgd(w, mean, h);
-}
-
 // Ordinary values, and now and then a special one.
 float AnyFloat(Random& random) {
   switch (random.Below(24)) {
@@ -61,33 +48,44 @@ void ExpectSameBits(const std::vector<float>& a, const std::vector<float>& b, co
 }
 
 const size_t kLengths[] = {0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 100, 1023, 4099};
-const Hyper kHyper{.lr = 0.013f, .weight_decay = 0.07f};
 
-TEST(SpanOps, FloatLoopsAgreeWithTheScalarReference) {
+TEST(SpanOps, ReplacingTakesTheScaledMean) {
   for (size_t n : kLengths) {
-    for (size_t offset : {0, 1, 3}) {
-      const std::vector<float> w = Floats(n + offset, n + 1), g = Floats(n + offset, n + 1000);
-      const auto gs = std::span(g).subspan(offset);
-      struct Case {
-        const char* name;
-        std::function<void(std::span<float>)> fast;
-        std::function<float(float, float)> slow;
-      };
-      const Case cases[] = {
-          {"sum", [&](auto s) { SumSpan(s, gs); }, ReferenceSum},
-          {"sgd", [&](auto s) { SgdSpan(s, gs, kHyper); },
-           [](float a, float b) { return ReferenceSgd(a, b, kHyper); }},
-          {"mean", [&](auto s) { SgdOfMeanSpan(s, gs, kHyper, 3.5f); },
-           [](float a, float b) { return ReferenceSgdOfMean(a, b, kHyper, 3.5f); }},
-      };
-      for (const Case& c : cases) {
-        std::vector<float> fast = w, slow = w;
-        c.fast(std::span(fast).subspan(offset));
-        for (size_t i = offset; i < slow.size(); ++i) slow[i] = c.slow(slow[i], g[i]);
-        ExpectSameBits(fast, slow, c.name);
-      }
+    const std::vector<float> g = Floats(n, n + 1000);
+    std::vector<float> same = Floats(n, n), scaled = same, expected(n), mean(n);
+    ReplaceSpan(same, g, {});
+    ReplaceSpan(scaled, g, {3.5f, -0.7f});
+    for (size_t i = 0; i < n; ++i) {
+      expected[i] = Canon(g[i]);
+      const float part = g[i] / 3.5f;
+      mean[i] = Canon(part * -0.7f);
     }
+    ExpectSameBits(same, expected, "replaced");
+    ExpectSameBits(scaled, mean, "mean");
   }
+}
+
+TEST(SpanOps, SquaresAreAddedOneByOneInDouble) {
+  Random random(8);
+  std::vector<float> g(1000);
+  for (float& x : g) x = static_cast<float>(random.Between(-1'000'000, 1'000'000)) * 1.37e-2f;
+  double expected = 7.5;
+  for (float x : g) {
+    const float mean = x / 3.0f;
+    expected += static_cast<double>(mean) * static_cast<double>(mean);
+  }
+  EXPECT_EQ(AddSquares(7.5, g, 3.0f), expected);
+  EXPECT_TRUE(std::isfinite(AddSquares(0, std::vector<float>(4, std::numeric_limits<float>::max()), 1.0f)));
+  for (float bad : {kInf, -kInf, kNan}) {
+    g[500] = bad;
+    EXPECT_FALSE(std::isfinite(AddSquares(0, g, 3.0f)));
+  }
+}
+
+TEST(SpanOps, TheFirstOneWins) {
+  std::vector<uint64_t> w = {0, 5, 0, 7, 0};
+  FirstSpan(w, std::vector<uint64_t>{1, 2, 3, 4, 0});
+  EXPECT_EQ(w, (std::vector<uint64_t>{1, 5, 3, 7, 0}));
 }
 
 TEST(SpanOps, StagingAgreesWithTheScalarReference) {
@@ -132,18 +130,10 @@ TEST(SpanOps, Int64WrapsAround) {
   EXPECT_EQ(static_cast<int64_t>(w[0]), std::numeric_limits<int64_t>::min());
 }
 
-TEST(SpanOps, SgdOnNumbersThatCanBeCheckedByHand) {
-  std::vector<float> w = {1.0f, 2.0f, -4.0f};
-  SgdSpan(w, std::vector<float>{2.0f, 0.0f, 4.0f}, {.lr = 0.5f, .weight_decay = 0.25f});
-  EXPECT_EQ(w, (std::vector<float>{1.0f - 0.5f * 2.25f, 2.0f - 0.25f, -4.0f - 0.5f * 3.0f}));
-  w = {1.0f};
-  SgdOfMeanSpan(w, std::vector<float>{6.0f}, {.lr = 0.5f, .weight_decay = 0.0f}, 4.0f);
-  EXPECT_EQ(w[0], 1.0f - 0.75f);
-}
-
 TEST(SpanOps, EveryNanIsTheCanonicalOne) {
   std::vector<float> w = {kInf, std::bit_cast<float>(0xFFFFFFFFu), 1, 1, 1, 1, kInf};
-  SumSpan(w, std::vector<float>{-kInf, 1, 1, kNan, 1, 1, -kInf});
+  const std::vector<float> g = {-kInf, 1, 1, kNan, 1, 1, -kInf};
+  Sum(w.data(), g.data(), w.size());
   for (size_t i : {0, 1, 3, 6}) EXPECT_EQ(std::bit_cast<uint32_t>(w[i]), 0x7FC00000u) << i;
 }
 

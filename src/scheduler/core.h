@@ -139,7 +139,7 @@ class SchedulerCore final : public Scheduler {
   std::string AwaitedWhileRunning() const;
 
   // status_json.cc
-  std::string StatusJson(int64_t now_us);
+  std::string StatusJson(int64_t now_us) override;
 
   const SchedulerOptions options_;
   MetaStore& store_;

@@ -1,6 +1,7 @@
 // The scheduler's decisions as changes of a DurableState: no time, no messages, the same result
-// from the same input. membership.cc, views.cc, tables.cc and job_end.cc implement them; the core
-// (core.h) decides when, logs the result and tells the nodes. docs/consistency.md has the rules.
+// from the same input. membership.cc, views.cc, tables.cc, table_spec.cc and job_end.cc implement
+// them; the core (core.h) decides when, logs the result and tells the nodes. docs/consistency.md
+// has the rules.
 #pragma once
 
 #include <cstdint>
@@ -48,20 +49,26 @@ void BeginView(DurableState& d);
 void FinishView(DurableState& d, std::span<const wire::TableRound> open_rounds);
 void DropUnusedViews(wire::ClusterState& state);
 
-// --- tables.cc (rule 8) ---
+// --- tables.cc, table_spec.cc (rule 8) ---
 
 inline constexpr size_t kMaxTables = 4096;
+// Each takes 8 bytes of the state, which is sent whole.
+inline constexpr size_t kMaxSegmentsOfAll = 262144;
 
+// Whether there is such a table, and what to do if not.
 Status CheckSpec(const TableSpec& spec, uint32_t slot_count);
+// Whether one more table fits into the state.
+Status CheckRoom(const wire::ClusterState& state, const TableSpec& spec);
 // What differs, as "mode (sync there, async asked for), size (…)". Empty: nothing does.
 std::string DescribeDifference(const TableSpec& there, const TableSpec& asked);
-// Requires CheckSpec, and that no table has the name.
+// Requires CheckSpec and CheckRoom, and that no table has the name.
 TableId AddTable(DurableState& d, const TableSpec& spec);
 void RemoveTable(DurableState& d, TableId table);
 // Remembers that the request has been carried out in d.state.version.
 void RememberOperation(DurableState& d, Incarnation incarnation, uint64_t request, TableId table);
 const TableOperation* FindOperation(const DurableState& d, Incarnation incarnation, uint64_t request);
 std::string Describe(const TableSpec& spec);  // "dense sync sgd, 7850 float32 elements"
+const char* OptimizerWord(OptimizerKind optimizer);  // "sgd"
 
 // --- job_end.cc (rules 7, 10) ---
 

@@ -59,6 +59,8 @@ class Scheduler {
   // Not ok once the store has failed: the driver ends the process at once.
   virtual Status fatal() const = 0;
   virtual const wire::ClusterState& state() const = 0;
+  // The cluster as one JSON object, for `cairn status`.
+  virtual std::string StatusJson(int64_t now_us) = 0;
 };
 
 }  // namespace cairn::scheduler

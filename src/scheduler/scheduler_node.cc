@@ -74,6 +74,8 @@ class Node final : public SchedulerNode {
 
   Status Wait() override { return end_.Wait(); }
 
+  std::string final_status() const override { return final_status_; }
+
   void Stop() override {
     loop_.Post([this] { End(Status::Ok()); });
   }
@@ -122,6 +124,7 @@ class Node final : public SchedulerNode {
     }
     if (!scheduler_->finished()) return;
     const wire::ClusterState& state = scheduler_->state();
+    if (!result_) final_status_ = scheduler_->StatusJson(Loop::NowUs());
     End(state.phase == wire::Phase::kFailed ? Status(Code::kJobFailed, state.failure) : Status::Ok());
   }
 
@@ -145,6 +148,7 @@ class Node final : public SchedulerNode {
   wire::Endpoint endpoint_;
   std::optional<Status> result_;  // set: over, or flushing
   int64_t give_up_us_ = 0;
+  std::string final_status_;      // written before end_ is set, read after
   transport::NodeEnd end_;
 };
 }  // namespace

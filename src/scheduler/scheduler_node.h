@@ -39,6 +39,9 @@ class SchedulerNode {
   // Blocks until the job is over (ok, or kJobFailed with the cause), Stop was called (ok), or the
   // node can't go on.
   virtual Status Wait() = 0;
+  // After Wait: the status when the job was over, with every server's last report. Empty if it was
+  // stopped before.
+  virtual std::string final_status() const = 0;
   virtual void Stop() = 0;  // from any thread; async-signal-unsafe
 };
 

@@ -70,10 +70,7 @@ wire::TableReply SchedulerCore::Create(const RequestKey& key, const TableSpec& s
     reply.table = there->id;
     return reply;
   }
-  if (state().tables.size() >= kMaxTables)
-    return refuse(Code::kResourceExhausted,
-                  "there are " + std::to_string(kMaxTables) +
-                      " tables, which is the limit: drop one, or pack several into one");
+  if (Status status = CheckRoom(state(), spec); !status.ok()) return refuse(status.code(), status.message());
   DurableState next = Next();
   reply.version = next.state.version;
   reply.table = AddTable(next, spec);

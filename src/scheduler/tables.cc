@@ -1,104 +1,23 @@
-// The catalogue of tables (rule 8).
+// The catalogue of tables (rule 8). table_spec.cc says which specs there are.
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 #include "base/planted.h"
 #include "scheduler/rules.h"
 
 namespace cairn::scheduler {
-namespace {
 
-constexpr size_t kMaxNameBytes = 255;
-// A slot's part of a dense table travels in one frame: half of the largest leaves room for the
-// slots that get a block more than others.
-constexpr uint64_t kMaxSlotBytes = wire::kMaxBodyBytes / 2;
-constexpr uint32_t kMaxDim = 1u << 20;
-
-const char* Word(TableKind kind) { return kind == TableKind::kDense ? "dense" : "sparse"; }
-const char* Word(ElementType element) { return element == ElementType::kFloat32 ? "float32" : "int64"; }
-const char* Word(Mode mode) { return mode == Mode::kAsync ? "async" : "sync"; }
-const char* Word(OptimizerKind optimizer) { return optimizer == OptimizerKind::kSum ? "sum" : "sgd"; }
-const char* Word(NonFinitePolicy policy) { return policy == NonFinitePolicy::kReject ? "reject" : "allow"; }
-const char* Word(bool yes) { return yes ? "yes" : "no"; }
-std::string Word(uint64_t number) { return std::to_string(number); }
-std::string Word(uint32_t number) { return std::to_string(number); }
-std::string Word(const Init& init) {
-  static constexpr const char* kNames[] = {"zeros", "constant", "uniform", "normal"};
-  std::string text = kNames[static_cast<size_t>(init.kind) % 4];
-  if (init.kind == InitKind::kZeros) return text;
-  return text + "(" + std::to_string(init.a) + ", " + std::to_string(init.b) + ", seed " +
-         std::to_string(init.seed) + ")";
-}
-
-template <class T>
-void Compare(const char* field, const T& there, const T& asked, std::string* out) {
-  if (there == asked) return;
-  if (!out->empty()) *out += ", ";
-  *out += std::string(field) + " (" + Word(there) + " there, " + Word(asked) + " asked for)";
-}
-
-Status Bad(const TableSpec& spec, const std::string& what) {
-  return {Code::kInvalidArgument, "table \"" + Printable(spec.name, kMaxNameBytes) + "\": " + what};
-}
-
-bool EnumsInRange(const TableSpec& spec) {
-  return spec.kind <= TableKind::kSparse && spec.element <= ElementType::kInt64 && spec.mode <= Mode::kSync &&
-         spec.optimizer <= OptimizerKind::kSgd && spec.non_finite <= NonFinitePolicy::kAllow &&
-         spec.init.kind <= InitKind::kNormal;
-}
-
-Status CheckInit(const TableSpec& spec) {
-  const Init& init = spec.init;
-  if (!std::isfinite(init.a) || !std::isfinite(init.b)) return Bad(spec, "its initial values are not finite");
-  if (spec.element == ElementType::kInt64 && init.kind != InitKind::kZeros && init.kind != InitKind::kConstant)
-    return Bad(spec, "tables of int64 begin with zeros or a constant");
-  if (init.kind == InitKind::kUniform && init.a > init.b)
-    return Bad(spec, "uniform initial values need the low end first");
-  if (init.kind == InitKind::kNormal && init.b < 0) return Bad(spec, "the standard deviation is negative");
-  return Status::Ok();
-}
-
-}  // namespace
-
-Status CheckSpec(const TableSpec& spec, uint32_t slot_count) {
-  if (spec.name.empty()) return {Code::kInvalidArgument, "a table needs a name"};
-  if (spec.name.size() > kMaxNameBytes || !IsPrintable(spec.name))
-    return Bad(spec,
-               "a name has at most " + std::to_string(kMaxNameBytes) + " bytes and no control characters");
-  if (!EnumsInRange(spec)) return Bad(spec, "it asks for something that this version of cairn does not know");
-  const uint64_t most = kMaxSlotBytes / (spec.element == ElementType::kFloat32 ? 4 : 8) * slot_count;
-  if (spec.kind == TableKind::kDense && (spec.size == 0 || spec.size > most))
-    return Bad(spec, "a dense table has 1 to " + std::to_string(most) + " elements in a cluster of " +
-                         std::to_string(slot_count) + " slots, not " + std::to_string(spec.size) +
-                         ": use several tables, or more slots (--slots)");
-  if (spec.kind == TableKind::kSparse && (spec.dim == 0 || spec.dim > kMaxDim))
-    return Bad(spec, "a row of a sparse table has 1 to 2^20 elements, not " + std::to_string(spec.dim));
-  if (spec.deterministic && spec.mode != Mode::kSync) return Bad(spec, "deterministic needs mode sync");
-  if (spec.element == ElementType::kInt64 && spec.optimizer != OptimizerKind::kSum)
-    return Bad(spec, "tables of int64 can only sum");
-  return CheckInit(spec);
-}
-
-std::string DescribeDifference(const TableSpec& there, const TableSpec& asked) {
-  std::string out;
-  Compare("kind", there.kind, asked.kind, &out);
-  Compare("element", there.element, asked.element, &out);
-  Compare("mode", there.mode, asked.mode, &out);
-  Compare("optimizer", there.optimizer, asked.optimizer, &out);
-  Compare("non_finite", there.non_finite, asked.non_finite, &out);
-  Compare("deterministic", there.deterministic, asked.deterministic, &out);
-  Compare("size", there.size, asked.size, &out);
-  Compare("dim", there.dim, asked.dim, &out);
-  Compare("init", there.init, asked.init, &out);
-  return out;
-}
-
-std::string Describe(const TableSpec& spec) {
-  std::string text = std::string(Word(spec.kind)) + " " + Word(spec.mode) + " " + Word(spec.optimizer) + ", ";
-  if (spec.kind == TableKind::kDense)
-    return text + std::to_string(spec.size) + " " + Word(spec.element) + " elements";
-  return text + "rows of " + std::to_string(spec.dim) + " " + Word(spec.element);
+Status CheckRoom(const wire::ClusterState& state, const TableSpec& spec) {
+  if (state.tables.size() >= kMaxTables)
+    return {Code::kResourceExhausted, "there are " + std::to_string(kMaxTables) +
+                                          " tables, which is the limit: drop one, or pack several into one"};
+  size_t segments = spec.segments.size();
+  for (const wire::TableInfo& table : state.tables) segments += table.spec.segments.size();
+  if (segments <= kMaxSegmentsOfAll) return Status::Ok();
+  return {Code::kResourceExhausted,
+          "with table \"" + spec.name + "\" all tables would have " + std::to_string(segments) +
+              " segments, and " + std::to_string(kMaxSegmentsOfAll) +
+              " is the limit: drop tables that nobody uses, or put small tensors into one segment"};
 }
 
 TableId AddTable(DurableState& d, const TableSpec& spec) {

@@ -134,6 +134,32 @@ TEST_F(Tables, BadSpecsAndDeadWorkersAreRefused) {
   EXPECT_EQ(Reply(w1)->code, Code::kRetired);
 }
 
+TEST_F(Tables, SegmentsOfAllTablesTogetherHaveALimit) {
+  TableSpec spec{.name = "a", .size = wire::kMaxSegments};
+  for (uint64_t end = 1; end <= wire::kMaxSegments; ++end) spec.segments.push_back(end);
+  uint64_t request = 0;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    spec.name = name;
+    Create(w0, ++request, spec);
+    ServersCatchUp();
+    ASSERT_EQ(Reply(w0)->code, Code::kOk) << name << ": " << Reply(w0)->text;
+  }
+  Create(w0, ++request, {.name = "e", .size = 5, .segments = {5}});
+  EXPECT_EQ(Reply(w0)->code, Code::kResourceExhausted);
+  EXPECT_NE(Reply(w0)->text.find("262145 segments, and 262144 is the limit: drop"), std::string::npos)
+      << Reply(w0)->text;
+  Create(w0, ++request, spec);  // there already
+  EXPECT_EQ(Reply(w0)->code, Code::kOk);
+  Create(w0, ++request, {.name = "f", .size = 5});
+  ServersCatchUp();
+  EXPECT_EQ(Reply(w0)->code, Code::kOk) << "a table without segments needs no room for them";
+  Drop(w0, ++request, "a");
+  ServersCatchUp();
+  Create(w0, ++request, {.name = "e", .size = 5, .segments = {5}});
+  ServersCatchUp();
+  EXPECT_EQ(Reply(w0)->code, Code::kOk);
+}
+
 TEST_F(Tables, JobThatFailsAnswersWhatIsUnderWay) {
   Create(w0, 1, DenseSync("w"));
   c.Tell(c.NewConn(), wire::AbortJob{"enough"});

@@ -1,13 +1,17 @@
-// Which rounds close, and who is answered then (docs/consistency.md, rules 17 to 19).
-#include <algorithm>
+// Which rounds are summed up or close, and whose wait is over then (docs/consistency.md, rules 17
+// to 19, 33 and 34).
+#include <utility>
 
+#include "base/planted.h"
 #include "server/shard_impl.h"
 
 namespace cairn::server {
 
-// Cheap for the table as a whole: most marks and contributions close nothing.
+// Cheap for the table as a whole: most marks, contributions and decisions close nothing.
 bool ShardImpl::NothingToDo(const TableState& table) const {
-  return !table.info.spec.deterministic && table.marks.Lacks(table.lowest_open);
+  if (table.info.spec.deterministic) return false;
+  if (table.marks.Lacks(table.lowest_open)) return true;
+  return table.AllSummedUp() && table.marks.LacksDecision(table.lowest_open) && !CAIRN_BUG(kDecideEarly);
 }
 
 void ShardImpl::Reconsider(TableState& table) {
@@ -32,30 +36,51 @@ void ShardImpl::CloseWhatMay(TableState& table, uint32_t local) {
     round.FoldInOrder(slot, table.marks, *table.rows[local]);
   }
   // One close may allow the next, where nobody is awaited in it; a later start bounds that.
-  bool closed = false;
-  while (!table.Held(round.open()) && round.MayClose(slot, table.marks, table.latest_start)) {
-    CloseOnce(table, local);
-    closed = true;
+  bool moved = false;
+  while (!table.Held(round.open())) {
+    const SlotRound::Step step = round.NextStep(slot, table.marks, table.latest_start);
+    if (step == SlotRound::Step::kWait) break;
+    if (step == SlotRound::Step::kSumUp) {
+      SumUp(table, local);
+    } else {
+      CloseOnce(table, local);
+    }
+    moved = true;
   }
-  if (closed) closed_slots_.push_back(local);
+  if (moved) moved_slots_.push_back(local);
+}
+
+void ShardImpl::SumUp(TableState& table, uint32_t local) {
+  SlotRound& round = table.rounds[local];
+  const SlotRound::Summed& summed =
+      round.SumUp(table.info, table.marks, *table.rows[local], observer_ != nullptr);
+  if (round.open() == table.lowest_open) ++table.summed_at_lowest;
+  if (observer_ == nullptr) return;
+  observer_->OnSummedUp(table.info.id, slots_[local].id, round.open(), summed.divisor, summed.contributors);
 }
 
 void ShardImpl::CloseOnce(TableState& table, uint32_t local) {
   SlotRound& round = table.rounds[local];
   const Round closing = round.open();
-  const uint32_t was_unclean = round.unclean();
+  const uint32_t was_unclean = round.unclean(), was_joined = round.all_joined();
+  const uint32_t was_summed = round.summed() != nullptr;
   SlotRound::Closed closed = round.Close(table.info, table.marks, *table.rows[local], observer_ != nullptr);
   table.unclean_slots = table.unclean_slots - was_unclean + round.unclean();
+  table.joined_slots = table.joined_slots - was_joined + round.all_joined();
   const Position position = slots_[local].NextPosition();
   if (closing == table.highest_open) {
     table.highest_open = closing.Next();
     ++stats_.rounds;
   }
-  if (closing == table.lowest_open && --table.at_lowest == 0) RecountOpen(table);
+  if (closing == table.lowest_open) {
+    table.summed_at_lowest -= was_summed;
+    if (--table.at_lowest == 0) RecountOpen(table);
+  }
   if (observer_ == nullptr) return;
   observer_->OnClosed(CloseRecord{table.info.id, slots_[local].id, closing, version(),
                                   std::move(closed.contributors), closed.divisor, closed.hyper,
-                                  closed.outcome.code(), position});
+                                  closed.outcome.code(), position, closed.op, closed.column, closed.scale,
+                                  closed.two_phase, closed.skipped, closed.all_joined, closed.report});
 }
 
 void ShardImpl::Wake(TableState& table, Round lowest_before) {
@@ -64,68 +89,33 @@ void ShardImpl::Wake(TableState& table, Round lowest_before) {
     woken_.insert(woken_.end(), waiting.begin(), waiting.end());
     waiting.clear();
   };
-  for (uint32_t local : closed_slots_) take(table.rounds[local].waiting);
-  closed_slots_.clear();
-  if (table.lowest_open > lowest_before) take(table.waiting_for_all);
+  for (uint32_t local : moved_slots_) take(table.rounds[local].waiting);
+  moved_slots_.clear();
+  const bool risen = table.lowest_open > lowest_before;
+  if (risen) take(table.waiting_for_all);
+  if (risen || table.AllSummedUp()) take(table.waiting_for_reports);
   for (ParkedId id : woken_)
     if (ParkedRequest* request = parked_.Find(id)) AdvanceParked(table, *request);
 }
 
+bool ShardImpl::Reached(const SlotRound& round, const ParkedRequest& request) {
+  return round.open() >= request.needed ||
+         (request.first_phase && round.open().Next() == request.needed && round.summed() != nullptr);
+}
+
 void ShardImpl::AdvanceParked(TableState& table, ParkedRequest& request) {
   if (request.every_slot) {
-    if (table.at_lowest > 0 && table.lowest_open < request.needed)
-      return table.waiting_for_all.push_back(request.id);
+    if (!table.AllReached(request.needed, request.first_phase)) {
+      auto& waiting = request.first_phase ? table.waiting_for_reports : table.waiting_for_all;
+      return waiting.push_back(request.id);
+    }
   } else {
     for (; request.next < request.entries.size(); ++request.next) {
       SlotRound& round = table.rounds[slots_.LocalOf(request.entries[request.next].slot)];
-      if (round.open() < request.needed) return round.waiting.push_back(request.id);
+      if (!Reached(round, request)) return round.waiting.push_back(request.id);
     }
   }
   Answer(table, request);
-}
-
-void ShardImpl::Answer(TableState& table, ParkedRequest& request) {
-  if (request.conn != ConnId{}) {
-    if (request.header.type == wire::FrameType::kPull) {
-      SendValues(request.conn, request.header, wire::FrameType::kPullReply, table, request.entries,
-                 request.keys);
-    } else {
-      AnswerRound(table, request);
-    }
-  }
-  parked_.Remove(request.id);
-}
-
-void ShardImpl::AnswerRound(TableState& table, const ParkedRequest& request) {
-  const wire::FrameHeader& header = request.header;
-  problems_.clear();
-  auto look = [&](uint32_t local) {
-    const Status outcome =
-        table.rounds[local].OutcomeFor(Incarnation{header.incarnation}, Round{header.round});
-    if (!outcome.ok()) AddProblem(slots_[local].id.value, outcome.code(), 0, outcome.message());
-  };
-  if (table.unclean_slots > 0 && request.every_slot) {
-    for (uint32_t local = 0; local < slots_.size(); ++local)
-      if (slots_[local].owned) look(local);
-    std::sort(problems_.begin(), problems_.end(), [](auto& a, auto& b) { return a.slot < b.slot; });
-  } else if (table.unclean_slots > 0) {
-    for (const wire::SlotEntry& entry : request.entries) look(slots_.LocalOf(entry.slot));
-  }
-  if (!problems_.empty()) {
-    return Send(request.conn, wire::EncodeRoundRefusal(header, problems_, problem_text_, pool_));
-  }
-  if ((header.flags & wire::kFlagPullAfter) != 0) {
-    return SendValues(request.conn, header, wire::FrameType::kRoundReply, table, request.entries,
-                      request.keys);
-  }
-  wire::DataParts parts;
-  parts.type = wire::FrameType::kRoundReply;
-  parts.request_id = header.request_id;
-  parts.incarnation = Incarnation{header.incarnation};
-  parts.state_version = version();
-  parts.round = Round{header.round};
-  parts.table = table.info.id;
-  Send(request.conn, wire::EncodeData(std::move(parts), pool_));
 }
 
 }  // namespace cairn::server

@@ -47,7 +47,16 @@ class Damage {
     const TableId table = tables_[random_.Below(tables_.size())];
     const auto slot = static_cast<uint32_t>(random_.Below(4));
     const uint64_t round = random_.Below(4);
-    switch (random_.Below(5)) {
+    switch (random_.Below(8)) {
+      case 5:
+        return h_.Contribute(rank, table, round, {{slot, 1.0f}},
+                             {.done = std::vector<uint32_t>{slot}, .flags = wire::kParamTwoPhase});
+      case 6:
+        return h_.Rows(rank, wire::FrameType::kDone, table, Round{round}, {{slot}},
+                       {.done = std::vector<uint32_t>{}, .pull_after = true, .flags = wire::kParamDecide});
+      case 7:
+        return h_.Rows(rank, wire::FrameType::kDone, table, Round{round}, {},
+                       {.done = std::vector<uint32_t>{}, .flags = wire::kParamJoined});
       case 0: return h_.Push(rank, table, {{slot, 1.0f, 1 + random_.Below(3)}});
       case 1: return h_.Give(rank, table, round, slot, 1.0f);
       case 2:
@@ -63,7 +72,7 @@ class Damage {
       case 1: header.entry_count = static_cast<uint32_t>(random_.Next()); break;
       case 2: header.key_count = static_cast<uint32_t>(random_.Below(5)); break;
       case 3: header.round = random_.Next(); break;
-      case 4: header.flags ^= static_cast<uint16_t>(1u << random_.Below(6)); break;
+      case 4: header.flags ^= static_cast<uint16_t>(1u << random_.Below(8)); break;
       case 5: header.type = static_cast<wire::FrameType>(random_.Below(12)); break;
       default: header.request_id = random_.Below(4); break;
     }

@@ -1,6 +1,7 @@
-// Requests whose answer waits for rounds to close: sync pulls, contributions and done marks
-// (docs/consistency.md, rules 18 and 22). A request waits at one slot at a time, so that a round of
-// tens of thousands of frames costs each of them only a step per slot; the slot keeps its number.
+// Requests whose answer waits for rounds to close, or to be summed up: sync pulls, contributions,
+// done marks and decisions (docs/consistency.md, rules 18, 22, 33 and 34). A request waits at one slot at a
+// time, so that a round of tens of thousands of frames costs each of them only a step per slot; the slot
+// keeps its number.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +24,11 @@ struct ParkedRequest {
   ParkedId id = 0;
   ConnId conn;  // where the answer goes: the connection of the latest copy; 0: lost
   wire::FrameHeader header;
-  Round needed;             // every slot waited for must have an open round of at least this
-  bool every_slot = false;  // carries a done mark: waits for every slot of the table here
-  uint32_t next = 0;        // else: the entry it waits at
-  Buffer storage;           // what the spans point into
+  Round needed;              // every slot waited for must have an open round of at least this
+  bool first_phase = false;  // or the round before it, summed up: the answer is a report
+  bool every_slot = false;   // carries a done mark: waits for every slot of the table here
+  uint32_t next = 0;         // else: the entry it waits at
+  Buffer storage;            // what the spans point into
   std::span<const wire::SlotEntry> entries;
   std::span<const RowKey> keys;
   int64_t told_us = 0;  // when it was parked or last told who is missing

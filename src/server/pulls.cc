@@ -1,4 +1,4 @@
-// Reads (docs/consistency.md, rule 22): values of many slots into one pooled buffer, each slot's
+// Reads (docs/consistency.md, rules 22 and 31): values of many slots into one pooled buffer, each slot's
 // part with its position. A pull never changes anything.
 #include <algorithm>
 #include <vector>
@@ -24,18 +24,18 @@ void ShardImpl::OnPull(const Request& request) {
   if (table == nullptr) return SendError(request.conn, header, DroppedTable(request.table()));
   ++stats_.pulls;
   if (!request.has(wire::kFlagSyncPull)) {
-    return SendValues(request.conn, header, wire::FrameType::kPullReply, *table, pull->entries, pull->keys);
+    return SendValues(request.conn, header, *table, {pull->entries, pull->keys, ColumnOf(pull->entries)});
   }
   if (!table->sync()) return SendError(request.conn, header, WrongMode(table->info.spec, "a sync pull"));
   if (Status s = CheckPullShape(table->info.spec, pull->entries, pull->keys); !s.ok())
     return SendError(request.conn, header, s);
   // A worker asks for the round after its last one, or for its first.
   if (request.round() > std::max(table->highest_open.Next(), table->latest_start)) {
-    return SendError(request.conn, header,
-                     {Code::kInvalidArgument, "table \"" + table->info.spec.name + "\": round " +
-                                                  std::to_string(request.round().value) +
-                                                  " is far ahead, the open one is " +
-                                                  std::to_string(table->highest_open.value)});
+    return SendError(
+        request.conn, header,
+        {Code::kInvalidArgument,
+         "table \"" + table->info.spec.name + "\": round " + std::to_string(request.round().value) +
+             " is far ahead, the open one is " + std::to_string(table->highest_open.value)});
   }
   if (parked_.Adopt(header, request.conn) != nullptr) return;
   if (!parked_.HasRoom(request.incarnation(), request.frame.storage.capacity())) {
@@ -52,53 +52,62 @@ void ShardImpl::OnPull(const Request& request) {
   AdvanceParked(*table, parked_.Add(std::move(waits)));
 }
 
-void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, wire::FrameType type,
-                           TableState& table, std::span<const wire::SlotEntry> entries,
-                           std::span<const RowKey> keys) {
-  const bool sparse = table.sparse();
-  Status problem = CheckPullShape(table.info.spec, entries, keys);
-  uint64_t bytes = 0;
+Status ShardImpl::CheckReading(const wire::FrameHeader& request, const TableState& table,
+                               const Reading& reading, uint64_t* bytes) const {
+  const TableSpec& spec = table.info.spec;
+  if (Status s = CheckPullShape(spec, reading.entries, reading.keys); !s.ok()) return s;
+  const bool when_assigned =
+      request.type == wire::FrameType::kPull && (request.flags & wire::kFlagAssigned) != 0;
+  if (when_assigned && table.sparse()) {
+    return {Code::kInvalidArgument,
+            "table \"" + spec.name + "\" is sparse, only dense tables are assigned: pull without waiting"};
+  }
   size_t key_at = 0;
-  for (size_t i = 0; i < entries.size() && problem.ok(); ++i) {
-    const table::SlotTable& rows = *table.rows[slots_.LocalOf(entries[i].slot)];
-    const size_t count = sparse ? entries[i].count : 0;
-    problem = rows.CheckKeys(keys.subspan(key_at, count));
-    bytes += rows.ReadBytes(count);
+  for (const wire::SlotEntry& entry : reading.entries) {
+    const table::SlotTable& rows = *table.rows[slots_.LocalOf(entry.slot)];
+    const size_t count = table.sparse() ? entry.count : 0;
+    if (Status s = rows.CheckRead(reading.keys.subspan(key_at, count), reading.column); !s.ok()) return s;
+    if (when_assigned && !rows.assigned()) {
+      return {Code::kUnavailable, "table \"" + spec.name + "\" has no values yet in slot " +
+                                      std::to_string(entry.slot) + ": no worker has assigned them"};
+    }
+    *bytes += rows.ReadBytes(count);
     key_at += count;
   }
-  if (problem.ok() && bytes > kMostValueBytes) {
-    problem = {Code::kInvalidArgument, "table \"" + table.info.spec.name + "\": an answer of " +
-                                           std::to_string(bytes) + " bytes is above the limit of " +
-                                           std::to_string(kMostValueBytes) + ": pull fewer rows at a time"};
-  }
-  if (!problem.ok()) return SendError(conn, request, problem);
+  if (*bytes <= kMostValueBytes) return Status::Ok();
+  return {Code::kInvalidArgument, "table \"" + spec.name + "\": an answer of " + std::to_string(*bytes) +
+                                      " bytes is above the limit of " + std::to_string(kMostValueBytes) +
+                                      ": pull fewer rows at a time"};
+}
+
+void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableState& table,
+                           const Reading& reading) {
+  const bool sparse = table.sparse();
+  uint64_t bytes = 0;
+  if (Status problem = CheckReading(request, table, reading, &bytes); !problem.ok())
+    return SendError(conn, request, problem);
 
   Buffer values = pool_.Get(bytes);
   std::byte* out = values.data();
   reply_entries_.clear();
-  key_at = 0;
-  for (const wire::SlotEntry& entry : entries) {
+  size_t key_at = 0;
+  for (const wire::SlotEntry& entry : reading.entries) {
     const uint32_t local = slots_.LocalOf(entry.slot);
     table::SlotTable& rows = *table.rows[local];
-    const auto part = keys.subspan(key_at, sparse ? entry.count : 0);
+    const auto part = reading.keys.subspan(key_at, sparse ? entry.count : 0);
     if (CAIRN_BUG(kPullCreatesRow) && sparse) {
       const std::vector<std::byte> zeros(part.size() * UnitBytes(table.info.spec));
-      rows.Apply(part, zeros, Hyper{0, 0});
+      rows.Apply(part, zeros, {}, Hyper{0, 0});
     }
-    rows.Read(part, out);
+    rows.Read(part, reading.column, out);
     out += rows.ReadBytes(part.size());
     key_at += part.size();
     const uint32_t count = sparse ? entry.count : static_cast<uint32_t>(rows.rows());
     reply_entries_.push_back({entry.slot, count, slots_[local].position().packed});
   }
-  wire::DataParts parts;
-  parts.type = type;
-  parts.flags = request.flags & wire::kFlagValuesChecked;  // as the asker does it
-  parts.request_id = request.request_id;
-  parts.incarnation = Incarnation{request.incarnation};
-  parts.state_version = version();
-  parts.round = Round{request.round};
-  parts.table = table.info.id;
+  wire::DataParts parts = RoundReply(table, request);
+  if (request.type == wire::FrameType::kPull) parts.type = wire::FrameType::kPullReply;
+  parts.flags = (request.flags & wire::kFlagValuesChecked) | reading.reply_flags;  // as the asker does it
   parts.entries = reply_entries_;
   parts.owned = std::move(values);
   Send(conn, wire::EncodeData(std::move(parts), pool_));

@@ -1,4 +1,4 @@
-// Numbered pushes (docs/consistency.md, rules 13 and 14): each slot's part is checked whole and
+// Numbered pushes (docs/consistency.md, rules 13, 14 and 31): each slot's part is checked whole and
 // then applied, straight from the receive buffer, exactly once.
 #include "base/planted.h"
 #include "server/shard_impl.h"
@@ -16,34 +16,36 @@ void ShardImpl::OnPush(const Request& request) {
   TableState* table = nullptr;
   if (Status s = FindTable(request, &table); !s.ok()) return SendError(request.conn, header, s);
 
-  const Hyper hyper{push.params.lr, push.params.weight_decay};
   Status shape;
   if (table == nullptr) {
     shape = DroppedTable(request.table());
-  } else if (table->sync()) {
+  } else if (table->sync() && static_cast<PushOp>(push.params.op) != PushOp::kAssignOnce) {
     shape = WrongMode(table->info.spec, "a numbered push");
-  } else if (shape = CheckHyper(table->info.spec, hyper); shape.ok()) {
+  } else if (shape = CheckAsyncParams(table->info.spec, push.params); shape.ok()) {
     shape = CheckPushShape(table->info.spec, push, "push");
   }
   problems_.clear();
   problem_text_.clear();
-  ForEachPart(table, push, shape, [&](const Part& part) { PushPart(request, table, shape, hyper, part); });
+  ForEachPart(table, push, shape,
+              [&](const Part& part) { PushPart(request, table, shape, push.params, part); });
   ++stats_.pushes;
   Send(request.conn, wire::EncodePushReply(header, problems_, problem_text_, pool_));
 }
 
-Status ShardImpl::CheckPart(const TableState* table, const Status& shape, const Part& part,
-                            const char* what) const {
+Status ShardImpl::CheckPart(const TableState* table, const Status& shape, const wire::PushParams& params,
+                            const Part& part, const char* what) const {
   if (!shape.ok()) return shape;
   const table::SlotTable& rows = *table->rows[part.local];
   if (!table->sparse()) {
     if (Status s = CheckDenseCount(table->info.spec, part.entry, rows.rows(), what); !s.ok()) return s;
   }
-  return rows.Check(part.keys, part.values);
+  if (static_cast<PushOp>(params.op) != PushOp::kUpdate) return rows.CheckAssign(part.values, params.column);
+  return rows.Check(part.keys, part.values, part.mask);
 }
 
-void ShardImpl::PushPart(const Request& request, TableState* table, const Status& shape, const Hyper& hyper,
-                         const Part& part) {
+void ShardImpl::PushPart(const Request& request, TableState* table, const Status& shape,
+                         const wire::PushParams& params, const Part& part) {
+  const Hyper hyper = params.hyper();
   OwnedSlot& slot = slots_[part.local];
   const ClientIndex client = request.client->index;
   const Seq seq{part.entry.number};
@@ -59,12 +61,22 @@ void ShardImpl::PushPart(const Request& request, TableState* table, const Status
     AddProblem(part.entry.slot, Code::kUnavailable, last.Next().value, "a push before this one is missing");
     return ObservePush(request, part, Outcome::kGap, Code::kUnavailable, hyper, slot.position());
   }
-  if (Status s = CheckPart(table, shape, part, "push"); !s.ok()) [[unlikely]]
+  if (Status s = CheckPart(table, shape, params, part, "push"); !s.ok()) [[unlikely]]
     return RefusePart(request, part, hyper, s);
   if (seq > last) slot.numbers.Use(client, seq);
   const bool dropped = CAIRN_BUG(kAckBeforeApply) && ++parts_pushed_ % 50 == 0;
-  if (!dropped) table->rows[part.local]->Apply(part.keys, part.values, hyper);
+  if (!dropped) ApplyPart(*table->rows[part.local], params, part);
   ObservePush(request, part, Outcome::kApplied, Code::kOk, hyper, slot.NextPosition());
+}
+
+void ShardImpl::ApplyPart(table::SlotTable& rows, const wire::PushParams& params, const Part& part) {
+  switch (static_cast<PushOp>(params.op)) {
+    case PushOp::kUpdate: return rows.Apply(part.keys, part.values, part.mask, params.hyper());
+    case PushOp::kAssign: return rows.Assign(part.values, part.mask, params.column);
+    case PushOp::kAssignOnce:
+      if (!rows.assigned()) rows.Assign(part.values, part.mask, params.column);
+      return;
+  }
 }
 
 void ShardImpl::RefusePart(const Request& request, const Part& part, const Hyper& hyper, const Status& why) {

@@ -159,7 +159,7 @@ TEST_F(Pushes, NumberZeroIsAViolation) {
 TEST_F(Pushes, HyperParametersOfAPushMustBeFinite) {
   h.Deliver(0, h.Rows(0, wire::FrameType::kPush, table, Round{0}, {{1, 1, 1}},
                       {.lr = std::numeric_limits<float>::quiet_NaN()}));
-  EXPECT_TRUE(h.Answer(0).starts_with("1:not_finite@1 table \"w\": lr nan"));
+  EXPECT_TRUE(h.Answer(0).starts_with("1:not_finite@1 table \"w\": lr nan must be finite"));
 }
 
 }  // namespace

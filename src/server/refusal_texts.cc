@@ -83,9 +83,42 @@ Status CheckDenseCount(const TableSpec& spec, const wire::SlotEntry& entry, uint
 }
 
 Status CheckHyper(const TableSpec& spec, const Hyper& hyper) {
-  if (std::isfinite(hyper.lr) && std::isfinite(hyper.weight_decay)) return Status::Ok();
-  return {Code::kNotFinite, Quoted(spec) + ": lr " + std::to_string(hyper.lr) + " and weight_decay " +
-                                std::to_string(hyper.weight_decay) + " must be finite"};
+  const struct {
+    const char* name;
+    double value;
+  } fields[] = {{"lr", hyper.lr},       {"weight_decay", hyper.weight_decay},
+                {"beta1", hyper.beta1}, {"beta2", hyper.beta2},
+                {"eps", hyper.eps},     {"dampening", hyper.dampening}};
+  for (const auto& field : fields) {
+    if (std::isfinite(field.value)) continue;
+    return {Code::kNotFinite, Quoted(spec) + ": " + field.name + " " + std::to_string(field.value) +
+                                  " must be finite: check the optimizer's settings"};
+  }
+  return Status::Ok();
+}
+
+Status CheckAsyncParams(const TableSpec& spec, const wire::PushParams& params) {
+  if (params.value_scale != 1.0) {
+    return Invalid(Quoted(spec) + " is asynchronous, a value scale is for synchronous tables: scale the " +
+                   "values before the push");
+  }
+  return CheckHyper(spec, params.hyper());
+}
+
+Status CheckRoundParams(const TableSpec& spec, const wire::PushParams& params, bool contributes) {
+  const auto op = static_cast<PushOp>(params.op);
+  const bool joined = params.has(wire::kParamJoined);
+  if (op == PushOp::kAssignOnce) {
+    return Invalid(Quoted(spec) + " is synchronous, assigning once is for asynchronous tables: let one " +
+                   "worker assign in a round");
+  }
+  if (op != PushOp::kUpdate && !joined && (params.flags & (wire::kParamTwoPhase | wire::kParamDecide)) != 0) {
+    return Invalid(Quoted(spec) + ": an assign has nothing to decide: use a round in one phase");
+  }
+  if (joined && contributes) {
+    return Invalid(Quoted(spec) + ": a worker that has joined gives no values: mark the round instead");
+  }
+  return CheckHyper(spec, params.hyper());
 }
 
 }  // namespace cairn::server

@@ -24,5 +24,9 @@ Status CheckPullShape(const TableSpec& spec, std::span<const wire::SlotEntry> en
 Status CheckDenseCount(const TableSpec& spec, const wire::SlotEntry& entry, uint64_t elements,
                        const char* what);
 Status CheckHyper(const TableSpec& spec, const Hyper& hyper);
+// What the parameters of a numbered push may say, beside its shape.
+Status CheckAsyncParams(const TableSpec& spec, const wire::PushParams& params);
+// And those of a contribution or done mark.
+Status CheckRoundParams(const TableSpec& spec, const wire::PushParams& params, bool contributes);
 
 }  // namespace cairn::server

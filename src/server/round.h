@@ -1,6 +1,7 @@
 // One table's open round in one slot: who has contributed, whether it may close, and what its
-// close record says (docs/consistency.md, rules 15 to 17 and 21). Pure bookkeeping over the slot's
-// rows; the shard decides when to ask.
+// close record says (docs/consistency.md, rules 15 to 17, 21 and 31 to 34). Pure bookkeeping over the
+// slot's rows; the shard decides when to ask. round.cc has who contributes, round_closing.cc what
+// is summed up, decided and applied.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,10 @@
 #include "cairn/types.h"
 #include "server/done_marks.h"
 #include "server/parked.h"
+#include "server/round_terms.h"
 #include "server/shard.h"
 #include "table/slot_table.h"
+#include "wire/data.h"
 
 namespace cairn::server {
 
@@ -41,11 +44,14 @@ struct Contribution {
   Incarnation incarnation;
   Rank rank;
   double weight = 0;
-  Hyper hyper;
+  double factor = 0;  // what its values are multiplied by in the sum
+  RoundTerms terms;
+  bool not_finite = false;       // its worker says so of the whole gradient
   Status refused;                // not ok: the part failed its check; done with weight 0
   bool folded = false;           // its values are in the sum (or there are none: refused)
   std::span<const RowKey> keys;  // while it is not folded
   std::span<const std::byte> values;
+  table::Mask mask;
   std::shared_ptr<KeptFrame> kept;
 };
 
@@ -71,18 +77,41 @@ class SlotRound {
   // Adds those whose turn it is in the order of ranks.
   void FoldInOrder(SlotId slot, const DoneMarks& marks, table::SlotTable& rows);
 
-  // Members that are awaited and whose mark does not count here yet.
+  // Members that are awaited and whose mark does not count here yet; once the round is summed up,
+  // those who have not decided.
   std::vector<uint32_t> MissingRanks(SlotId slot, const DoneMarks& marks) const;
-  // Rule 17 but for the hold: every awaited member's mark counts, and there is something to close
-  // for: a mark, a contribution, or a later round that somebody starts with.
-  bool MayClose(SlotId slot, const DoneMarks& marks, Round latest_start) const;
+
+  // What may happen to the open round now, but for a hold.
+  enum class Step : uint8_t { kWait, kSumUp, kClose };
+  Step NextStep(SlotId slot, const DoneMarks& marks, Round latest_start) const;
+
+  // Rule 33: what is fixed when the round is summed up, until it closes.
+  struct Summed {
+    double divisor = 0;
+    std::vector<Contributor> contributors;  // only if asked for
+    bool something = false;                 // to report: there is a sum, or a gradient was not finite
+    wire::SlotReport report;
+  };
+  // Requires NextStep() == kSumUp.
+  const Summed& SumUp(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
+                      bool want_contributors);
+  // Null unless the open round is summed up.
+  const Summed* summed() const { return summed_ ? &*summed_ : nullptr; }
+
   // Decides divisor, hyper-parameters and outcome, and applies them. The open round rises; those
-  // who wait for it are left in `waiting`.
+  // who wait for it are left in `waiting`. Requires NextStep() == kClose.
   struct Closed {
     double divisor = 0;
     Hyper hyper;
     Status outcome;
     std::vector<Contributor> contributors;  // only if asked for
+    PushOp op = PushOp::kUpdate;
+    uint8_t column = 0;
+    double scale = 1;
+    bool two_phase = false;  // it was summed up, and closed by a decision
+    bool skipped = false;
+    bool all_joined = false;
+    wire::SlotReport report;
   };
   Closed Close(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
                bool want_contributors);
@@ -90,24 +119,37 @@ class SlotRound {
   Status OutcomeFor(Incarnation incarnation, Round round) const;
   // Some worker has to be told more than ok about the last closed round.
   bool unclean() const { return !last_outcome_.ok() || !last_refused_.empty(); }
+  // The last closed round had only marks of workers that have joined.
+  bool all_joined() const { return last_all_joined_; }
+  bool AllJoinedIn(Round round) const { return last_all_joined_ && round.Next() == open_; }
 
   std::vector<ParkedId> waiting;
 
  private:
   bool MarkCounts(SlotId slot, const Member& member) const;
-  void SumWeights(const DoneMarks& marks, bool want_contributors, Closed* closed) const;
-  void StartNext(const Status& outcome);
+  bool AllMarked(SlotId slot, const DoneMarks& marks, Round latest_start) const;
+  bool AllDecided(const DoneMarks& marks, Round latest_start) const;
+  // The terms that all have given; or who differs.
+  Status Agree(const TableSpec& spec, const DoneMarks& marks, RoundTerms* terms) const;
+  Status AgreeOnDecision(const TableSpec& spec, const DoneMarks& marks,
+                         std::optional<Decision>* decision) const;
+  double SumWeights(const DoneMarks& marks, std::vector<Contributor>* contributors) const;
+  bool SomebodyNotFinite(const DoneMarks& marks) const;
+  void FoldRest(table::SlotTable& rows);
+  void CloseAtOnce(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
+                   bool want_contributors, Closed* closed);
+  void CloseAsDecided(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
+                      Closed* closed);
+  void StartNext(const Closed& closed);
 
   Round open_;
   std::vector<Contribution> contributions_;  // by (rank, incarnation)
   uint32_t unfolded_ = 0;
+  std::optional<Summed> summed_;
   // Of the last closed round, open_ - 1: a copy of a contribution to it may still come.
   Status last_outcome_;
   std::vector<RefusedPart> last_refused_;
+  bool last_all_joined_ = false;
 };
-
-// Different hyper-parameters in one round, in words; ok if all are the same.
-Status CompareHyper(const wire::TableInfo& table, Round round, const DoneMarks& marks,
-                    const std::vector<Contribution>& contributions, Hyper* hyper);
 
 }  // namespace cairn::server

@@ -128,8 +128,8 @@ void ShardImpl::TellFenced(const wire::InFrame& frame, const Status& why) {
   if (!push.ok()) return;
   for (const wire::SlotEntry& entry : push->entries) {
     observer_->OnPush(SlotId{entry.slot}, Incarnation{header.incarnation}, Seq{entry.number},
-                      TableId{header.table}, Outcome::kRetired, why.code(), {}, {},
-                      Hyper{push->params.lr, push->params.weight_decay}, Position{});
+                      TableId{header.table}, Outcome::kRetired, why.code(), {}, {}, push->params.hyper(),
+                      Position{});
   }
 }
 
@@ -178,7 +178,7 @@ void ShardImpl::TellStillWaiting(int64_t now_us) {
     const TableState& table = tables_.at(TableId{request.header.table});
     uint32_t local = 0;
     if (request.every_slot) {
-      while (table.rounds[local].open() >= request.needed || !slots_[local].owned) ++local;
+      while (!slots_[local].owned || Reached(table.rounds[local], request)) ++local;
     } else {
       local = slots_.LocalOf(request.entries[request.next].slot);
     }

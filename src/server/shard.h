@@ -15,6 +15,7 @@
 #include "transport/network.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
+#include "wire/data.h"
 #include "wire/frame.h"
 
 namespace cairn::server {
@@ -26,20 +27,28 @@ struct Contributor {
   Incarnation incarnation;
   Rank rank;
   double weight = 0;
-  bool live = false;       // counted through its done mark (else: died, its contribution was complete)
-  bool gradient = false;   // contributed values to this slot
-  bool refused = false;    // its part was refused: done with weight 0
+  bool live = false;      // counted through its done mark (else: died, its contribution was complete)
+  bool gradient = false;  // contributed values to this slot
+  bool refused = false;   // its part was refused: done with weight 0
 };
 struct CloseRecord {
   TableId table;
   SlotId slot;
   Round round;
-  StateVersion version;                  // the state under which the shard closed it
+  StateVersion version;  // the state under which the shard closed it
   std::vector<Contributor> contributors;
-  double divisor = 0;
+  double divisor = 0;  // what the sum was divided by (kReduceSum: 1)
   Hyper hyper;
-  Code outcome = Code::kOk;              // kHyperMismatch: closed without applying
+  // kHyperMismatch: closed without applying; kUnavailable: an assign that nobody gave values for.
+  Code outcome = Code::kOk;
   Position position;
+  PushOp op = PushOp::kUpdate;
+  uint8_t column = 0;      // of an assign
+  double scale = 1;        // as decided; the mean was multiplied by it
+  bool two_phase = false;  // summed up, then closed by a decision
+  bool skipped = false;    // so decided, or nobody was left to decide
+  bool all_joined = false;
+  wire::SlotReport report;  // of a round in two phases
 };
 
 // What the simulator's checkers look at. Called synchronously from the shard; must not call back.
@@ -47,21 +56,23 @@ class ShardObserver {
  public:
   virtual ~ShardObserver() = default;
   // One slot's part of a numbered push has been decided. keys/values only where kApplied.
-  virtual void OnPush(SlotId slot, Incarnation incarnation, Seq seq, TableId table, Outcome outcome, Code code,
-                      std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper,
-                      Position position) = 0;
+  virtual void OnPush(SlotId slot, Incarnation incarnation, Seq seq, TableId table, Outcome outcome,
+                      Code code, std::span<const RowKey> keys, std::span<const std::byte> values,
+                      const Hyper& hyper, Position position) = 0;
   // A contribution was staged (added or kept for its turn); once per (worker, table, slot, round).
   virtual void OnStaged(SlotId slot, Incarnation incarnation, TableId table, Round round, double weight,
                         bool refused, std::span<const RowKey> keys, std::span<const std::byte> values) = 0;
   virtual void OnClosed(const CloseRecord& record) = 0;
+  // A round in two phases is summed up in a slot: these are fixed until it closes.
+  virtual void OnSummedUp(TableId, SlotId, Round, double /*divisor*/, const std::vector<Contributor>&) {}
   virtual void OnRetired(Incarnation incarnation) = 0;
 };
 
 struct ShardOptions {
   uint32_t thread = 0;
-  std::string name;                         // "server 0 thread 1", for messages
+  std::string name;                                        // "server 0 thread 1", for messages
   uint64_t early_contribution_budget = uint64_t{1} << 30;  // deterministic: bytes kept for their turn
-  uint32_t refusals_kept = 1024;            // per client and slot; a client has no more in flight
+  uint32_t refusals_kept = 1024;  // per client and slot; a client has no more in flight
   int64_t still_waiting_us = 3'000'000;
 };
 

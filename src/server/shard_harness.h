@@ -47,6 +47,11 @@ struct PushEvent {
   Code code;
   Position position;
 };
+struct SummedEvent {
+  SlotId slot;
+  double divisor;
+  std::vector<Contributor> contributors;
+};
 class RecordingObserver final : public ShardObserver {
  public:
   void OnPush(SlotId slot, Incarnation incarnation, Seq seq, TableId, Outcome outcome, Code code,
@@ -58,11 +63,16 @@ class RecordingObserver final : public ShardObserver {
     staged.emplace_back(incarnation, refused);
   }
   void OnClosed(const CloseRecord& record) override { closed.push_back(record); }
+  void OnSummedUp(TableId, SlotId slot, Round, double divisor,
+                  const std::vector<Contributor>& contributors) override {
+    summed.push_back({slot, divisor, contributors});
+  }
   void OnRetired(Incarnation incarnation) override { retired.push_back(incarnation); }
 
   std::vector<PushEvent> pushes;
   std::vector<std::pair<Incarnation, bool>> staged;
   std::vector<CloseRecord> closed;
+  std::vector<SummedEvent> summed;
   std::vector<Incarnation> retired;
 };
 
@@ -172,6 +182,25 @@ class ShardHarness {
     double weight = 1;
     float lr = 1;
     bool pull_after = false;
+    uint16_t flags = 0;  // wire::ParamFlag
+    double scale = 1;
+    double value_scale = 1;
+    PushOp op = PushOp::kUpdate;
+    uint8_t column = 0;
+    double momentum = 0;
+
+    wire::PushParams params() const {
+      wire::PushParams params;
+      params.weight = weight;
+      params.lr = lr;
+      params.beta1 = momentum;
+      params.flags = flags;
+      params.scale = scale;
+      params.value_scale = value_scale;
+      params.op = static_cast<uint8_t>(op);
+      params.column = column;
+      return params;
+    }
   };
   wire::FramePtr Rows(uint32_t rank, wire::FrameType type, TableId table, Round round, std::vector<Row> rows,
                       RoundOptions options) {
@@ -192,9 +221,7 @@ class ShardHarness {
       if (type == wire::FrameType::kContribute) parts.flags |= wire::kFlagDone;
     }
     if (options.pull_after) parts.flags |= wire::kFlagPullAfter;
-    wire::PushParams params;
-    params.weight = options.weight;
-    params.lr = options.lr;
+    const wire::PushParams params = options.params();
     parts.params = &params;
     parts.entries = entries;
     parts.keys = keys;
@@ -251,7 +278,8 @@ class ShardHarness {
   void SkipAnswers() {
     for (auto& [conn, frames] : net.sent) looked[conn] = frames.size();
   }
-  // "" where nothing came; "applied", "closed", "values 1 2", or "slot:code@number … text".
+  // "" where nothing came; "applied", "closed", "values 1 2", "report slot=sum_squares …" with "!"
+  // where it is not finite, or "slot:code@number … text"; "all joined, " before it.
   std::string Answer(uint32_t rank) { return Describe(Next(rank)); }
   static std::string Describe(const std::optional<wire::InFrame>& frame) {
     if (!frame) return "";
@@ -268,10 +296,12 @@ class ShardHarness {
       case wire::FrameType::kRoundReply:
       case wire::FrameType::kPullReply: {
         wire::PushReplyView refusal;
-        if (wire::DecodeRoundRefusal(header, frame->body(), &refusal)) return Problems(refusal);
+        const std::string joined = (header.flags & wire::kFlagAllJoined) != 0 ? "all joined, " : "";
+        if (wire::DecodeRoundRefusal(header, frame->body(), &refusal)) return joined + Problems(refusal);
         auto values = wire::DecodeValues(header, frame->body());
-        if (values->entries.empty()) return "closed";
-        std::string text = "values";
+        if ((header.flags & wire::kFlagReport) != 0) return joined + Reports(*values);
+        if (values->entries.empty()) return joined + "closed";
+        std::string text = joined + "values";
         for (size_t i = 0; i + 4 <= values->values.size(); i += 4) {
           float value;
           std::memcpy(&value, values->values.data() + i, 4);
@@ -281,6 +311,18 @@ class ShardHarness {
       }
       default: return Words(*wire::DecodeControl(header, frame->body()));
     }
+  }
+  static std::string Reports(const wire::ValuesView& values) {
+    std::string text = "report";
+    EXPECT_EQ(values.values.size(), values.entries.size() * sizeof(wire::SlotReport));
+    for (size_t i = 0; i < values.entries.size(); ++i) {
+      wire::SlotReport report;
+      std::memcpy(&report, values.values.data() + i * sizeof(report), sizeof(report));
+      EXPECT_EQ(values.entries[i].count, 4u);
+      text += " " + std::to_string(values.entries[i].slot) + "=" + Short(report.sum_squares) +
+              (report.not_finite != 0 ? "!" : "");
+    }
+    return text;
   }
   static std::string Words(const wire::ControlMessage& message) {
     if (auto* refusal = std::get_if<wire::Refusal>(&message))

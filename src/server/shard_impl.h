@@ -2,8 +2,10 @@
 //   shard.cc          frames in: handshake, fencing, dispatch; small things the others use
 //   shard_state.cc    a new state: clients, slots, tables, views, holds, the end
 //   pushes.cc         numbered pushes
-//   contributions.cc  parts and marks of sync rounds
-//   closing.cc        which rounds close, and who is answered then
+//   round_frames.cc   marks, contributions and decisions of sync rounds: checked, recorded, parked
+//   contributions.cc  the parts of contributions, staged
+//   closing.cc        which rounds are summed up or close, and whose wait is over then
+//   answers.cc        what they are told
 //   pulls.cc          reads
 // One thread; nothing here blocks or allocates per slot or key on the paths of pushes and pulls.
 #pragma once
@@ -65,7 +67,19 @@ class ShardImpl final : public Shard {
     uint32_t local;
     std::span<const RowKey> keys;
     std::span<const std::byte> values;
+    table::Mask mask;
   };
+  // What an answer with values is made of.
+  struct Reading {
+    std::span<const wire::SlotEntry> entries;
+    std::span<const RowKey> keys;
+    uint8_t column = 0;
+    uint16_t reply_flags = 0;
+  };
+  // Of a pull: all of its entries name the same (the decoder sees to it).
+  static uint8_t ColumnOf(std::span<const wire::SlotEntry> entries) {
+    return entries.empty() ? 0 : static_cast<uint8_t>(entries.front().number);
+  }
 
   // shard.cc
   void OnControl(ConnId conn, const wire::InFrame& frame);
@@ -96,41 +110,58 @@ class ShardImpl final : public Shard {
   // Calls take(Part) for each entry; values are cut only if `shape` is ok.
   template <class Take>
   void ForEachPart(const TableState* table, const wire::PushView& push, const Status& shape, Take take);
-  Status CheckPart(const TableState* table, const Status& shape, const Part& part, const char* what) const;
-  void PushPart(const Request& request, TableState* table, const Status& shape, const Hyper& hyper,
-                const Part& part);
+  Status CheckPart(const TableState* table, const Status& shape, const wire::PushParams& params,
+                   const Part& part, const char* what) const;
+  void PushPart(const Request& request, TableState* table, const Status& shape,
+                const wire::PushParams& params, const Part& part);
+  void ApplyPart(table::SlotTable& rows, const wire::PushParams& params, const Part& part);
   void RefusePart(const Request& request, const Part& part, const Hyper& hyper, const Status& why);
   void AddProblem(uint32_t slot, Code code, uint64_t number, const std::string& text);
   void ObservePush(const Request& request, const Part& part, Outcome outcome, Code code, const Hyper& hyper,
                    Position position);
 
-  // contributions.cc
+  // round_frames.cc
   void OnRoundFrame(const Request& request);
+  void GiveUpSummedUp(const Request& request, TableState& table);
   Status CheckRound(const Request& request, const TableState& table, const wire::PushView& push,
                     bool marks) const;
+  void AwaitRound(const Request& request, TableState& table, const wire::PushView& push, bool marks);
+
+  // contributions.cc
   Status StageParts(const Request& request, TableState& table, const wire::PushView& push,
                     std::shared_ptr<KeptFrame>* kept);
   Status StagePart(const Request& request, TableState& table, const Part& part, Contribution contribution,
                    std::shared_ptr<KeptFrame>* kept);
   void ReopenRound(const Request& request, TableState& table, const wire::PushParams& params,
                    const Part& part);  // a planted bug's
-  void AwaitRound(const Request& request, TableState& table, const wire::PushView& push, bool marks);
 
   // closing.cc
   bool NothingToDo(const TableState& table) const;
   void Reconsider(TableState& table);                                            // every slot
   void Reconsider(TableState& table, std::span<const wire::SlotEntry> entries);  // these
   void CloseWhatMay(TableState& table, uint32_t local);
+  void SumUp(TableState& table, uint32_t local);
   void CloseOnce(TableState& table, uint32_t local);
   void Wake(TableState& table, Round lowest_before);
+  // This slot does not keep the request waiting.
+  static bool Reached(const SlotRound& round, const ParkedRequest& request);
   void AdvanceParked(TableState& table, ParkedRequest& request);
+
+  // answers.cc
   void Answer(TableState& table, ParkedRequest& request);
+  template <class Look>
+  void ForEachSlotOf(const ParkedRequest& request, Look look) const;
+  bool AllJoined(const TableState& table, const ParkedRequest& request) const;
   void AnswerRound(TableState& table, const ParkedRequest& request);
+  void SendReport(TableState& table, const ParkedRequest& request, uint16_t joined);
+  wire::DataParts RoundReply(const TableState& table, const wire::FrameHeader& request) const;
 
   // pulls.cc
   void OnPull(const Request& request);
-  void SendValues(ConnId conn, const wire::FrameHeader& request, wire::FrameType type, TableState& table,
-                  std::span<const wire::SlotEntry> entries, std::span<const RowKey> keys);
+  Status CheckReading(const wire::FrameHeader& request, const TableState& table, const Reading& reading,
+                      uint64_t* bytes) const;
+  // A PullReply or a RoundReply, as the request asks.
+  void SendValues(ConnId conn, const wire::FrameHeader& request, TableState& table, const Reading& reading);
 
   const ShardOptions options_;
   Network& network_;
@@ -158,7 +189,7 @@ class ShardImpl final : public Shard {
   std::vector<wire::SlotEntry> problems_;
   std::string problem_text_;
   std::vector<wire::SlotEntry> reply_entries_;
-  std::vector<uint32_t> closed_slots_;
+  std::vector<uint32_t> moved_slots_;  // summed up or closed
   std::vector<ParkedId> woken_;
 };
 
@@ -169,7 +200,7 @@ void ShardImpl::ForEachPart(const TableState* table, const wire::PushView& push,
   const bool sparse = table != nullptr && table->sparse();
   size_t key_at = 0, value_at = 0;
   for (const wire::SlotEntry& entry : push.entries) {
-    Part part{entry, slots_.LocalOf(entry.slot), {}, {}};
+    Part part{entry, slots_.LocalOf(entry.slot), {}, {}, push.mask};
     if (shape.ok()) {
       if (sparse) part.keys = push.keys.subspan(key_at, entry.count);
       part.values = push.values.subspan(value_at, entry.count * unit);

@@ -89,6 +89,7 @@ void ShardImpl::UpdateRounds(TableState& table) {
 
 void ShardImpl::RecountOpen(TableState& table) {
   table.at_lowest = 0;
+  table.summed_at_lowest = 0;
   bool first = true;
   for (uint32_t local = 0; local < table.rounds.size(); ++local) {
     if (!slots_[local].owned) continue;
@@ -96,10 +97,13 @@ void ShardImpl::RecountOpen(TableState& table) {
     if (first || open < table.lowest_open) {
       table.lowest_open = open;
       table.at_lowest = 0;
+      table.summed_at_lowest = 0;
     }
     if (first || open > table.highest_open) table.highest_open = open;
     first = false;
-    table.at_lowest += open == table.lowest_open;
+    if (open != table.lowest_open) continue;
+    ++table.at_lowest;
+    table.summed_at_lowest += table.rounds[local].summed() != nullptr;
   }
 }
 

@@ -28,14 +28,24 @@ struct TableState {
   // Sync tables only.
   std::vector<SlotRound> rounds;  // by local slot
   DoneMarks marks;
-  Round latest_start;                     // the highest first round of any view
-  std::optional<Round> held;              // while a view is pending: no round above this closes
+  Round latest_start;         // the highest first round of any view
+  std::optional<Round> held;  // while a view is pending: no round above this closes
   bool Held(Round round) const { return held && round > *held; }
   Round lowest_open, highest_open;        // over the slots here
   uint32_t at_lowest = 0;                 // slots whose open round is the lowest
+  uint32_t summed_at_lowest = 0;          // and those of them in which it is summed up
   uint32_t unclean_slots = 0;             // slots whose last round ended in more than ok for somebody
+  uint32_t joined_slots = 0;              // slots whose last round had only joined workers
   std::vector<ParkedId> waiting_for_all;  // done marks, until the lowest open round rises
+  // First-phase marks, until the lowest open round is summed up in every slot, or rises.
+  std::vector<ParkedId> waiting_for_reports;
 
+  bool AllSummedUp() const { return at_lowest > 0 && summed_at_lowest == at_lowest; }
+  // Every slot here has reached what such a request waits for.
+  bool AllReached(Round needed, bool first_phase) const {
+    return at_lowest == 0 || lowest_open >= needed ||
+           (first_phase && lowest_open.Next() == needed && AllSummedUp());
+  }
   bool sync() const { return info.spec.mode == Mode::kSync; }
   bool sparse() const { return info.spec.kind == TableKind::kSparse; }
 };

@@ -6,10 +6,25 @@
 
 namespace cairn::table {
 
+namespace {
+
+// What the scheduler lets through (its CheckSpec says it to users).
+bool Exists(const TableSpec& spec) {
+  const OptimizerKind kind = spec.optimizer;
+  if (spec.element == ElementType::kInt64)
+    return kind == OptimizerKind::kSum || (kind == OptimizerKind::kFirst && spec.mode == Mode::kAsync);
+  if (kind == OptimizerKind::kFirst) return false;
+  if (spec.kind == TableKind::kDense) return kind != OptimizerKind::kMean || spec.mode == Mode::kSync;
+  return kind == OptimizerKind::kSum ||
+         (kind == OptimizerKind::kSgd && StateColumns(kind, spec.optimizer_flags) == 0);
+}
+
+}  // namespace
+
 std::unique_ptr<SlotTable> SlotTable::Make(const wire::TableInfo& info, SlotId slot, uint32_t slot_count,
                                            Arena& arena) {
   // The scheduler refuses such a spec before it makes a table of it.
-  CAIRN_CHECK(info.spec.element == ElementType::kFloat32 || info.spec.optimizer == OptimizerKind::kSum);
+  CAIRN_CHECK(Exists(info.spec));
   if (info.spec.kind == TableKind::kDense) return std::make_unique<DenseSlot>(info, slot, slot_count, arena);
   return std::make_unique<SparseSlot>(info, slot, slot_count, arena);
 }

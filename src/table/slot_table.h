@@ -16,6 +16,15 @@
 
 namespace cairn::table {
 
+// Bit s (byte s / 8, least significant first): segment s of a dense table takes part. Empty: all.
+// Bits beyond its end are clear.
+using Mask = std::span<const std::byte>;
+inline bool InMask(Mask mask, size_t segment) {
+  if (mask.empty()) return true;
+  const size_t byte = segment / 8;
+  return byte < mask.size() && (std::to_integer<unsigned>(mask[byte]) >> (segment % 8) & 1) != 0;
+}
+
 class Arena;  // huge-page chunks, one per shard thread: table/arena.h
 
 class SlotTable {
@@ -26,26 +35,46 @@ class SlotTable {
   virtual ~SlotTable() = default;
 
   // Shapes, and finiteness where the policy is `reject`. Call it before Apply or Stage: they
-  // require that it said ok. Dense: keys is empty and values is the whole packed slot. Sparse:
-  // values is keys.size() rows; a key may repeat (its rows are taken one after the other); every
-  // key must belong to this slot.
-  virtual Status Check(std::span<const RowKey> keys, std::span<const std::byte> values) const = 0;
-  // Shapes of a pull: dense: no keys; sparse: keys of this slot.
-  virtual Status CheckKeys(std::span<const RowKey> keys) const = 0;
+  // require that it said ok. Dense: keys is empty and values is the whole packed slot; the mask
+  // says which segments of the table are in it (empty: all; the values of others are ignored).
+  // Sparse: values is keys.size() rows; a key may repeat (its rows are taken one after the other);
+  // every key must belong to this slot; no mask.
+  virtual Status Check(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask) const = 0;
+  // An assign of a column: dense float32 tables only, and the column must exist. Values as in Check.
+  virtual Status CheckAssign(std::span<const std::byte> values, uint8_t column) const = 0;
+  // Shapes of a pull: dense: no keys, a column that exists; sparse: keys of this slot, column 0.
+  virtual Status CheckRead(std::span<const RowKey> keys, uint8_t column) const = 0;
   // Async: the optimizer at once, row by row.
-  virtual void Apply(std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper) = 0;
+  virtual void Apply(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+                     const Hyper& hyper) = 0;
+  // The column becomes `values`, but for the segments that the mask leaves out. Column 0 makes the
+  // slot assigned. Requires CheckAssign.
+  virtual void Assign(std::span<const std::byte> values, Mask mask, uint8_t column) = 0;
+  // Column 0 has been assigned (a slot without elements: always).
+  virtual bool assigned() const = 0;
   // Bytes that Read writes for these keys.
   virtual size_t ReadBytes(size_t key_count) const = 0;
-  // Values now; a missing row reads as its initial value and is not created.
-  virtual void Read(std::span<const RowKey> keys, std::byte* out) const = 0;
+  // A column now; a missing row reads as its initial value and is not created.
+  virtual void Read(std::span<const RowKey> keys, uint8_t column, std::byte* out) const = 0;
 
-  // Sync: adds weight × values to the round's sums (kSum and int64 ignore the weight). The first
-  // contribution is copied, later ones added.
-  virtual void Stage(std::span<const RowKey> keys, std::span<const std::byte> values, double weight) = 0;
+  // Sync: adds factor × values to the round's sums (kSum of int64 ignores the factor). The first
+  // contribution to a row or segment is copied, later ones added.
+  virtual void Stage(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+                     double factor) = 0;
   virtual bool staged() const = 0;
-  // The optimizer once, with sum / divisor (kSum: with the sum), then the staging is empty.
-  // Requires divisor > 0 unless the optimizer is kSum.
-  virtual void ApplyStaged(const Hyper& hyper, double divisor) = 0;
+  // Sum of the squares of the staged sums / divisor, in an order that is fixed, and whether all of
+  // them are finite.
+  struct Report {
+    double sum_squares = 0;
+    bool finite = true;
+  };
+  virtual Report ReportStaged(double divisor) const = 0;
+  // The optimizer once, with scale × sum / divisor (kSum: with the sum), then the staging is empty.
+  // Only segments that somebody has staged take part. Requires divisor > 0 unless the optimizer is
+  // kSum; kReduceSum is the caller's business (it gives divisor 1).
+  virtual void ApplyStaged(const Hyper& hyper, double divisor, double scale) = 0;
+  // The column becomes sum / divisor. Requires that the table allows assigns.
+  virtual void AssignStaged(uint8_t column, double divisor) = 0;
   virtual void DropStaged() = 0;
 
   virtual uint64_t rows() const = 0;          // sparse: rows stored; dense: elements

@@ -17,15 +17,22 @@ class SparseSlot final : public SlotTable {
   // Requires info.spec.dim > 0.
   SparseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_count, Arena& arena);
 
-  Status Check(std::span<const RowKey> keys, std::span<const std::byte> values) const override;
-  Status CheckKeys(std::span<const RowKey> keys) const override;
-  void Apply(std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper) override;
+  Status Check(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask) const override;
+  Status CheckAssign(std::span<const std::byte> values, uint8_t column) const override;
+  Status CheckRead(std::span<const RowKey> keys, uint8_t column) const override;
+  void Apply(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+             const Hyper& hyper) override;
+  void Assign(std::span<const std::byte> values, Mask mask, uint8_t column) override;  // never
+  bool assigned() const override { return true; }  // rows are made by pushes: nothing to wait for
   size_t ReadBytes(size_t key_count) const override { return key_count * rows_.row_bytes(); }
-  void Read(std::span<const RowKey> keys, std::byte* out) const override;
+  void Read(std::span<const RowKey> keys, uint8_t column, std::byte* out) const override;
 
-  void Stage(std::span<const RowKey> keys, std::span<const std::byte> values, double weight) override;
+  void Stage(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+             double factor) override;
   bool staged() const override { return staged_; }
-  void ApplyStaged(const Hyper& hyper, double divisor) override;
+  Report ReportStaged(double divisor) const override;
+  void ApplyStaged(const Hyper& hyper, double divisor, double scale) override;
+  void AssignStaged(uint8_t column, double divisor) override;  // never
   void DropStaged() override;
 
   uint64_t rows() const override { return rows_.count(); }
@@ -34,15 +41,21 @@ class SparseSlot final : public SlotTable {
   void ForEach(const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
 
  private:
+  Status CheckKeys(std::span<const RowKey> keys) const;
   // A row with the key's initial value. Requires that the key has none.
   uint32_t CreateRow(RowKey key, uint64_t hash);
   // work(i, row's address) for each key, rows created where they are missing.
   template <class Work>
   void UpdateRows(std::span<const RowKey> keys, Work work);
+  // The optimizer on float rows; gradient(i, dim_) is where that of keys[i] lies.
+  template <class GradientAt>
+  void UpdateFloats(std::span<const RowKey> keys, const Hyper& hyper, float divisor, double scale,
+                    GradientAt gradient);
 
   const std::string name_;
   const ElementType element_;
   const OptimizerKind optimizer_;
+  const uint32_t flags_;
   const bool check_finite_;
   const uint32_t dim_;
   const SlotId slot_;

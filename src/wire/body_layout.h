@@ -20,6 +20,7 @@ namespace cairn::wire {
 static_assert(std::endian::native == std::endian::little, "sections are used where they lie");
 
 inline constexpr uint32_t kMaxBitmapBytes = kMaxSlots / 8;
+inline constexpr uint32_t kMaxMaskBytes = kMaxSegments / 8;
 // Texts of errors and refusals, and an AbortJob's reason; encoders cut longer ones.
 inline constexpr size_t kMaxTextBytes = 4096;
 std::string_view CutText(std::string_view text);
@@ -52,14 +53,17 @@ constexpr bool HasSections(FrameType type, uint16_t flags) {
 struct BodyLayout {
   uint64_t entries = 0;
   uint64_t bitmap = 0;
+  uint64_t mask = 0;
   uint64_t keys = 0;
   uint64_t values = 0;
 };
-constexpr BodyLayout LayOut(FrameType type, uint32_t entry_count, uint32_t bitmap_bytes, uint32_t key_count) {
+constexpr BodyLayout LayOut(FrameType type, uint32_t entry_count, uint32_t bitmap_bytes, uint32_t mask_bytes,
+                            uint32_t key_count) {
   BodyLayout at;
   at.entries = HasParams(type) ? sizeof(PushParams) : 0;
   at.bitmap = AlignUp(at.entries + uint64_t{entry_count} * sizeof(SlotEntry));
-  at.keys = AlignUp(at.bitmap + bitmap_bytes);
+  at.mask = AlignUp(at.bitmap + bitmap_bytes);
+  at.keys = AlignUp(at.mask + mask_bytes);
   at.values = AlignUp(at.keys + uint64_t{key_count} * sizeof(uint64_t));
   return at;
 }

@@ -15,6 +15,7 @@ namespace cairn::wire {
 
 // Bounds of what a state may hold; decoders refuse more.
 inline constexpr uint32_t kMaxSlots = 65536;
+inline constexpr uint32_t kMaxSegments = 65536;  // of a dense table
 inline constexpr size_t kMaxHostBytes = 255;  // hosts and cluster ids
 inline constexpr size_t kMaxTableNameBytes = 1024;
 

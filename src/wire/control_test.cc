@@ -177,7 +177,7 @@ TEST_F(Control, RequiredPartsAndKnownValues) {
   for (int field = 0; field < 6; ++field) {
     flatbuffers::FlatBufferBuilder b;
     uint8_t v[6] = {};
-    v[field] = 4;  // beyond every one of these enums
+    v[field] = 8;  // beyond every one of these enums
     const auto spec = fb::CreateTableSpec(b, 0, v[0], v[1], v[2], v[3], v[4], false, 1, 1, v[5]);
     EXPECT_FALSE(DecodeRaw(b, fb::Message::CreateTable, fb::CreateCreateTable(b, 1, 1, spec)).ok()) << field;
   }
@@ -306,6 +306,10 @@ TEST(State, WhatAHolderReliesOnIsChecked) {
   EXPECT_TRUE(refused([](ClusterState& s) { s.phase = static_cast<Phase>(4); }));
   EXPECT_TRUE(refused([](ClusterState& s) { s.slots.resize(kMaxSlots + 1); }));
   EXPECT_TRUE(refused([](ClusterState& s) { s.tables[0].spec.kind = static_cast<TableKind>(2); }));
+  EXPECT_TRUE(refused([](ClusterState& s) { s.tables[0].spec.segments = {10, 10, 1001}; }));
+  EXPECT_TRUE(refused([](ClusterState& s) { s.tables[0].spec.segments = {0, 1001}; }));
+  EXPECT_TRUE(refused([](ClusterState& s) { s.tables[0].spec.segments = {10, 1000}; }));
+  EXPECT_FALSE(refused([](ClusterState& s) { s.tables[0].spec.segments = {}; }));
   // Before and after the job, slots may lack their owners.
   EXPECT_FALSE(refused([](ClusterState& s) { s.phase = Phase::kFailed, s.servers.clear(); }));
   EXPECT_FALSE(refused([](ClusterState& s) { s.phase = Phase::kForming, s.slots.clear(); }));

@@ -1,9 +1,10 @@
 // Data frames: pushes, contributions, pulls and their replies. Raw little-endian arrays, each
 // section aligned to 64 bytes within the body:
 //
-//   PushParams (kPush, kContribute, kDone only, 64 bytes)
+//   PushParams (kPush, kContribute, kDone only, 128 bytes)
 //   SlotEntry[entry_count]
 //   done bitmap, one bit a slot (kContribute with kFlagDone, kDone)
+//   segment mask, one bit a segment (kPush, kContribute; empty: all segments)
 //   uint64 keys[key_count], slot-major in the order of the entries
 //   values, slot-major: rows in the order of the keys, or a dense slot's packed elements
 //
@@ -23,28 +24,63 @@ namespace cairn::wire {
 
 inline constexpr double kMaxWeight = 1e30;  // well inside float's range, in which sums are taken
 
+// Bits of PushParams::flags.
+enum ParamFlag : uint16_t {
+  kParamTwoPhase = 1,   // the round is summed up and reported, and closes by a decision
+  kParamDecide = 2,     // kDone: the second phase of such a round: `scale`, or kParamSkip
+  kParamSkip = 4,       // with kParamDecide: the round closes without being applied
+  kParamNotFinite = 8,  // with kParamTwoPhase: this worker's gradient is not finite, it sends none
+  kParamJoined = 16,    // a mark of a worker that has run out of data: it agrees to everything
+};
+inline constexpr uint16_t kAllParamFlags = 31;
+
 struct PushParams {
   double weight = 1.0;        // of a sync contribution or mark; 0 to kMaxWeight
-  float lr = 0;
-  float weight_decay = 0;
+  double value_scale = 1.0;   // every value is multiplied by it (AMP); finite and not 0
+  double scale = 1.0;         // kParamDecide: the mean gradient is multiplied by it (clipping)
+  double lr = 0;
+  double weight_decay = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double eps = 0;
+  double dampening = 0;
   uint32_t bitmap_bytes = 0;  // length of the done bitmap
+  uint32_t mask_bytes = 0;    // length of the segment mask
+  uint16_t flags = 0;         // ParamFlag
+  uint8_t op = 0;             // PushOp
+  uint8_t column = 0;         // of an assign
   uint32_t reserved0 = 0;
   uint64_t reserved[5] = {};  // zero
+
+  Hyper hyper() const { return {lr, weight_decay, beta1, beta2, eps, dampening}; }
+  void set_hyper(const Hyper& h) {
+    lr = h.lr, weight_decay = h.weight_decay, beta1 = h.beta1;
+    beta2 = h.beta2, eps = h.eps, dampening = h.dampening;
+  }
+  bool has(ParamFlag flag) const { return (flags & flag) != 0; }
 };
-static_assert(sizeof(PushParams) == 64);
+static_assert(sizeof(PushParams) == 128);
+
+// One slot's part of a kFlagReport answer, in the place of values; its entry's count is 4.
+struct SlotReport {
+  double sum_squares = 0;   // of the mean gradient (kReduceSum: the sum)
+  uint64_t not_finite = 0;  // 1: the sum is not finite, or a worker said so of its gradient
+};
+static_assert(sizeof(SlotReport) == 16);
 
 // kPush, kContribute, kDone. For a push to an async table the header's round is 0.
 struct PushView {
   PushParams params;
   std::span<const SlotEntry> entries;
   std::span<const std::byte> done_bitmap;  // bit s: this worker contributes to slot s in this round
+  std::span<const std::byte> mask;         // bit s: segment s of the dense table is in the push
   std::span<const uint64_t> keys;
   std::span<const std::byte> values;
 };
 // kPull; header.round with kFlagSyncPull: answer when every slot named has closed `round` rounds
 // (its open round is >= round).
 struct PullView {
-  std::span<const SlotEntry> entries;  // number: unused, 0
+  std::span<const SlotEntry> entries;  // number: the column, the same in all (sparse: 0)
   std::span<const uint64_t> keys;
 };
 // kPullReply and kRoundReply. `failed` entries stand in a RoundReply whose round was refused in
@@ -84,6 +120,7 @@ struct DataParts {
   const PushParams* params = nullptr;  // required for kPush, kContribute, kDone
   std::span<const SlotEntry> entries;
   std::span<const std::byte> done_bitmap;
+  std::span<const std::byte> mask;
   std::span<const uint64_t> keys;
   Buffer owned;                                       // moved into the frame
   std::vector<std::span<const std::byte>> values;     // may point into `owned`

@@ -49,6 +49,7 @@ uint64_t CountSum(std::span<const SlotEntry> entries) {
 struct Sections {
   std::span<const SlotEntry> entries;
   std::span<const std::byte> bitmap;
+  std::span<const std::byte> mask;
   std::span<const uint64_t> keys;
   std::span<const std::byte> values;
 };
@@ -58,17 +59,20 @@ Status Cut(const FrameHeader& header, std::span<const std::byte> body, Sections*
   RequireAligned(body);
   const std::optional<BodyLayout> at = LayoutOf(header, body);
   if (!at) return BadFrame("its sections do not fit into the body");
-  uint32_t bitmap_bytes = 0;
+  uint32_t bitmap_bytes = 0, mask_bytes = 0;
   if (HasParams(header.type)) {
     std::memcpy(&bitmap_bytes, body.data() + offsetof(PushParams, bitmap_bytes), sizeof(bitmap_bytes));
+    std::memcpy(&mask_bytes, body.data() + offsetof(PushParams, mask_bytes), sizeof(mask_bytes));
   }
   out->entries = Section<SlotEntry>(body, at->entries, header.entry_count);
   out->bitmap = Section<std::byte>(body, at->bitmap, bitmap_bytes);
+  out->mask = Section<std::byte>(body, at->mask, mask_bytes);
   out->keys = Section<uint64_t>(body, at->keys, header.key_count);
   out->values = body.subspan(at->values);
   const auto gap = [&](uint64_t from, uint64_t to) { return AllZero(body.subspan(from, to - from)); };
   if (!gap(at->entries + out->entries.size_bytes(), at->bitmap) ||
-      !gap(at->bitmap + bitmap_bytes, at->keys) || !gap(at->keys + out->keys.size_bytes(), at->values)) {
+      !gap(at->bitmap + bitmap_bytes, at->mask) || !gap(at->mask + mask_bytes, at->keys) ||
+      !gap(at->keys + out->keys.size_bytes(), at->values)) {
     return BadFrame("padding is not zero");
   }
   return CheckSlots(out->entries);
@@ -95,6 +99,20 @@ Status CheckParams(const FrameHeader& header, const PushParams& params) {
   if (params.bitmap_bytes > (marks ? kMaxBitmapBytes : 0))
     return BadFrame("done bitmap too long or out of place");
   if (header.type == FrameType::kPush && header.round != 0) return BadFrame("a numbered push has no round");
+  if (!std::isfinite(params.value_scale) || params.value_scale == 0) return BadFrame("value scale 0 or not finite");
+  if (!std::isfinite(params.scale)) return BadFrame("scale is not finite");
+  const bool decides = params.has(kParamDecide);
+  if ((params.flags & ~kAllParamFlags) != 0 || (params.flags != 0 && header.type == FrameType::kPush) ||
+      (decides && (header.type != FrameType::kDone || params.has(kParamTwoPhase))) ||
+      (params.has(kParamSkip) && !decides) || (params.has(kParamNotFinite) && !params.has(kParamTwoPhase))) {
+    return BadFrame("parameter flags " + std::to_string(params.flags));
+  }
+  if (params.op > static_cast<uint8_t>(PushOp::kAssignOnce) || params.column > kStepColumn ||
+      (params.op == 0 && params.column != 0)) {
+    return BadFrame("operation " + std::to_string(params.op) + " on column " + std::to_string(params.column));
+  }
+  const bool carries = header.type == FrameType::kPush || header.type == FrameType::kContribute;
+  if (params.mask_bytes > (carries ? kMaxMaskBytes : 0)) return BadFrame("segment mask too long or out of place");
   return Status::Ok();
 }
 
@@ -129,6 +147,7 @@ Result<PushView> DecodePush(const FrameHeader& header, std::span<const std::byte
   if (header.type == FrameType::kDone && !s.values.empty()) return BadFrame("a bare done mark has no values");
   view.entries = s.entries;
   view.done_bitmap = s.bitmap;
+  view.mask = s.mask;
   view.keys = s.keys;
   view.values = s.values;
   return view;
@@ -141,7 +160,8 @@ Result<PullView> DecodePull(const FrameHeader& header, std::span<const std::byte
   if (!s.values.empty()) return BadFrame("a pull has no values");
   if (Status bad = CheckValues(s); !bad.ok()) return bad;
   for (const SlotEntry& entry : s.entries) {
-    if (entry.number != 0) return BadFrame("a pull's entries have no number");
+    if (entry.number != s.entries.front().number || entry.number > kStepColumn)
+      return BadFrame("the entries of a pull name more than one column, or one that can't be");
   }
   return PullView{s.entries, s.keys};
 }

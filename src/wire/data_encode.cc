@@ -80,7 +80,10 @@ FramePtr EncodeData(DataParts parts, BufferPool& pool) {
   const auto bitmap_bytes = static_cast<uint32_t>(parts.done_bitmap.size());
   const auto entry_count = static_cast<uint32_t>(parts.entries.size());
   const auto key_count = static_cast<uint32_t>(parts.keys.size());
-  const BodyLayout at = LayOut(parts.type, entry_count, bitmap_bytes, key_count);
+  const auto mask_bytes = static_cast<uint32_t>(parts.mask.size());
+  CAIRN_CHECK(mask_bytes <= kMaxMaskBytes);
+  CAIRN_CHECK(mask_bytes == 0 || parts.type == FrameType::kPush || parts.type == FrameType::kContribute);
+  const BodyLayout at = LayOut(parts.type, entry_count, bitmap_bytes, mask_bytes, key_count);
 
   auto frame = std::make_shared<Frame>();
   frame->head = pool.Get(sizeof(FrameHeader) + at.values);
@@ -98,16 +101,18 @@ FramePtr EncodeData(DataParts parts, BufferPool& pool) {
   // Padding is zero: pool memory has old bytes in it. The last 64 bytes before each boundary are
   // cleared, then the sections are written over them.
   std::byte* body = frame->head.data() + sizeof(FrameHeader);
-  for (uint64_t end : {at.bitmap, at.keys, at.values}) {
+  for (uint64_t end : {at.bitmap, at.mask, at.keys, at.values}) {
     if (end >= kAlignment) std::memset(body + end - kAlignment, 0, kAlignment);
   }
   if (parts.params != nullptr) {
     PushParams params = *parts.params;
     params.bitmap_bytes = bitmap_bytes;
+    params.mask_bytes = mask_bytes;
     std::memcpy(body, &params, sizeof(params));
   }
   Put(body, at.entries, parts.entries);
   Put(body, at.bitmap, parts.done_bitmap);
+  Put(body, at.mask, parts.mask);
   Put(body, at.keys, parts.keys);
   frame->owned = std::move(parts.owned);
   frame->values = std::move(parts.values);
@@ -119,7 +124,7 @@ FramePtr EncodeData(DataParts parts, BufferPool& pool) {
 std::span<SlotEntry> MutableEntries(Frame& frame) {
   const FrameHeader& header = frame.header();
   CAIRN_CHECK(HasSections(header.type, header.flags));
-  const BodyLayout at = LayOut(header.type, header.entry_count, 0, 0);
+  const BodyLayout at = LayOut(header.type, header.entry_count, 0, 0, 0);
   std::byte* first = frame.head.data() + sizeof(FrameHeader) + at.entries;
   return {reinterpret_cast<SlotEntry*>(first), header.entry_count};
 }

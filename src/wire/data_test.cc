@@ -55,7 +55,7 @@ class Data : public ::testing::Test {
   BufferPool pool_;
 };
 
-constexpr size_t kEntriesAt = 64;  // of a push
+constexpr size_t kEntriesAt = 128;  // of a push
 
 std::vector<float> Floats(std::span<const std::byte> bytes) {
   std::vector<float> out(bytes.size() / sizeof(float));
@@ -72,8 +72,7 @@ TEST_F(Data, PushDense) {
   const Result<PushView> view = DecodePush(in.header, in.body());
   ASSERT_TRUE(view.ok()) << view.status().ToString();
   EXPECT_EQ(view->params.weight, 2.5);
-  EXPECT_EQ(view->params.lr, 0.125f);
-  EXPECT_EQ(view->params.weight_decay, 0.0625f);
+  EXPECT_EQ(view->params.hyper(), (Hyper{0.125, 0.0625, 0.9, 0.999, 1e-8, 0.5}));
   ASSERT_EQ(view->entries.size(), 2u);
   EXPECT_EQ(view->entries[1].slot, 4u);
   EXPECT_EQ(view->entries[1].count, 2u);
@@ -95,6 +94,18 @@ TEST_F(Data, ContributeWithBitmapAndKeys) {
   EXPECT_EQ(Floats(view->values), (std::vector<float>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(view->keys.data()) % 64, 0u);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(view->values.data()) % 64, 0u);
+}
+
+TEST_F(Data, MaskLiesBetweenBitmapAndKeys) {
+  const InFrame in = Sample("contribute_first_phase");
+  const Result<PushView> view = DecodePush(in.header, in.body());
+  ASSERT_TRUE(view.ok()) << view.status().ToString();
+  EXPECT_EQ(view->params.value_scale, 0x1p-16);
+  EXPECT_TRUE(view->params.has(kParamTwoPhase));
+  ASSERT_EQ(view->mask.size(), 2u);
+  EXPECT_EQ(view->mask[0], std::byte{0xFD});
+  ASSERT_EQ(view->done_bitmap.size(), 3u);
+  EXPECT_EQ(Floats(view->values), (std::vector<float>{1, 2, 3, 4, 5}));
 }
 
 TEST_F(Data, DonePullAndReplies) {
@@ -246,7 +257,16 @@ TEST_F(Data, NoValuesWhereNoneBelong) {
       in.storage.Resize(in.header.body_bytes);
     })) << name;
   }
-  EXPECT_TRUE(Refused("pull", [&](InFrame& in) { Write(in, 8, uint64_t{1}); }));  // a number
+  // One column, the same in every entry.
+  EXPECT_TRUE(Refused("pull", [&](InFrame& in) { Write(in, 8, uint64_t{1}); }));
+  EXPECT_TRUE(Refused("pull", [&](InFrame& in) {
+    Write(in, 8, uint64_t{16});
+    Write(in, 24, uint64_t{16});
+  }));
+  EXPECT_FALSE(Refused("pull", [&](InFrame& in) {
+    Write(in, 8, uint64_t{kStepColumn});
+    Write(in, 24, uint64_t{kStepColumn});
+  }));
 }
 
 TEST_F(Data, ParamsAreChecked) {
@@ -259,6 +279,39 @@ TEST_F(Data, ParamsAreChecked) {
     EXPECT_TRUE(Refused("push_dense", [&](InFrame& in) { Write(in, at, uint32_t{1}); })) << at;
   }
   EXPECT_TRUE(Refused("push_dense", [](InFrame& in) { in.header.round = 1; }));
+  for (double scale : {0.0, inf, std::nan("")}) {
+    EXPECT_TRUE(Refused("contribute",
+                        [&](InFrame& in) { Write(in, offsetof(PushParams, value_scale), scale); }))
+        << scale;
+  }
+  EXPECT_TRUE(Refused("decide", [&](InFrame& in) { Write(in, offsetof(PushParams, scale), inf); }));
+}
+
+TEST_F(Data, FlagsOperationsAndColumnsAreChecked) {
+  const auto flags = [&](const char* name, uint16_t value) {
+    return Refused(name, [&](InFrame& in) { Write(in, offsetof(PushParams, flags), value); });
+  };
+  EXPECT_TRUE(flags("push_dense", kParamJoined));
+  EXPECT_TRUE(flags("contribute", kParamDecide));
+  EXPECT_TRUE(flags("contribute", kParamNotFinite));
+  EXPECT_TRUE(flags("contribute", kParamSkip));
+  EXPECT_TRUE(flags("contribute", 32));
+  EXPECT_TRUE(flags("done", kParamDecide | kParamTwoPhase));
+  EXPECT_FALSE(flags("done", kParamDecide | kParamSkip));
+  EXPECT_FALSE(flags("done", kParamTwoPhase | kParamNotFinite));
+  EXPECT_FALSE(flags("done", kParamJoined));
+  EXPECT_TRUE(Refused("assign", [&](InFrame& in) { Write(in, offsetof(PushParams, op), uint8_t{3}); }));
+  EXPECT_TRUE(Refused("assign", [&](InFrame& in) { Write(in, offsetof(PushParams, op), uint8_t{0}); }));
+  EXPECT_TRUE(Refused("assign", [&](InFrame& in) { Write(in, offsetof(PushParams, column), uint8_t{16}); }));
+}
+
+TEST_F(Data, MaskIsBoundedAndInItsPlace) {
+  const size_t at = offsetof(PushParams, mask_bytes);
+  for (uint32_t bytes : {kMaxMaskBytes + 1, 0x7FFFFFFFu, 0xFFFFFFFFu, 0xFFFFFFC0u}) {
+    EXPECT_TRUE(Refused("contribute", [&](InFrame& in) { Write(in, at, bytes); })) << bytes;
+    EXPECT_TRUE(Refused("assign", [&](InFrame& in) { Write(in, at, bytes); })) << bytes;
+  }
+  EXPECT_TRUE(Refused("done", [&](InFrame& in) { Write(in, at, uint32_t{1}); }));
 }
 
 TEST_F(Data, BitmapIsBoundedAndInItsPlace) {
@@ -286,8 +339,8 @@ TEST_F(Data, CountsThatDoNotFitAreRefused) {
 
 TEST_F(Data, PaddingMustBeZero) {
   EXPECT_TRUE(Refused("push_dense", [&](InFrame& in) { Write(in, kEntriesAt + 32, uint8_t{1}); }));
-  EXPECT_TRUE(Refused("contribute", [&](InFrame& in) { Write(in, 128 + 3, uint8_t{1}); }));   // bitmap
-  EXPECT_TRUE(Refused("contribute", [&](InFrame& in) { Write(in, 192 + 63, uint8_t{1}); }));  // keys
+  EXPECT_TRUE(Refused("contribute", [&](InFrame& in) { Write(in, 192 + 3, uint8_t{1}); }));   // bitmap
+  EXPECT_TRUE(Refused("contribute", [&](InFrame& in) { Write(in, 256 + 63, uint8_t{1}); }));  // keys
 }
 
 TEST_F(Data, CodesAndTextsOfAnswers) {

@@ -17,8 +17,9 @@ uint16_t AllowedFlags(FrameType type) {
   switch (type) {
     case FrameType::kContribute:
     case FrameType::kDone: return kFlagDone | kFlagPullAfter | kFlagValuesChecked;
-    case FrameType::kRoundReply: return kFlagPullAfter | kFlagValuesChecked | kFlagRefused;
-    case FrameType::kPull: return kFlagSyncPull | kFlagValuesChecked;
+    case FrameType::kRoundReply:
+      return kFlagPullAfter | kFlagValuesChecked | kFlagRefused | kFlagReport | kFlagAllJoined;
+    case FrameType::kPull: return kFlagSyncPull | kFlagValuesChecked | kFlagAssigned;
     default: return kFlagValuesChecked;
   }
 }
@@ -50,12 +51,14 @@ size_t Frame::bytes() const {
 }
 
 std::optional<BodyLayout> LayoutOf(const FrameHeader& header, std::span<const std::byte> body) {
-  uint32_t bitmap_bytes = 0;
+  uint32_t bitmap_bytes = 0, mask_bytes = 0;
   if (HasParams(header.type)) {
     if (body.size() < sizeof(PushParams)) return std::nullopt;
     std::memcpy(&bitmap_bytes, body.data() + offsetof(PushParams, bitmap_bytes), sizeof(bitmap_bytes));
+    std::memcpy(&mask_bytes, body.data() + offsetof(PushParams, mask_bytes), sizeof(mask_bytes));
   }
-  const BodyLayout at = LayOut(header.type, header.entry_count, bitmap_bytes, header.key_count);
+  const BodyLayout at =
+      LayOut(header.type, header.entry_count, bitmap_bytes, mask_bytes, header.key_count);
   if (at.values > body.size()) return std::nullopt;
   return at;
 }

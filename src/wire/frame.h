@@ -41,6 +41,9 @@ enum FrameFlag : uint16_t {
   kFlagValuesChecked = 1 << 2,  // the checksum covers the values too
   kFlagSyncPull = 1 << 3,       // kPull: wait until `round` rounds are closed
   kFlagRefused = 1 << 4,        // kRoundReply: the round was refused; entries are problems, then a text
+  kFlagReport = 1 << 5,         // kRoundReply: the round is summed up, not closed; values are SlotReports
+  kFlagAllJoined = 1 << 6,      // kRoundReply: every live worker had marked the round with kParamJoined
+  kFlagAssigned = 1 << 7,       // kPull: only when every slot named has been assigned; else kUnavailable
 };
 
 struct FrameHeader {

@@ -145,7 +145,8 @@ TEST(CheckHeader, RefusesMagicVersionTypeAndFlags) {
     header.flags = static_cast<uint16_t>(1 << bit);
     EXPECT_EQ(CheckHeader(header, kMaxBodyBytes).ok(), header.flags == kFlagValuesChecked) << bit;
     header.type = FrameType::kRoundReply;
-    const bool known = (header.flags & (kFlagPullAfter | kFlagValuesChecked | kFlagRefused)) != 0;
+    const bool known = (header.flags & (kFlagPullAfter | kFlagValuesChecked | kFlagRefused | kFlagReport |
+                                        kFlagAllJoined)) != 0;
     EXPECT_EQ(CheckHeader(header, kMaxBodyBytes).ok(), known) << bit;
   }
 }
@@ -165,7 +166,7 @@ TEST(CheckHeader, LimitsTheBody) {
 
 TEST(CheckHeader, EntriesAndKeysMustFitWhateverTheirNumber) {
   FrameHeader header = Good(FrameType::kPush);
-  header.entry_count = (4096 - 64) / 16;
+  header.entry_count = (4096 - 128) / 16;
   EXPECT_TRUE(CheckHeader(header, kMaxBodyBytes).ok());
   ++header.entry_count;
   EXPECT_FALSE(CheckHeader(header, kMaxBodyBytes).ok());

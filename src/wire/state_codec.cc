@@ -147,10 +147,25 @@ std::vector<uint32_t> UnpackNumbers(const Vector<uint32_t>* numbers, Budget& bud
 
 Offset<fb::TableSpec> PackSpec(FlatBufferBuilder& b, const TableSpec& spec) {
   const auto name = PackString(b, spec.name);
+  const auto segments = spec.segments.empty() ? Offset<Vector<uint64_t>>() : b.CreateVector(spec.segments);
   return fb::CreateTableSpec(b, name, static_cast<uint8_t>(spec.kind), static_cast<uint8_t>(spec.element),
                              static_cast<uint8_t>(spec.mode), static_cast<uint8_t>(spec.optimizer),
                              static_cast<uint8_t>(spec.non_finite), spec.deterministic, spec.size, spec.dim,
-                             static_cast<uint8_t>(spec.init.kind), spec.init.a, spec.init.b, spec.init.seed);
+                             static_cast<uint8_t>(spec.init.kind), spec.init.a, spec.init.b, spec.init.seed,
+                             spec.optimizer_flags, spec.initial_state, segments);
+}
+
+// What tables rely on: ends that ascend, the last one being the end of the table.
+Status CheckSegments(const TableSpec& spec) {
+  if (spec.segments.empty()) return Status::Ok();
+  bool good = spec.segments.size() <= kMaxSegments && spec.segments.back() == spec.size;
+  uint64_t end = 0;
+  for (uint64_t next : spec.segments) {
+    good &= next > end;
+    end = next;
+  }
+  return good ? Status::Ok()
+              : BadControl("table \"" + spec.name + "\" has segments that do not ascend to its size");
 }
 
 Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out) {
@@ -158,7 +173,7 @@ Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out) {
   const bool known = UnpackEnum(in.kind(), TableKind::kSparse, &out->kind) &&
                      UnpackEnum(in.element(), ElementType::kInt64, &out->element) &&
                      UnpackEnum(in.mode(), Mode::kSync, &out->mode) &&
-                     UnpackEnum(in.optimizer(), OptimizerKind::kSgd, &out->optimizer) &&
+                     UnpackEnum(in.optimizer(), OptimizerKind::kFirst, &out->optimizer) &&
                      UnpackEnum(in.non_finite(), NonFinitePolicy::kAllow, &out->non_finite) &&
                      UnpackEnum(in.init_kind(), InitKind::kNormal, &out->init.kind);
   if (!known) return BadControl("table \"" + out->name + "\" asks for something this release does not know");
@@ -168,6 +183,13 @@ Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out) {
   out->init.a = in.init_a();
   out->init.b = in.init_b();
   out->init.seed = in.init_seed();
+  out->optimizer_flags = in.optimizer_flags();
+  out->initial_state = in.initial_state();
+  if (const auto* segments = in.segments();
+      segments != nullptr && budget.Take(segments->size(), sizeof(uint64_t))) {
+    out->segments.assign(segments->begin(), segments->end());
+  }
+  if (Status wrong = CheckSegments(*out); !wrong.ok()) return wrong;
   return CheckLength("a table name", out->name.size(), kMaxTableNameBytes);
 }
 

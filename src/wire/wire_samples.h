@@ -27,6 +27,9 @@ inline TableSpec SampleSpec() {
   spec.size = 1001;
   spec.dim = 16;
   spec.init = Init::Normal(0.5f, 0.25f, 0x1122334455667788);
+  spec.optimizer_flags = kWithMomentum | kNesterov;
+  spec.initial_state = 0.125f;
+  spec.segments = {10, 1000, 1001};
   return spec;
 }
 
@@ -115,7 +118,31 @@ inline DataParts SampleParts(FrameType type) {
 
 // Every kind of data frame, dense and sparse.
 inline std::vector<NamedFrame> SampleData(BufferPool& pool) {
-  static const PushParams kParams = {2.5, 0.125f, 0.0625f, 0, 0, {}};
+  static const PushParams kParams = [] {
+    PushParams params;
+    params.weight = 2.5;
+    params.set_hyper({0.125, 0.0625, 0.9, 0.999, 1e-8, 0.5});
+    return params;
+  }();
+  static const PushParams kScaled = [] {
+    PushParams params = kParams;
+    params.value_scale = 0x1p-16;
+    params.flags = kParamTwoPhase;
+    return params;
+  }();
+  static const PushParams kDecision = [] {
+    PushParams params = kParams;
+    params.scale = 0.25;
+    params.flags = kParamDecide;
+    return params;
+  }();
+  static const PushParams kAssigns = [] {
+    PushParams params = kParams;
+    params.op = static_cast<uint8_t>(PushOp::kAssign);
+    params.column = 2;
+    return params;
+  }();
+  static const std::byte kMask[] = {std::byte{0xFD}, std::byte{0x03}};
   static const SlotEntry kDense[] = {{1, 3, 7}, {4, 2, 8}};                // 5 elements
   static const SlotEntry kSparse[] = {{0, 2, 7}, {2, 0, 8}, {200, 1, 9}};  // 3 keys, rows of 2
   static const SlotEntry kAsked[] = {{0, 2, 0}, {200, 1, 0}};
@@ -142,6 +169,20 @@ inline std::vector<NamedFrame> SampleData(BufferPool& pool) {
   p = SampleParts(FrameType::kDone);
   p.params = &kParams, p.done_bitmap = kBitmap, p.round = Round{91}, p.flags = kFlagPullAfter;
   add("done", std::move(p));
+  p = SampleParts(FrameType::kContribute);
+  p.params = &kScaled, p.entries = kDense, p.owned = SampleFloats(5, pool), p.done_bitmap = kBitmap;
+  p.mask = kMask, p.round = Round{91}, p.flags = kFlagDone;
+  add("contribute_first_phase", std::move(p));
+  p = SampleParts(FrameType::kDone);
+  p.params = &kDecision, p.done_bitmap = kBitmap, p.round = Round{91}, p.flags = kFlagPullAfter;
+  add("decide", std::move(p));
+  p = SampleParts(FrameType::kPush);
+  p.params = &kAssigns, p.entries = kDense, p.mask = kMask, p.owned = SampleFloats(5, pool);
+  add("assign", std::move(p));
+  p = SampleParts(FrameType::kRoundReply);
+  static const SlotEntry kReports[] = {{1, 4, 0}, {4, 4, 0}};
+  p.entries = kReports, p.owned = SampleFloats(8, pool), p.round = Round{91}, p.flags = kFlagReport;
+  add("report", std::move(p));
   p = SampleParts(FrameType::kPull);
   p.entries = kAsked, p.keys = kKeys, p.round = Round{91}, p.flags = kFlagSyncPull;
   add("pull", std::move(p));

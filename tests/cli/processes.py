@@ -4,6 +4,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -12,17 +13,26 @@ CAIRN = BIN / "cairn"
 SECONDS = 90 if os.environ.get("CAIRN_SANITIZE") else 30
 
 
+# Logs and job files of the tests are their own: they neither find the user's jobs nor push out logs.
+_own = tempfile.TemporaryDirectory(prefix="cairn-cli-")
+
+
 def clean_environment(**variables):
-    families = ("CAIRN_", "MS_", "PADDLE_", "DMLC_", "TRAINING_ROLE", "POD_IP", "PS_VERBOSE")
+    """This process's environment without anything that Cairn listens to. A variable None is unset."""
+    families = ("CAIRN_", "MS_", "PADDLE_", "DMLC_", "TRAINING_ROLE", "POD_IP", "PS_VERBOSE", "OMP_", "MKL_",
+                "VIRTUAL_ENV")
     env = {k: v for k, v in os.environ.items() if not k.startswith(families)}
-    return env | {k: str(v) for k, v in variables.items()}
+    env |= {"XDG_STATE_HOME": f"{_own.name}/state", "XDG_RUNTIME_DIR": _own.name}
+    env |= {k: str(v) for k, v in variables.items() if v is not None}
+    return {k: v for k, v in env.items() if variables.get(k, "") is not None}
 
 
 class Run:
     """A process of `cairn` whose standard output and error are gathered line by line."""
 
-    def __init__(self, *arguments, **variables):
-        self.process = subprocess.Popen([CAIRN, *map(str, arguments)], env=clean_environment(**variables),
+    def __init__(self, *arguments, before=(), **variables):
+        """`before`: words in front of the command, such as those of a namespace."""
+        self.process = subprocess.Popen([*before, CAIRN, *map(str, arguments)], env=clean_environment(**variables),
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         text=True, errors="replace")
         self.lines = []
@@ -72,7 +82,7 @@ class Run:
 
 
 def children_of(pid):
-    """pid → command line of its living children."""
+    """pid → command line of its living children, without the launcher's guard."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -80,7 +90,9 @@ def children_of(pid):
         try:
             fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
             if int(fields[1]) == pid and fields[0] != "Z":
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if command != "cairn guard ":
+                    found[int(entry.name)] = command
         except (OSError, IndexError):
             continue
     return found

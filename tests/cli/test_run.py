@@ -1,11 +1,12 @@
 """`cairn run`: exit codes, restarts, Ctrl-C, and that nothing is left behind."""
 import os
+import re
 import signal
 import subprocess
 
 import pytest
 
-from processes import CAIRN, Run, child_with, children_of, wait_gone
+from processes import CAIRN, Run, child_with, children_of, clean_environment, wait_gone
 
 WAITS = "echo here; exec sleep 1000"  # a worker that waits to be killed
 
@@ -37,7 +38,8 @@ def test_workers_get_their_environment_and_nobody_elses():
 def test_a_failing_worker_ends_the_job_with_its_code_and_its_last_lines():
     with launch("-w", 2, script='[ $RANK = 0 ] && exec sleep 1000; echo "no such data"; exit 42') as run:
         assert run.wait() == 42, run.text
-        assert run.lines[-1] == "[worker 1] no such data"
+        assert run.lines[-2] == "[worker 1] no such data"
+        assert re.match(r"\[cairn\] failed after \S+ s: worker 1 exited with code 42; logs in /", run.lines[-1])
         assert any("worker 1 exited with code 42" in line for line in run.lines)
 
 
@@ -91,8 +93,29 @@ def test_ctrl_c_ends_all(number, code):
         wait_gone(children)
 
 
+def test_python_sees_a_keyboard_interrupt_also_in_the_background(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import signal, time\n"
+        "try:\n"
+        "    print('here', signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)\n"
+        "    time.sleep(1000)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('saved', flush=True)\n")
+    # A shell without job control starts what is in the background with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        run = Run("run", "-w", 2, tmp_path / "train.py")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with run:
+        run.wait_for("here True", count=2)
+        run.signal()
+        assert run.wait() == 130, run.text
+        assert run.lines.count("[worker 0] saved") == 1 and run.lines.count("[worker 1] saved") == 1
+
+
 def test_a_second_ctrl_c_kills():
-    with launch(script="trap '' TERM; echo here; while :; do sleep 1; done") as run:
+    with launch(script="trap '' INT TERM; echo here; while :; do sleep 1; done") as run:
         run.wait_for("here")
         children = children_of(run.process.pid)
         run.signal()
@@ -129,8 +152,10 @@ def test_no_reader_no_job():
     """`cairn run … | head -1` ends."""
     read, write = os.pipe()
     process = subprocess.Popen([CAIRN, "run", "--", "sh", "-c", "while :; do echo y; done"], stdout=write,
-                               stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+                               stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=clean_environment(), text=True)
     os.close(write)
     os.read(read, 100)
     os.close(read)
-    assert process.wait(60) == 128 + signal.SIGPIPE
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + signal.SIGPIPE
+    assert "nobody reads the output" in errors and "interrupted" not in errors

@@ -1,5 +1,6 @@
-// Pushes to and pulls from an async table, several in flight.
+// Pushes to and pulls from an async table, several in flight; some tables begin with an assign.
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -22,11 +23,13 @@ class AsyncLane final : public Lane {
   }
 
   void Step() override {
+    if (!begun_) return Begin();
     while (left_ > 0 && under_way_ < plan_.window && worker_.core().fatal().ok()) {
       // A caller waits at the bound; now and then one does not look.
       if (!worker_.core().has_room() && under_way_ > 0 && !random_.Chance(0.2)) break;
-      if (random_.Chance(0.25)) Pull();
-      Push();
+      if (random_.Chance(0.25)) Pull(false, [](const Status&) {});
+      --left_;
+      Push(NextOp());
       if (random_.Chance(0.5)) {
         worker_.Later(random_.Between(0, worker_.world().plan().think_us), [this] { Step(); });
         break;
@@ -41,63 +44,107 @@ class AsyncLane final : public Lane {
   }
 
  private:
-  void Push() {
-    --left_;
+  // Somebody assigns the values that the others begin with. Who waits for it in vain, because all
+  // who would have are dead, does it.
+  void Begin() {
+    if (under_way_ > 0 || !worker_.core().fatal().ok()) return;
+    begun_ = !plan_.assign_once;
+    if (begun_) return Step();
+    const auto& workers = worker_.core().state()->workers;
+    const bool first = !workers.empty() && workers.front().incarnation == worker_.core().incarnation();
+    if (first || random_.Chance(0.3)) {
+      begun_ = true;
+      Push(PushOp::kAssignOnce);
+      return Step();
+    }
+    Pull(true, [this](const Status& status) {
+      if (!status.ok()) Push(PushOp::kAssignOnce);
+      begun_ = true;
+    });
+  }
+
+  void Push(PushOp op) {
     auto data = std::make_shared<CallData>();
     data->info = info_;
     FillPush(*data, plan_, worker_.core().incarnation().value * 100'000 + ++pushed_, random_);
     const auto state = worker_.core().state();
-    const client::PartitionInput input{.state = state.get(),
-                                       .table = &data->info,
-                                       .keys = data->keys,
-                                       .values = data->values,
-                                       .hyper = {.lr = 0.25f * static_cast<float>(1 + random_.Below(4)),
-                                                 .weight_decay = random_.Chance(0.5) ? 0.0f : 0.125f}};
+    client::PartitionInput input{.state = state.get(), .table = &data->info, .keys = data->keys};
+    input.hyper = {.lr = 0.25 * static_cast<double>(1 + random_.Below(4)),
+                   .weight_decay = random_.Chance(0.5) ? 0.0 : 0.125};
+    if ((info_.spec.optimizer_flags & kWithMomentum) != 0) input.hyper.beta1 = random_.Chance(0.8) ? 0.75 : 0;
+    input.op = op;
+    if (op != PushOp::kUpdate) input.column = PullColumn(info_.spec, random_);
+    if (op == PushOp::kAssignOnce) {
+      input.column = 0;
+    } else {
+      FillMask(*data, plan_, random_);
+    }
+    input.values = InPieces(data->values, *data, plan_, random_);
+    input.mask = data->mask;
     auto request = client::PreparePush(input, worker_.world().pool());
     if (!request.ok()) {
       worker_.world().context().report("outcomes", "PreparePush: " + request.status().ToString());
       return;
     }
+    const bool whole = data->mask.empty();
     data->Poison();  // an async push copies
     CallEnd end{.kind = CallEnd::Kind::kPush, .table = info_.id};
     CutFrames(*request, info_.spec, worker_.world().plan().split, random_, worker_.world().pool());
-    if (worker_.world().plan().rogue && info_.spec.element == ElementType::kFloat32 && random_.Chance(0.2)) {
+    const bool floats = info_.spec.element == ElementType::kFloat32;
+    if (worker_.world().plan().rogue && floats && whole && random_.Chance(0.2)) {
       end.rogue = PokeNan(*request, random_) && info_.spec.non_finite == NonFinitePolicy::kReject;
     }
-    Submit(std::move(*request), std::move(end), std::move(data));
+    Submit(std::move(*request), std::move(end), std::move(data), [](const Status&) {});
   }
 
-  void Pull() {
+  PushOp NextOp() {
+    const bool dense = info_.spec.kind == TableKind::kDense && info_.spec.element == ElementType::kFloat32;
+    if (!dense || !random_.Chance(0.1)) return PushOp::kUpdate;
+    return random_.Chance(0.5) ? PushOp::kAssign : PushOp::kAssignOnce;
+  }
+
+  void Pull(bool when_assigned, std::function<void(const Status&)> then) {
     auto data = std::make_shared<CallData>();
     data->info = info_;
     FillPull(*data, plan_, random_);
     const auto state = worker_.core().state();
-    const client::PartitionInput input{
-        .state = state.get(), .table = &data->info, .keys = data->keys, .out = data->out};
+    client::PartitionInput input{
+        .state = state.get(), .table = &data->info, .keys = data->keys, .out = std::span(data->out)};
+    input.when_assigned = when_assigned;
+    if (!when_assigned) input.pull_column = PullColumn(info_.spec, random_);
     auto request = client::PreparePull(input, worker_.world().pool());
     if (!request.ok()) {
       worker_.world().context().report("outcomes", "PreparePull: " + request.status().ToString());
       return;
     }
-    Submit(std::move(*request), {.kind = CallEnd::Kind::kPull, .table = info_.id}, std::move(data));
+    CallEnd end{.kind = CallEnd::Kind::kPull, .table = info_.id};
+    end.short_deadline = when_assigned;
+    end.column = input.pull_column;
+    Submit(std::move(*request), std::move(end), std::move(data), std::move(then));
   }
 
-  void Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data) {
+  void Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data,
+              std::function<void(const Status&)> then) {
     ++under_way_;
     request.deadline_us = worker_.Deadline();
-    if (worker_.world().plan().short_deadlines && random_.Chance(0.1)) {
+    if (end.short_deadline) {
+      request.deadline_us = worker_.world().now_us() + random_.Between(500'000, 3'000'000);
+    } else if (worker_.world().plan().short_deadlines && random_.Chance(0.1)) {
       end.short_deadline = true;
       request.deadline_us = worker_.world().now_us() + random_.Between(1000, 400'000);
     }
-    worker_.Submit(std::move(request), std::move(end), std::move(data), [this](const Status&) {
-      --under_way_;
-      Step();
-    });
+    worker_.Submit(std::move(request), std::move(end), std::move(data),
+                   [this, then = std::move(then)](const Status& status) {
+                     --under_way_;
+                     then(status);
+                     Step();
+                   });
   }
 
   const TablePlan plan_;
   const wire::TableInfo info_;
   uint64_t pushed_ = 0;
+  bool begun_ = false;
 };
 
 class BarrierLane final : public Lane {

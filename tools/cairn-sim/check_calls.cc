@@ -34,7 +34,8 @@ class Outcomes final : public Checker {
     switch (end.status.code()) {
       case Code::kOk: return !end.rogue;
       case Code::kNotFinite: return end.rogue;
-      case Code::kHyperMismatch: return end.kind == CallEnd::Kind::kRound && context_.plan.hyper_mismatch;
+      case Code::kHyperMismatch: return MayDiffer(end);
+      case Code::kUnavailable: return end.assigns;
       case Code::kDeadlineExceeded:
         // Who has missed the end of the job hears of it from nobody: its calls end by their deadlines.
         return end.short_deadline || end.kind == CallEnd::Kind::kStart || ended;
@@ -46,6 +47,12 @@ class Outcomes final : public Checker {
       case Code::kJobFailed: return failed ? Names(end.status) : ended && end.kind == CallEnd::Kind::kStart;
       default: return false;
     }
+  }
+  // Workers differ on purpose, or because one had to decide before it had seen the report.
+  bool MayDiffer(const CallEnd& end) const {
+    const bool round = end.kind == CallEnd::Kind::kRound || end.kind == CallEnd::Kind::kContribute ||
+                       end.kind == CallEnd::Kind::kDecide;
+    return round && (context_.plan.hyper_mismatch || context_.plan.short_deadlines);
   }
   // A job fails because of a lost server, which the error names, or because nobody was left to work.
   bool Names(const Status& status) const {

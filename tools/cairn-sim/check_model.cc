@@ -1,6 +1,7 @@
 // The reference model: replays what the shards say they did, in their order, on naive tables, and
 // compares every answer to a pull and, at the end, every row with what the shards really hold.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -24,27 +25,57 @@ class ReferenceModel final : public Checker {
 
   void OnPush(const PushEvent& e) override {
     if (e.outcome != server::Outcome::kApplied) return;
-    if (NaiveTable* table = Find(e.table, e.slot)) table->Apply(e.keys, e.values, e.hyper);
+    NaiveTable* table = Find(e.table, e.slot);
+    const Part* part = context_.facts.Push(e.incarnation, e.slot, e.seq);
+    if (table == nullptr || part == nullptr) return;
+    switch (part->op()) {
+      case PushOp::kUpdate: return table->Apply(e.keys, e.values, part->mask, part->hyper());
+      case PushOp::kAssign: return table->Assign(e.values, part->mask, part->params.column);
+      case PushOp::kAssignOnce:
+        if (!table->assigned()) table->Assign(e.values, part->mask, part->params.column);
+        return;
+    }
   }
   void OnStaged(const StagedEvent& e) override {
-    if (e.refused) return;
+    const RoundSaid* said = context_.facts.Said(e.incarnation, e.table, e.round);
+    if (e.refused || said == nullptr || !said->parts.contains(e.slot.value)) return;
+    const Part& part = said->parts.at(e.slot.value);
     NaiveContribution c;
     c.rank = context_.ranks[e.incarnation.value];
     c.weight = e.weight;
+    c.value_scale = part.params.value_scale;
+    c.op = part.op();
     c.keys.assign(e.keys.begin(), e.keys.end());
     c.values.assign(e.values.begin(), e.values.end());
+    c.mask = part.mask;
     staged_[{e.table.value, e.slot.value, e.round.value}].push_back(std::move(c));
+  }
+  // What the first phase tells must be the sum of squares of the mean, and finite if that is.
+  void OnSummedUp(const SummedUpEvent& e) override {
+    SlotReport& report = context_.reports[{e.table.value, e.round.value}][e.slot.value];
+    report = {};
+    for (const server::Contributor& c : e.contributors) {
+      const RoundSaid* said = context_.facts.Said(c.incarnation, e.table, e.round);
+      report.finite &= said == nullptr || !said->not_finite();
+    }
+    NaiveTable* table = Find(e.table, e.slot);
+    auto staged = staged_.find({e.table.value, e.slot.value, e.round.value});
+    if (table == nullptr || staged == staged_.end() || !(e.divisor > 0)) return;
+    InOrder(e.table, staged->second);
+    report.sum_squares = table->SumSquares(staged->second, e.divisor);
+    report.finite &= std::isfinite(report.sum_squares);
   }
   void OnClosed(const ShardName&, const server::CloseRecord& record) override {
     NaiveTable* table = Find(record.table, record.slot);
     auto staged = staged_.extract({record.table.value, record.slot.value, record.round.value});
-    if (table == nullptr || staged.empty() || record.outcome != Code::kOk || !(record.divisor > 0)) return;
-    auto& contributions = staged.mapped();
-    if (context_.tables.at(record.table.value).spec.deterministic) {
-      std::stable_sort(contributions.begin(), contributions.end(),
-                       [](const auto& a, const auto& b) { return a.rank < b.rank; });
+    const bool applies = record.outcome == Code::kOk && record.divisor > 0 && !record.skipped;
+    if (table == nullptr || staged.empty() || !applies) return;
+    InOrder(record.table, staged.mapped());
+    if (record.op == PushOp::kUpdate) {
+      table->ApplyRound(staged.mapped(), record.hyper, record.divisor, record.scale);
+    } else {
+      table->AssignRound(staged.mapped(), record.column, record.divisor);
     }
-    table->ApplyRound(contributions, record.hyper, record.divisor);
   }
 
   void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
@@ -52,7 +83,8 @@ class ReferenceModel final : public Checker {
     if (from.role == wire::Role::kWorker) return Remember(header, body);
     const bool values =
         header.type == wire::FrameType::kPullReply || header.type == wire::FrameType::kRoundReply;
-    if (!values || (header.flags & wire::kFlagRefused) != 0 || header.entry_count == 0) return;
+    if (!values || (header.flags & (wire::kFlagRefused | wire::kFlagReport)) != 0) return;
+    if (header.entry_count == 0) return;
     auto asked = asked_.find({header.incarnation, header.request_id});
     if (asked == asked_.end()) return Violation("an answer to a pull that nobody asked for");
     const auto reply = wire::DecodeValues(header, body);
@@ -80,7 +112,7 @@ class ReferenceModel final : public Checker {
         const auto piece = end.out.subspan(run.begin * element, run.count * element);
         row.insert(row.end(), piece.begin(), piece.end());
       }
-      if (!row.empty()) CheckServed(end, SlotId(s), 0, XXH3_64bits(row.data(), row.size()));
+      if (!row.empty()) CheckServed(end, SlotId(s), end.column, XXH3_64bits(row.data(), row.size()));
     }
   }
 
@@ -97,7 +129,17 @@ class ReferenceModel final : public Checker {
   }
 
  private:
-  using Keys = std::vector<RowKey>;
+  struct Asked {
+    std::vector<RowKey> keys;
+    uint8_t column = 0;
+  };
+
+  // As the shards sum them.
+  void InOrder(TableId table, std::vector<NaiveContribution>& contributions) {
+    if (!context_.tables.at(table.value).spec.deterministic) return;
+    std::stable_sort(contributions.begin(), contributions.end(),
+                     [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  }
 
   NaiveTable* Find(TableId id, SlotId slot) {
     auto it = tables_.find({id.value, slot.value});
@@ -110,19 +152,25 @@ class ReferenceModel final : public Checker {
 
   void Remember(const wire::FrameHeader& header, std::span<const std::byte> body) {
     const bool after = (header.flags & wire::kFlagPullAfter) != 0;
+    const bool round = header.type == wire::FrameType::kContribute || header.type == wire::FrameType::kDone;
+    Asked asked;
     if (header.type == wire::FrameType::kPull) {
       const auto pull = wire::DecodePull(header, body);
-      if (pull.ok())
-        asked_[{header.incarnation, header.request_id}].assign(pull->keys.begin(), pull->keys.end());
-    } else if (after && header.type == wire::FrameType::kContribute) {
+      if (!pull.ok()) return;
+      asked.keys.assign(pull->keys.begin(), pull->keys.end());
+      if (!pull->entries.empty()) asked.column = static_cast<uint8_t>(pull->entries[0].number);
+    } else if (after && round) {
       const auto push = wire::DecodePush(header, body);
-      if (push.ok())
-        asked_[{header.incarnation, header.request_id}].assign(push->keys.begin(), push->keys.end());
+      if (!push.ok()) return;
+      asked.keys.assign(push->keys.begin(), push->keys.end());
+    } else {
+      return;
     }
+    asked_[{header.incarnation, header.request_id}] = std::move(asked);
   }
 
-  void CompareAnswer(TableId id, const wire::ValuesView& reply, const Keys& keys) {
-    ForEachPart(reply.entries, keys, reply.values, [&](const wire::SlotEntry& e, auto part, auto values) {
+  void CompareAnswer(TableId id, const wire::ValuesView& reply, const Asked& asked) {
+    ForEachPart(reply.entries, asked.keys, reply.values, [&](const wire::SlotEntry& e, auto part, auto values) {
       NaiveTable* table = Find(id, SlotId(e.slot));
       if (table == nullptr || e.count == 0) return;
       const size_t rows = part.empty() ? 1 : part.size();
@@ -130,12 +178,13 @@ class ReferenceModel final : public Checker {
       for (size_t i = 0; i < rows; ++i) {
         const RowKey key = part.empty() ? 0 : part[i];
         const auto found = values.subspan(i * row_bytes, row_bytes);
-        if (!std::ranges::equal(table->Read(key), found)) {
+        if (!std::ranges::equal(table->Read(key, asked.column), found)) {
           return Violation("a pull of table " + std::to_string(id.value) + ", slot " +
-                           std::to_string(e.slot) + ", key " + std::to_string(key) +
-                           " is answered with other values than the model has");
+                           std::to_string(e.slot) + ", key " + std::to_string(key) + ", column " +
+                           std::to_string(asked.column) + " is answered with other values than the model has");
         }
-        served_[{id.value, e.slot, key}].insert(XXH3_64bits(found.data(), found.size()));
+        // Dense tables have columns in the place of keys.
+        served_[{id.value, e.slot, part.empty() ? asked.column : key}].insert(XXH3_64bits(found.data(), found.size()));
       }
     });
   }
@@ -168,7 +217,7 @@ class ReferenceModel final : public Checker {
 
   std::map<std::pair<uint32_t, uint32_t>, NaiveTable> tables_;
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<NaiveContribution>> staged_;
-  std::map<std::pair<uint64_t, uint64_t>, Keys> asked_;  // by (incarnation, request)
+  std::map<std::pair<uint64_t, uint64_t>, Asked> asked_;  // by (incarnation, request)
   std::map<std::tuple<uint32_t, uint32_t, RowKey>, std::set<uint64_t>> served_;
 };
 

@@ -2,6 +2,8 @@
 // shard, and the same outcome for every copy.
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -64,7 +66,7 @@ class AppliedOnce final : public Checker {
     const Part* part = context_.facts.Push(e.incarnation, e.slot, e.seq);
     if (part == nullptr) return Violation(what + " was never sent");
     if (part->table != e.table || !std::ranges::equal(part->keys, e.keys) ||
-        !std::ranges::equal(part->values, e.values)) {
+        !std::ranges::equal(part->values, e.values) || part->hyper() != e.hyper) {
       Violation(what + " is applied with another content than was sent");
     }
   }
@@ -131,7 +133,12 @@ class SameOutcome final : public Checker {
 
   void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
                   std::span<const std::byte> body) override {
-    if (from.role == wire::Role::kWorker && header.type == wire::FrameType::kPush) {
+    const bool round = header.type == wire::FrameType::kContribute || header.type == wire::FrameType::kDone;
+    if (from.role == wire::Role::kWorker && round) {
+      const auto push = wire::DecodePush(header, body);
+      if (push.ok() && push->params.has(wire::kParamTwoPhase))
+        first_phase_.insert({header.incarnation, header.request_id});
+    } else if (from.role == wire::Role::kWorker && header.type == wire::FrameType::kPush) {
       Numbers& numbers = requests_[{header.incarnation, header.request_id}];
       if (!numbers.empty()) return;
       const auto push = wire::DecodePush(header, body);
@@ -164,12 +171,32 @@ class SameOutcome final : public Checker {
     }
   }
 
+  // A slot is reported once: the same to everybody and in every copy.
+  void CheckReport(const wire::FrameHeader& header, std::span<const std::byte> body) {
+    const auto reply = wire::DecodeValues(header, body);
+    if (!reply.ok() || reply->values.size() != reply->entries.size() * sizeof(wire::SlotReport))
+      return Violation("a report that can't be read");
+    for (size_t i = 0; i < reply->entries.size(); ++i) {
+      const auto report = reply->values.subspan(i * sizeof(wire::SlotReport), sizeof(wire::SlotReport));
+      auto [it, added] = reports_.try_emplace({header.table, reply->entries[i].slot, header.round},
+                                              std::vector(report.begin(), report.end()));
+      if (!added && !std::ranges::equal(it->second, report)) {
+        Violation("slot " + std::to_string(reply->entries[i].slot) + " reports round " +
+                  std::to_string(header.round) + " of table " + std::to_string(header.table) + " twice");
+      }
+    }
+  }
+
+  // A copy of a frame of the first phase is told the round's outcome once there is one.
   void CheckRoundReply(const wire::FrameHeader& header, std::span<const std::byte> body) {
+    if ((header.flags & wire::kFlagReport) != 0) return CheckReport(header, body);
     // A late copy of an older round is answered without its outcome: nobody waits for that any more.
+    const bool first_phase = first_phase_.contains({header.incarnation, header.request_id});
     for (uint32_t s = 0; s < context_.durable.slots.size(); ++s) {
       const server::Shard* shard = context_.ShardOf(SlotId(s));
-      if (shard != nullptr && shard->OpenRound(TableId(header.table), SlotId(s)).value > header.round + 1)
-        return;
+      if (shard == nullptr) continue;
+      const uint64_t open = shard->OpenRound(TableId(header.table), SlotId(s)).value;
+      if (open > header.round + 1 || (first_phase && open <= header.round)) return;
     }
     wire::PushReplyView refusal;
     std::vector<std::pair<uint32_t, uint32_t>> told;
@@ -186,6 +213,8 @@ class SameOutcome final : public Checker {
   std::map<std::tuple<uint32_t, uint64_t, uint64_t>, std::optional<Code>> decided_;
   std::map<std::pair<uint64_t, uint64_t>, Numbers> requests_;
   std::map<std::pair<uint64_t, uint64_t>, std::vector<std::pair<uint32_t, uint32_t>>> rounds_;
+  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<std::byte>> reports_;
+  std::set<std::pair<uint64_t, uint64_t>> first_phase_;  // requests that a report answers
 };
 
 }  // namespace

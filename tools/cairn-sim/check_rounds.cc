@@ -1,5 +1,6 @@
 // Rounds: each closes once and in order, a worker starts the next one only when the last is closed
 // everywhere, and whoever lives is counted.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -65,35 +66,27 @@ class Contributors final : public Checker {
  public:
   explicit Contributors(Context& context) : Checker("contributors", context) {}
 
+  void OnSummedUp(const SummedUpEvent& e) override {
+    const auto& state = context_.shard_states[e.shard];
+    if (state) Count({e.table, e.slot, e.round}, e.contributors, *state);
+    summed_[{e.table.value, e.slot.value, e.round.value}] = e.contributors;
+  }
   void OnClosed(const ShardName& shard, const server::CloseRecord& record) override {
-    auto& set = sets_[{record.table.value, record.round.value}][record.slot.value];
-    for (const server::Contributor& c : record.contributors) {
-      set.insert(c.incarnation.value);
-      uint64_t& last = last_round_[{record.table.value, c.incarnation.value}];
-      last = std::max(last, record.round.value);
-      if (c.live) CheckMark(record, c);
-    }
     const auto state = context_.states.find(record.version.value);
     if (state == context_.states.end()) {
       return Violation(ToString(shard) + " closes under version " + std::to_string(record.version.value) +
                        ", which it was never given");
     }
-    const wire::TableInfo* table = state->second->FindTable(record.table);
-    if (table == nullptr) return Violation(Words(record.table, record.round) + " closes in a dropped table");
-    for (const wire::WorkerInfo& worker : state->second->workers) {
-      if (worker.join_view.value == 0 || FirstRound(*state->second, worker, *table) > record.round) continue;
-      if (!set.contains(worker.incarnation.value)) {
-        Violation("slot " + std::to_string(record.slot.value) + " closes " +
-                  Words(record.table, record.round) + " without rank " + std::to_string(worker.rank.value) +
-                  ", which lives");
-      }
+    if (state->second->FindTable(record.table) == nullptr)
+      return Violation(Words(record.table, record.round) + " closes in a dropped table");
+    const Where where{record.table, record.slot, record.round};
+    auto summed = summed_.extract({record.table.value, record.slot.value, record.round.value});
+    if (summed.empty()) return Count(where, record.contributors, *state->second);
+    // Deaths since then change nothing, and nobody joins a round that is open.
+    if (!std::ranges::equal(summed.mapped(), record.contributors, Same)) {
+      Violation(where.Text() + " closes with other contributors than it was summed up with");
     }
-    for (const server::Contributor& c : record.contributors) {
-      if (c.live && state->second->FindWorker(c.incarnation) == nullptr) {
-        Violation("slot " + std::to_string(record.slot.value) + " counts incarnation " +
-                  std::to_string(c.incarnation.value) + " as live in " + Words(record.table, record.round));
-      }
-    }
+    CheckComplete(where, *state->second);
   }
 
   void OnStaged(const StagedEvent& e) override {
@@ -127,13 +120,47 @@ class Contributors final : public Checker {
   }
 
  private:
+  struct Where {
+    TableId table;
+    SlotId slot;
+    Round round;
+    std::string Text() const {
+      return "slot " + std::to_string(slot.value) + ", " + Words(table, round) + ",";
+    }
+  };
+  static bool Same(const server::Contributor& a, const server::Contributor& b) {
+    return a.incarnation == b.incarnation && a.weight == b.weight && a.live == b.live &&
+           a.gradient == b.gradient && a.refused == b.refused;
+  }
+
+  void Count(const Where& where, const std::vector<server::Contributor>& contributors,
+             const wire::ClusterState& state) {
+    auto& set = sets_[{where.table.value, where.round.value}][where.slot.value];
+    for (const server::Contributor& c : contributors) {
+      set.insert(c.incarnation.value);
+      uint64_t& last = last_round_[{where.table.value, c.incarnation.value}];
+      last = std::max(last, where.round.value);
+      if (!c.live) continue;
+      CheckMark(where, c);
+      if (state.FindWorker(c.incarnation) == nullptr) {
+        Violation(where.Text() + " counts incarnation " + std::to_string(c.incarnation.value) + " as live");
+      }
+    }
+    CheckComplete(where, state);
+  }
+  void CheckComplete(const Where& where, const wire::ClusterState& state) {
+    const auto& set = sets_[{where.table.value, where.round.value}][where.slot.value];
+    for (Incarnation worker : Context::Awaited(state, where.table, where.round)) {
+      if (set.contains(worker.value)) continue;
+      Violation(where.Text() + " is without incarnation " + std::to_string(worker.value) + ", which lives");
+    }
+  }
   // A live contributor has said done, and what it says it contributes here has come.
-  void CheckMark(const server::CloseRecord& record, const server::Contributor& c) {
-    const RoundSaid* said = context_.facts.Said(c.incarnation, record.table, record.round);
-    const std::string who = "incarnation " + std::to_string(c.incarnation.value) + " in " +
-                            Words(record.table, record.round) + ", slot " + std::to_string(record.slot.value);
+  void CheckMark(const Where& where, const server::Contributor& c) {
+    const RoundSaid* said = context_.facts.Said(c.incarnation, where.table, where.round);
+    const std::string who = "incarnation " + std::to_string(c.incarnation.value) + " in " + where.Text();
     if (said == nullptr || !said->done_said) return Violation(who + " is counted and was not done");
-    if (said->Touches(record.slot.value) && !c.gradient && !c.refused) {
+    if (said->Touches(where.slot.value) && !c.gradient && !c.refused) {
       Violation(who + " is counted without its contribution");
     }
   }
@@ -148,6 +175,7 @@ class Contributors final : public Checker {
 
   std::map<std::pair<uint32_t, uint64_t>, std::map<uint32_t, std::set<uint64_t>>> sets_;
   std::map<std::pair<uint32_t, uint64_t>, uint64_t> last_round_;
+  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<server::Contributor>> summed_;
 };
 
 }  // namespace

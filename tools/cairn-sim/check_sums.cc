@@ -35,7 +35,7 @@ class ExactSums final : public Checker {
   void OnClosed(const ShardName&, const server::CloseRecord& record) override {
     const auto table = context_.tables.find(record.table.value);
     if (table == context_.tables.end() || table->second.spec.element != ElementType::kInt64) return;
-    if (record.outcome != Code::kOk || !(record.divisor > 0)) return;
+    if (record.outcome != Code::kOk || record.skipped || !(record.divisor > 0)) return;
     for (const server::Contributor& c : record.contributors) {
       if (!c.gradient || c.refused) continue;
       const RoundSaid* said = context_.facts.Said(c.incarnation, record.table, record.round);

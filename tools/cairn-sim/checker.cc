@@ -27,6 +27,8 @@ const char* Name(CallEnd::Kind kind) {
     case CallEnd::Kind::kDrop: return "DropTable";
     case CallEnd::Kind::kPush: return "Push";
     case CallEnd::Kind::kRound: return "Round";
+    case CallEnd::Kind::kContribute: return "Contribute";
+    case CallEnd::Kind::kDecide: return "Decide";
     case CallEnd::Kind::kPull: return "Pull";
     case CallEnd::Kind::kBarrier: return "Barrier";
     case CallEnd::Kind::kLeave: return "Leave";
@@ -36,6 +38,17 @@ const char* Name(CallEnd::Kind kind) {
 
 Context::Context(const Plan& p)
     : plan(p), facts([this](const std::string& what) { report("same-request", what); }) {}
+
+std::vector<Incarnation> Context::Awaited(const wire::ClusterState& state, TableId table, Round round) {
+  std::vector<Incarnation> awaited;
+  const wire::TableInfo* info = state.FindTable(table);
+  if (info == nullptr) return awaited;
+  for (const wire::WorkerInfo& worker : state.workers) {
+    const bool takes_part = worker.join_view.value != 0 && FirstRound(state, worker, *info) <= round;
+    if (takes_part) awaited.push_back(worker.incarnation);
+  }
+  return awaited;
+}
 
 ShardName Context::OwnerOf(SlotId slot) const {
   if (slot.value >= durable.slots.size()) return {UINT32_MAX, 0};

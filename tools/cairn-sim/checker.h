@@ -64,9 +64,18 @@ struct StagedEvent {
   std::span<const RowKey> keys;
   std::span<const std::byte> values;
 };
+// A round in two phases is summed up in a slot.
+struct SummedUpEvent {
+  ShardName shard;
+  SlotId slot;
+  TableId table;
+  Round round;
+  double divisor;
+  const std::vector<server::Contributor>& contributors;
+};
 // A call of a worker has ended.
 struct CallEnd {
-  enum class Kind { kStart, kCreate, kDrop, kPush, kRound, kPull, kBarrier, kLeave };
+  enum class Kind { kStart, kCreate, kDrop, kPush, kRound, kContribute, kDecide, kPull, kBarrier, kLeave };
   Kind kind = Kind::kPush;
   Status status;
   Incarnation incarnation;
@@ -76,6 +85,11 @@ struct CallEnd {
   bool odd_hyper = false;  // used other hyper-parameters than the round has, on purpose
   bool short_deadline = false;
   bool churned = false;  // on a table that others drop
+  bool assigns = false;  // a round of assigns
+  bool joined = false;   // a round that this worker had no more data for
+  Round round;           // of rounds in one phase or two
+  RoundInfo told;        // of rounds that ended well
+  uint8_t column = 0;    // of pulls
   // Pulls and rounds that read: what was asked and what came.
   const wire::TableInfo* info = nullptr;
   std::span<const RowKey> keys;
@@ -83,6 +97,12 @@ struct CallEnd {
   const std::map<uint32_t, Position>* acknowledged = nullptr;  // per slot, when the pull was submitted
 };
 const char* Name(CallEnd::Kind kind);
+
+// What the first phase of a round must tell of a slot, as the reference model has it.
+struct SlotReport {
+  double sum_squares = 0;
+  bool finite = true;
+};
 
 // What every checker can see.
 struct Context {
@@ -104,7 +124,11 @@ struct Context {
   std::map<uint64_t, uint64_t> barrier_bases;  // incarnation → where it counts its barriers from
   // Where each numbered push of (incarnation, slot) stands in the slot's order, by number - 1.
   std::map<std::pair<uint64_t, uint32_t>, std::vector<Position>> positions;
+  // The reference model's reports, by (table, round) and slot.
+  std::map<std::pair<uint32_t, uint64_t>, std::map<uint32_t, SlotReport>> reports;
 
+  // The live workers that a round awaits under this state.
+  static std::vector<Incarnation> Awaited(const wire::ClusterState& state, TableId table, Round round);
   // The slot's owner, once there is a slot map.
   ShardName OwnerOf(SlotId slot) const;
   server::Shard* ShardOf(SlotId slot) const;
@@ -121,6 +145,7 @@ class Checker {
   // After each message to a shard: what it keeps of early contributions to deterministic tables.
   virtual void OnEarlyBytes(const ShardName&, uint64_t, uint64_t) {}
   virtual void OnStaged(const StagedEvent&) {}
+  virtual void OnSummedUp(const SummedUpEvent&) {}
   virtual void OnClosed(const ShardName&, const server::CloseRecord&) {}
   virtual void OnRetired(const ShardName&, Incarnation) {}
   // Clients.

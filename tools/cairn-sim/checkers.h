@@ -22,6 +22,13 @@ CheckerPtr MakeContributors(Context& context);  // contributors
 // check_divisor.cc
 CheckerPtr MakeDivisor(Context& context);  // divisor
 CheckerPtr MakeHyper(Context& context);    // hyper
+// check_two_phase.cc
+CheckerPtr MakeDecisions(Context& context);  // decisions
+CheckerPtr MakeReports(Context& context);    // reports
+// check_assigned.cc
+CheckerPtr MakeAssigned(Context& context);  // assigned
+// check_joined.cc
+CheckerPtr MakeJoined(Context& context);  // joined
 // check_model.cc
 CheckerPtr MakeReferenceModel(Context& context);  // reference-model
 // check_reads.cc

@@ -110,6 +110,47 @@ void FillPull(CallData& data, const TablePlan& plan, Random& random) {
   data.out.resize(count * spec.dim * ElementBytes(spec));
 }
 
+uint8_t PullColumn(const TableSpec& spec, Random& random) {
+  const bool dense = spec.kind == TableKind::kDense && spec.element == ElementType::kFloat32;
+  if (!dense || !random.Chance(0.2)) return 0;
+  const bool state = StateColumns(spec.optimizer, spec.optimizer_flags) > 0;
+  return state && random.Chance(0.5) ? 1 : kStepColumn;
+}
+
+void FillMask(CallData& data, const TablePlan& plan, Random& random) {
+  const TableSpec& spec = data.info.spec;
+  if (!random.Chance(plan.masks)) return;
+  const size_t segments = std::max<size_t>(1, spec.segments.size());
+  data.mask.resize((segments + 7) / 8);
+  const bool garbage = random.Chance(0.5);
+  for (size_t s = 0; s < segments; ++s) {
+    if (random.Chance(0.6)) {
+      data.mask[s / 8] |= std::byte{1} << (s % 8);
+    } else if (garbage) {
+      const uint64_t begin = s == 0 ? 0 : spec.segments[s - 1];
+      const uint64_t end = spec.segments.empty() ? spec.size : spec.segments[s];
+      std::fill(data.values.begin() + static_cast<ptrdiff_t>(4 * begin),
+                data.values.begin() + static_cast<ptrdiff_t>(4 * end), std::byte{0xFF});  // NaN
+    }
+  }
+}
+
+client::PieceList<const std::byte> InPieces(const std::vector<std::byte>& array, const CallData& data,
+                                            const TablePlan& plan, Random& random) {
+  if (array.empty() || !random.Chance(plan.pieces)) return std::span<const std::byte>(array);
+  const size_t element = ElementBytes(data.info.spec);
+  client::PieceList<const std::byte> pieces;
+  const std::span<const std::byte> all(array);
+  for (size_t at = 0; at < all.size();) {
+    const size_t bytes = element * (1 + random.Below((all.size() - at) / element));
+    const bool missing = random.Chance(0.1);
+    pieces.Add(missing ? std::span<const std::byte>(static_cast<const std::byte*>(nullptr), bytes)
+                       : all.subspan(at, bytes));
+    at += bytes;
+  }
+  return pieces;
+}
+
 bool PokeNan(client::Request& request, Random& random) {
   std::vector<client::ShardPart*> able;
   for (auto& part : request.parts) {
@@ -154,6 +195,7 @@ void CutFrames(client::Request& request, const TableSpec& spec, double chance, R
       made.params = &view->params;
       made.entries = entries;
       if (last) made.done_bitmap = view->done_bitmap;
+      made.mask = view->mask;
       made.keys = keys;
       made.owned = pool.Get(piece.size());
       std::copy(piece.begin(), piece.end(), made.owned.data());

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "client/client_core.h"
+#include "client/piece_list.h"
 #include "lane.h"
 #include "plan.h"
 #include "wire/cluster_state.h"
@@ -23,6 +24,14 @@ inline size_t ElementBytes(const TableSpec& spec) { return spec.element == Eleme
 void FillPush(CallData& data, const TablePlan& plan, uint64_t n, Random& random);
 // Keys (and room for the answer) of a pull.
 void FillPull(CallData& data, const TablePlan& plan, Random& random);
+
+// Mostly 0; in dense tables of floats now and then the optimizer's state or its steps.
+uint8_t PullColumn(const TableSpec& spec, Random& random);
+// Dense: now and then a mask that leaves segments out; there lies something that must not matter.
+void FillMask(CallData& data, const TablePlan& plan, Random& random);
+// The same array, now and then in pieces, of which one may be missing: it stands for zeros.
+client::PieceList<const std::byte> InPieces(const std::vector<std::byte>& array, const CallData& data,
+                                            const TablePlan& plan, Random& random);
 
 // Puts a NaN into one value of an encoded request, past the client's own checks.
 // False if there is nothing to put it in.

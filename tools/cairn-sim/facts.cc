@@ -13,15 +13,23 @@ Part MakePart(const wire::FrameHeader& header, const wire::PushView& push, std::
   part.table = TableId(header.table);
   part.keys.assign(keys.begin(), keys.end());
   part.values.assign(values.begin(), values.end());
-  part.hyper = {.lr = push.params.lr, .weight_decay = push.params.weight_decay};
+  part.mask.assign(push.mask.begin(), push.mask.end());
+  part.params = push.params;
   part.request = header.request_id;
   return part;
 }
 
-bool Same(const Part& part, const wire::FrameHeader& header, std::span<const uint64_t> keys,
-          std::span<const std::byte> values) {
+// But for the lengths of what follows, which differ between the frames of a request.
+bool SameParams(const wire::PushParams& a, const wire::PushParams& b) {
+  return a.weight == b.weight && a.value_scale == b.value_scale && a.scale == b.scale &&
+         a.hyper() == b.hyper() && a.flags == b.flags && a.op == b.op && a.column == b.column;
+}
+
+bool Same(const Part& part, const wire::FrameHeader& header, const wire::PushView& push,
+          std::span<const uint64_t> keys, std::span<const std::byte> values) {
   return part.table.value == header.table && std::ranges::equal(part.keys, keys) &&
-         std::ranges::equal(part.values, values);
+         std::ranges::equal(part.values, values) && std::ranges::equal(part.mask, push.mask) &&
+         SameParams(part.params, push.params);
 }
 
 }  // namespace
@@ -45,7 +53,7 @@ uint64_t Facts::OnNumbered(const wire::FrameHeader& header, const wire::PushView
       }
       it->second = MakePart(header, push, keys, values);
       fresh += values.size();
-    } else if (!Same(it->second, header, keys, values)) {
+    } else if (!Same(it->second, header, push, keys, values)) {
       complain_("worker incarnation " + std::to_string(header.incarnation) +
                 " sends another push as number " + std::to_string(e.number) + " of slot " +
                 std::to_string(e.slot));
@@ -56,14 +64,16 @@ uint64_t Facts::OnNumbered(const wire::FrameHeader& header, const wire::PushView
 
 void Facts::OnRound(const wire::FrameHeader& header, const wire::PushView& push) {
   RoundSaid& said = rounds_[{header.incarnation, header.table, header.round}];
-  const Hyper hyper{.lr = push.params.lr, .weight_decay = push.params.weight_decay};
   const std::string who = "worker incarnation " + std::to_string(header.incarnation) + " in round " +
                           std::to_string(header.round) + " of table " + std::to_string(header.table);
+  if (push.params.has(wire::kParamDecide)) return OnDecision(said, push.params, who);
+  const bool joined = push.params.has(wire::kParamJoined);
   if (said.done_said || !said.parts.empty()) {
-    if (said.weight != push.params.weight || said.hyper != hyper) complain_(who + " changes its weight");
+    if (said.joined != joined) complain_(who + " changes whether it has joined");
+    if (!joined && !SameParams(said.params, push.params)) complain_(who + " changes its parameters");
   }
-  said.weight = push.params.weight;
-  said.hyper = hyper;
+  said.joined = joined;
+  said.params = push.params;
   if (header.type == wire::FrameType::kDone || (header.flags & wire::kFlagDone) != 0) {
     if (said.done_said && !std::ranges::equal(said.bitmap, push.done_bitmap))
       complain_(who + " changes its mark");
@@ -75,10 +85,17 @@ void Facts::OnRound(const wire::FrameHeader& header, const wire::PushView& push)
     auto [it, added] = said.parts.try_emplace(e.slot);
     if (added) {
       it->second = MakePart(header, push, keys, values);
-    } else if (!Same(it->second, header, keys, values)) {
+    } else if (!Same(it->second, header, push, keys, values)) {
       complain_(who + " changes its contribution to slot " + std::to_string(e.slot));
     }
   });
+}
+
+void Facts::OnDecision(RoundSaid& said, const wire::PushParams& params, const std::string& who) {
+  const DecisionSaid decision{params.has(wire::kParamSkip), params.scale, params.hyper()};
+  if (!said.done_said) complain_(who + " decides without having contributed");
+  if (said.decision && !(*said.decision == decision)) complain_(who + " changes its decision");
+  said.decision = decision;
 }
 
 const Part* Facts::Push(Incarnation incarnation, SlotId slot, Seq seq) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -24,16 +25,33 @@ struct Part {
   TableId table;
   std::vector<RowKey> keys;
   std::vector<std::byte> values;
-  Hyper hyper;
+  std::vector<std::byte> mask;  // of segments; empty: all
+  wire::PushParams params;
   uint64_t request = 0;
+  Hyper hyper() const { return params.hyper(); }
+  PushOp op() const { return static_cast<PushOp>(params.op); }
+};
+// What a worker wants to become of a round in two phases.
+struct DecisionSaid {
+  bool skip = false;
+  double scale = 1;
+  Hyper hyper;
+  // The scale of a skip means nothing.
+  bool operator==(const DecisionSaid& other) const {
+    return skip == other.skip && (skip || scale == other.scale) && hyper == other.hyper;
+  }
 };
 // All that a worker has said about one round of a table.
 struct RoundSaid {
-  double weight = 0;
-  Hyper hyper;
+  wire::PushParams params;  // of its contribution and mark; those of a joined worker mean nothing
   bool done_said = false;
+  bool joined = false;
   std::vector<std::byte> bitmap;
   std::map<uint32_t, Part> parts;  // by slot
+  std::optional<DecisionSaid> decision;
+  double weight() const { return joined ? 0 : params.weight; }
+  bool two_phase() const { return !joined && params.has(wire::kParamTwoPhase); }
+  bool not_finite() const { return !joined && params.has(wire::kParamNotFinite); }
   bool Touches(uint32_t slot) const {
     return slot / 8 < bitmap.size() && (static_cast<unsigned>(bitmap[slot / 8]) >> (slot % 8) & 1) != 0;
   }
@@ -56,6 +74,7 @@ class Facts {
  private:
   uint64_t OnNumbered(const wire::FrameHeader& header, const wire::PushView& push);
   void OnRound(const wire::FrameHeader& header, const wire::PushView& push);
+  void OnDecision(RoundSaid& said, const wire::PushParams& params, const std::string& who);
 
   Complain complain_;
   std::map<std::pair<uint64_t, uint32_t>, Numbered> pushes_;  // by (incarnation, slot)

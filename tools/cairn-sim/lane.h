@@ -10,6 +10,7 @@
 
 #include "base/ids.h"
 #include "base/random.h"
+#include "cairn/client.h"
 #include "cairn/types.h"
 #include "plan.h"
 #include "wire/cluster_state.h"
@@ -24,6 +25,8 @@ struct CallData {
   std::vector<RowKey> keys;
   std::vector<std::byte> values;
   std::vector<std::byte> out;
+  std::vector<std::byte> mask;
+  RoundInfo told;
   std::map<uint32_t, Position> acknowledged;
   // Overwrites all of it: a core that still looks at it after `done` will be seen.
   void Poison();
@@ -34,7 +37,7 @@ class Lane {
   virtual ~Lane() = default;
   // Goes on with the program; called at the start and whenever a call has ended.
   virtual void Step() = 0;
-  bool share_done() const { return left_ == 0; }
+  virtual bool share_done() const { return left_ == 0; }
   bool busy() const { return under_way_ > 0; }
   virtual void OneMore() {}
   virtual std::string WhatItDoes() const = 0;

@@ -63,6 +63,59 @@ void MakeTables(Plan& plan, Random& random) {
   if (random.Chance(0.25)) add(Floats("more_weights", Mode::kSync, random), 4, 12);
 }
 
+// Ends of one to nine segments.
+std::vector<uint64_t> Segments(uint64_t size, Random& random) {
+  std::vector<uint64_t> ends;
+  for (uint64_t i = random.Below(9); i > 0; --i) ends.push_back(1 + random.Below(size));
+  ends.push_back(size);
+  std::ranges::sort(ends);
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  return ends;
+}
+
+// What dense tables of floats can do beyond a push of the whole.
+void MakeDense(TablePlan& t, Random& random) {
+  if (random.Chance(0.7)) t.spec.segments = Segments(t.spec.size, random);
+  if (t.spec.optimizer == OptimizerKind::kSgd && random.Chance(0.5)) t.spec.optimizer_flags |= kWithMomentum;
+  if (random.Chance(0.6)) t.masks = 0.4;
+  if (random.Chance(0.5)) t.pieces = 0.5;
+}
+
+void MakeRounds(TablePlan& t, Random& random) {
+  if (random.Chance(0.4)) t.joins = true;
+  if (t.spec.kind != TableKind::kDense || t.spec.element != ElementType::kFloat32) return;
+  if (random.Chance(0.3)) t.assign_every = static_cast<uint32_t>(random.Between(3, 9));
+  if (random.Chance(0.2)) t.spec.optimizer_flags |= kReduceSum;
+  if (random.Chance(0.3)) t.value_scales = 0.3;
+  if (!random.Chance(0.6)) return;
+  t.two_phase = true;
+  if (random.Chance(0.4)) t.skip_every = static_cast<uint32_t>(random.Between(3, 7));
+  if (random.Chance(0.3)) t.not_finite = 0.08;
+  t.clips = random.Chance(0.5);
+}
+
+// Tables as a trainer has them; drawn apart from the others, which a change here leaves alone.
+void MakeModels(Plan& plan, Random random) {
+  auto add = [&](const char* name, Mode mode, int64_t low, int64_t high) {
+    TablePlan t;
+    t.spec = {.name = name, .mode = mode, .optimizer = OptimizerKind::kSgd};
+    t.spec.size = static_cast<uint64_t>(random.Chance(0.5) ? random.Between(1100, 4000) : random.Between(1, 300));
+    t.spec.init = Init::Uniform(-1.0f, 1.0f, random.Next());
+    t.spec.deterministic = mode == Mode::kSync && random.Chance(0.5);
+    t.ops = static_cast<uint32_t>(random.Between(low, high));
+    t.window = static_cast<uint32_t>(random.Between(1, 8));
+    plan.tables.push_back(std::move(t));
+  };
+  if (random.Chance(0.5)) add("model", Mode::kSync, 5, 14);
+  if (random.Chance(0.4)) add("parameters", Mode::kAsync, 5, 14);
+  for (TablePlan& t : plan.tables) {
+    const bool dense = t.spec.kind == TableKind::kDense && t.spec.element == ElementType::kFloat32;
+    if (dense) MakeDense(t, random);
+    if (t.spec.mode == Mode::kSync) MakeRounds(t, random);
+    t.assign_once = dense && t.spec.mode == Mode::kAsync && random.Chance(0.6);
+  }
+}
+
 void MakeFaults(Plan& plan, Random& random) {
   FaultProfile& n = plan.network;
   n.delay_us = random.Between(50, 2000);
@@ -105,6 +158,7 @@ Plan MakePlan(uint64_t seed) {
   plan.workers = static_cast<uint32_t>(random.Between(1, 5));
   plan.late_workers = random.Chance(0.5) ? static_cast<uint32_t>(random.Between(1, 2)) : 0;
   MakeTables(plan, random);
+  MakeModels(plan, Random(Mix64(seed, 0x30DE1)));
   plan.churn_tables = random.Chance(0.35);
   plan.rogue = random.Chance(0.3);
   plan.hyper_mismatch = random.Chance(0.25);

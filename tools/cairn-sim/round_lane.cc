@@ -1,22 +1,18 @@
-// Rounds of a sync table: contributions with and without values, unequal weights, push-pulls,
-// and a pull between rounds.
+// Rounds of a sync table, in one phase or two: contributions with and without values or segments,
+// unequal weights, push-pulls, assigns, a pull between rounds, and joining at the end.
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "client/partition.h"
 #include "content.h"
 #include "lane.h"
+#include "round_program.h"
 #include "worker_process.h"
 
 namespace cairn::sim {
 
 namespace {
-
-// The same for every worker, and another one every few rounds.
-Hyper HyperOf(const wire::TableInfo& info, Round round) {
-  return {.lr = 0.125f * static_cast<float>(1 + round.value / 3 % 4),
-          .weight_decay = info.id.value % 2 == 0 ? 0.0f : 0.25f};
-}
 
 class RoundLane final : public Lane {
  public:
@@ -25,9 +21,12 @@ class RoundLane final : public Lane {
     left_ = plan.ops;
   }
 
+  bool share_done() const override { return left_ == 0 && (!plan_.joins || all_joined_); }
+
   void Step() override {
     if (under_way_ > 0 || !worker_.core().fatal().ok()) return;
-    if (worker_.leaving()) return worker_.OnLaneProgress();
+    if (worker_.leaving() || share_done()) worker_.OnLaneProgress();
+    if (worker_.leaving() || all_joined_) return;
     ++under_way_;
     worker_.Later(random_.Between(0, worker_.world().plan().think_us), [this] {
       --under_way_;
@@ -44,69 +43,185 @@ class RoundLane final : public Lane {
   }
 
  private:
-  void DoRound() {
+  using Phase = client::RoundPhase;
+
+  // What a round is, from its first call to its last.
+  struct Turn {
+    Round round;
+    RoundProgram program;
+    bool joined = false;
+    bool values = false;
+    bool rogue = false;  // its contribution is refused somewhere
+  };
+
+  const Plan& plan() const { return worker_.world().plan(); }
+  std::shared_ptr<CallData> NewCall() const {
     auto data = std::make_shared<CallData>();
     data->info = info_;
-    const Plan& plan = worker_.world().plan();
-    const bool values = left_ > 0 && random_.Chance(0.85);
-    if (values) FillPush(*data, plan_, worker_.core().incarnation().value * 100'000 + ++pushed_, random_);
+    return data;
+  }
+
+  void DoRound() {
+    Turn turn;
+    turn.round = worker_.core().next_round(info_.id);
+    turn.program = ProgramOf(plan_, info_, turn.round);
+    turn.joined = plan_.joins && left_ == 0;
+    turn.values = !turn.joined && left_ > 0 && random_.Chance(0.85);
+    const bool assigns = turn.program.op != PushOp::kUpdate;
+    if (assigns) turn.values = !turn.joined && (IsFirst() || random_.Chance(0.1));
+    // Who has joined may take part in both phases or wait for the end of the round.
+    bool contributes = turn.program.two_phase && !(turn.joined && random_.Chance(0.5));
+    if (plan().hyper_mismatch && !turn.joined && !assigns && random_.Chance(0.02)) contributes = !contributes;
+    Contribute(turn, contributes ? Phase::kContribute : Phase::kWhole);
+  }
+
+  // It has the lowest rank that it knows of.
+  bool IsFirst() const {
+    for (const wire::WorkerInfo& worker : worker_.core().state()->workers) {
+      if (worker.join_view.value != 0) return worker.incarnation == worker_.core().incarnation();
+    }
+    return false;
+  }
+
+  void Contribute(Turn turn, Phase phase) {
+    auto data = NewCall();
     const auto state = worker_.core().state();
-    client::PartitionInput input{
-        .state = state.get(), .table = &data->info, .keys = data->keys, .values = data->values};
-    input.hyper = HyperOf(info_, worker_.core().next_round(info_.id));
-    CallEnd end{.kind = CallEnd::Kind::kRound, .table = info_.id};
-    if (plan.hyper_mismatch && random_.Chance(0.05)) {
-      input.hyper.lr *= 2;
-      end.odd_hyper = true;
+    client::PartitionInput input{.state = state.get(), .table = &data->info};
+    CallEnd end{.kind = phase == Phase::kWhole ? CallEnd::Kind::kRound : CallEnd::Kind::kContribute,
+                .table = info_.id};
+    if (turn.values) {
+      FillPush(*data, plan_, worker_.core().incarnation().value * 100'000 + ++pushed_, random_);
+      FillMask(*data, plan_, random_);
+      input.keys = data->keys;
+      input.values = InPieces(data->values, *data, plan_, random_);
+      input.mask = data->mask;
+      if (random_.Chance(plan_.value_scales)) input.value_scale = 0.25;
     }
-    input.weight = 0.25 * static_cast<double>(uint64_t{1} << random_.Below(5));
-    if (random_.Chance(0.5)) input.weight = 1;
-    if (random_.Chance(0.03)) input.weight = 0;
-    if (values && random_.Chance(0.5)) {
-      input.pull_after = true;
-      const size_t rows = info_.spec.kind == TableKind::kDense ? 1 : data->keys.size();
-      const size_t row = info_.spec.kind == TableKind::kDense ? info_.spec.size : info_.spec.dim;
-      data->out.resize(rows * row * ElementBytes(info_.spec));
-      input.out = data->out;
+    input.phase = phase;
+    input.joined = turn.joined;
+    input.not_finite = phase == Phase::kContribute && !turn.joined && random_.Chance(plan_.not_finite);
+    input.weight = Weight(turn);
+    SetProgram(turn, &input, &end);
+    if (phase == Phase::kWhole) PullAfter(*data, turn.values, &input);
+    auto request = Prepare(input);
+    if (!request.ok()) return;
+    CutFrames(*request, info_.spec, plan().split, random_, worker_.world().pool());
+    const bool floats = info_.spec.element == ElementType::kFloat32;
+    const bool sends = turn.values && !input.not_finite && data->mask.empty();
+    if (plan().rogue && sends && floats && random_.Chance(0.1)) {
+      turn.rogue = PokeNan(*request, random_) && info_.spec.non_finite == NonFinitePolicy::kReject;
     }
-    auto request = client::PrepareRound(input, worker_.world().pool());
-    if (!request.ok()) {
-      worker_.world().context().report("outcomes", "PrepareRound: " + request.status().ToString());
-      return;
+    // A part that is refused is told of at the end of the round.
+    end.rogue = turn.rogue && phase == Phase::kWhole;
+    const bool alone = under_way_ == 0;
+    if (phase == Phase::kContribute && alone && plan().short_deadlines && random_.Chance(0.1)) {
+      end.short_deadline = true;
     }
-    CutFrames(*request, info_.spec, plan.split, random_, worker_.world().pool());
-    if (plan.rogue && values && info_.spec.element == ElementType::kFloat32 && random_.Chance(0.1)) {
-      end.rogue = PokeNan(*request, random_) && info_.spec.non_finite == NonFinitePolicy::kReject;
-    }
-    Submit(std::move(*request), std::move(end), std::move(data), [this] {
-      if (left_ > 0) --left_;
-      if (random_.Chance(0.3)) Pull();
+    Submit(std::move(*request), std::move(end), data, [this, turn, phase, data](const Status& status) {
+      if (phase == Phase::kWhole) return EndTurn(status, data->told);
+      const bool late = status.code() == Code::kDeadlineExceeded;
+      // The client has decided what becomes of a round that it could not contribute to.
+      if (!status.ok() && !late) return EndTurn(status, {});
+      if (random_.Chance(0.15)) Pull();
+      const RoundDecision decision =
+          late ? RoundDecision{.skip = true} : DecisionOf(plan_, turn.round, data->told);
+      if (random_.Chance(0.5)) return Decide(turn, decision);
+      ++under_way_;
+      worker_.Later(random_.Between(0, 4 * plan().think_us), [this, turn, decision] {
+        --under_way_;
+        Decide(turn, decision);
+      });
     });
   }
 
+  void Decide(const Turn& turn, const RoundDecision& decision) {
+    auto data = NewCall();
+    const auto state = worker_.core().state();
+    client::PartitionInput input{.state = state.get(), .table = &data->info};
+    CallEnd end{.kind = CallEnd::Kind::kDecide, .table = info_.id, .rogue = turn.rogue};
+    input.phase = Phase::kDecide;
+    input.joined = turn.joined;
+    input.skip = decision.skip && !turn.joined;
+    input.scale = decision.skip || turn.joined ? 1.0 : decision.scale;
+    SetProgram(turn, &input, &end);
+    input.hyper.lr *= 0.5;  // those of the decision count
+    PullAfter(*data, turn.values, &input);
+    auto request = Prepare(input);
+    if (!request.ok()) return;
+    Submit(std::move(*request), std::move(end), data,
+           [this, data](const Status& status) { EndTurn(status, data->told); });
+  }
+
+  double Weight(const Turn& turn) {
+    if (turn.program.op != PushOp::kUpdate) return turn.values ? 1 : 0;
+    if (random_.Chance(0.03)) return 0;
+    return random_.Chance(0.5) ? 1 : 0.25 * static_cast<double>(uint64_t{1} << random_.Below(5));
+  }
+
+  void SetProgram(const Turn& turn, client::PartitionInput* input, CallEnd* end) {
+    end->round = turn.round;
+    end->joined = turn.joined;
+    end->assigns = turn.program.op != PushOp::kUpdate;
+    input->hyper = turn.program.hyper;
+    input->op = turn.program.op;
+    input->column = turn.program.column;
+    if (plan().hyper_mismatch && random_.Chance(0.05)) {
+      input->hyper.lr *= 2;
+      end->odd_hyper = true;
+    }
+  }
+
+  // Sparse tables: only where the call has keys.
+  void PullAfter(CallData& data, bool values, client::PartitionInput* input) {
+    const bool dense = info_.spec.kind == TableKind::kDense;
+    const bool can = dense || (values && input->phase == Phase::kWhole);
+    if (!can || !random_.Chance(0.5)) return;
+    const size_t elements = dense ? info_.spec.size : data.keys.size() * info_.spec.dim;
+    data.out.resize(elements * ElementBytes(info_.spec));
+    input->pull_after = true;
+    input->out = std::span(data.out);
+  }
+
+  Result<client::Request> Prepare(const client::PartitionInput& input) {
+    auto request = client::PrepareRound(input, worker_.world().pool());
+    if (!request.ok())
+      worker_.world().context().report("outcomes", "PrepareRound: " + request.status().ToString());
+    return request;
+  }
+
+  void EndTurn(const Status& status, const RoundInfo& told) {
+    if (left_ > 0) --left_;
+    all_joined_ |= status.ok() && told.all_joined;
+    if (random_.Chance(0.3)) Pull();
+  }
+
   void Pull() {
-    auto data = std::make_shared<CallData>();
-    data->info = info_;
+    auto data = NewCall();
     FillPull(*data, plan_, random_);
     const auto state = worker_.core().state();
-    const client::PartitionInput input{
-        .state = state.get(), .table = &data->info, .keys = data->keys, .out = data->out};
+    client::PartitionInput input{
+        .state = state.get(), .table = &data->info, .keys = data->keys, .out = std::span(data->out)};
+    input.pull_column = PullColumn(info_.spec, random_);
     auto request = client::PreparePull(input, worker_.world().pool());
     if (!request.ok()) {
       worker_.world().context().report("outcomes", "PreparePull: " + request.status().ToString());
       return;
     }
-    Submit(std::move(*request), {.kind = CallEnd::Kind::kPull, .table = info_.id}, std::move(data), [] {});
+    Submit(std::move(*request),
+           {.kind = CallEnd::Kind::kPull, .table = info_.id, .column = input.pull_column}, std::move(data),
+           [](const Status&) {});
   }
 
   void Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data,
-              std::function<void()> then) {
+              std::function<void(const Status&)> then) {
     ++under_way_;
     request.deadline_us = worker_.Deadline();
+    if (end.short_deadline)
+      request.deadline_us = worker_.world().now_us() + random_.Between(1000, 1'000'000);
     worker_.Submit(std::move(request), std::move(end), std::move(data),
-                   [this, then = std::move(then)](const Status&) {
+                   [this, then = std::move(then)](const Status& status) {
                      --under_way_;
-                     then();
+                     then(status);
                      worker_.OnLaneProgress();
                      Step();
                    });
@@ -115,6 +230,7 @@ class RoundLane final : public Lane {
   const TablePlan plan_;
   const wire::TableInfo info_;
   uint64_t pushed_ = 0;
+  bool all_joined_ = false;
 };
 
 }  // namespace

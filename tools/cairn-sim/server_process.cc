@@ -67,6 +67,11 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     const StagedEvent event{name_, slot, incarnation, table, round, weight, refused, keys, values};
     world_.Tell([&](Checker& c) { c.OnStaged(event); });
   }
+  void OnSummedUp(TableId table, SlotId slot, Round round, double divisor,
+                  const std::vector<server::Contributor>& contributors) override {
+    const SummedUpEvent event{name_, slot, table, round, divisor, contributors};
+    world_.Tell([&](Checker& c) { c.OnSummedUp(event); });
+  }
   void OnClosed(const server::CloseRecord& record) override {
     ++world_.outcome().rounds;
     world_.Tell([&](Checker& c) { c.OnClosed(name_, record); });

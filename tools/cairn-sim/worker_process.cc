@@ -117,7 +117,8 @@ void WorkerProcess::End(CallEnd end, const Status& status) {
   end.status = status;
   end.incarnation = core_->incarnation();
   end.worker = number_;
-  if (status.ok() && (end.kind == CallEnd::Kind::kPush || end.kind == CallEnd::Kind::kRound)) {
+  if (status.ok() && (end.kind == CallEnd::Kind::kPush || end.kind == CallEnd::Kind::kRound ||
+                      end.kind == CallEnd::Kind::kDecide)) {
     ++world_.outcome().acknowledged;
   }
   if (status.ok() && end.kind == CallEnd::Kind::kPull) ++world_.outcome().reads;
@@ -130,11 +131,13 @@ void WorkerProcess::Submit(client::Request request, CallEnd end, std::shared_ptr
                            std::function<void(const Status&)> done) {
   ++calls_;
   data->acknowledged = acknowledged_;
+  if (client::IsRound(request.kind)) request.info = &data->told;
   request.done = [this, end, data, done = std::move(done)](Status status) mutable {
     end.info = &data->info;
     end.keys = data->keys;
     end.out = data->out;
     end.acknowledged = &data->acknowledged;
+    end.told = data->told;
     End(end, status);
     data->Poison();  // from here on the caller may do what it likes with its memory
     Later(0, [done = std::move(done), status] { done(status); });

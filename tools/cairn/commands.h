@@ -16,9 +16,13 @@ void AddServer(CLI::App& app, int& exit_code);
 // What comes after run's own options is `program`, which the caller has cut off (ProgramStart).
 void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
 void AddStatus(CLI::App& app, int& exit_code);
+void AddDoctor(CLI::App& app, int& exit_code);
+
+inline constexpr int kUsageError = 2;  // of every command
 
 // Where the program of `cairn run` starts in `arguments`, which begin after the word "run": the first
-// word that is no option and no option's value. A "--" before it is skipped.
+// word that is no option and no option's value. A "--" before it is skipped. After "-m MODULE" come
+// the module's arguments.
 struct ProgramPlace {
   size_t options_end = 0;
   size_t program_begin = 0;

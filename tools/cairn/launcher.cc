@@ -10,8 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/check.h"
 #include "commands.h"
@@ -23,11 +24,7 @@ namespace {
 using cluster::NodeName;
 using wire::Role;
 
-int64_t NowMs() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+int64_t NowMs() { return MonotonicMs(); }
 
 // Nodes have their own colours, so that the eye can follow one.
 std::string Coloured(const NodeName& name, const std::string& text) {
@@ -41,23 +38,37 @@ std::string Coloured(const NodeName& name, const std::string& text) {
 }  // namespace
 
 Launcher::Launcher(LaunchOptions options, cluster::Variables variables)
-    : options_(std::move(options)), variables_(std::move(variables)), supervisor_(options_.supervise) {}
+    : options_(std::move(options)),
+      variables_(std::move(variables)),
+      supervisor_(options_.supervise),
+      screen_(options_.progress.value_or(true) && CanRedraw(options_.progress.has_value())),
+      started_ms_(NowMs()) {}
 
 Launcher::~Launcher() {
   if (signal_fd_ >= 0) close(signal_fd_);
   if (ready_fd_ >= 0) close(ready_fd_);
   std::error_code ignored;
-  if (!state_dir_.empty()) std::filesystem::remove_all(state_dir_, ignored);
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
 int Launcher::Run() {
-  if (Status status = Prepare(); !status.ok()) return Complain(status.message());
+  if (Status status = Prepare(); !status.ok()) {
+    Complain("run: " + status.message());
+    constexpr int kNoProgram = 127;  // as a shell says it
+    return status.code() == Code::kNotFound ? kNoProgram : status.code() == Code::kInvalidArgument ? 2 : 1;
+  }
+  if (options_.nodes.node_rank > 0) {
+    Say("waiting for node 0 at " + wire::ToString(place_.scheduler));
+    SchedulerKnown();
+  }
   Perform(supervisor_.Begin(NowMs()));
   while (!supervisor_.finished()) PollOnce();
   for (auto& [name, node] : nodes_) {
     if (node.lines) node.lines->Flush();
   }
   FlushOutput();
+  screen_.SetProgress("");
+  Say(Summary());
   return supervisor_.exit_code();
 }
 
@@ -76,16 +87,24 @@ void Launcher::PerformOne(const cluster::SuperviseAction& action) {
   using Kind = cluster::SuperviseAction::Kind;
   switch (action.kind) {
     case Kind::kStart: return StartProcess(action.node);
+    case Kind::kInterrupt: return SignalGroup(action.node, SIGINT);
     case Kind::kTerminate: return SignalGroup(action.node, SIGTERM);
     case Kind::kKill: return SignalGroup(action.node, SIGKILL);
     case Kind::kSay: return Say(action.text);
     case Kind::kShowTail: return ShowLastLines(action.node);
+    case Kind::kAsk: return poller_.Hurry();
     case Kind::kGiveUp: break;
+    case Kind::kAbort: break;
   }
-  constexpr int64_t kTellTimeoutMs = 500;
-  if (scheduler_port_ == 0) return;
-  // The supervisor repeats it, so one that fails is no error.
-  (void)TellScheduler({"127.0.0.1", scheduler_port_}, wire::GiveUp{action.node.index}, kTellTimeoutMs);
+  constexpr int64_t kTellTimeoutMs = 500, kAbortTimeoutMs = 2'000;
+  if (place_.scheduler.port == 0) return;
+  if (action.kind == Kind::kAbort) {
+    // Its answer says that every node has been told. No answer: they will find out.
+    (void)AskScheduler(place_.scheduler, wire::AbortJob{action.text}, kAbortTimeoutMs);
+  } else {
+    // The supervisor repeats it, so one that fails is no error.
+    (void)TellScheduler(place_.scheduler, wire::GiveUp{action.node.index}, kTellTimeoutMs);
+  }
 }
 
 Launcher::Node& Launcher::NodeOf(const NodeName& name) {
@@ -93,16 +112,17 @@ Launcher::Node& Launcher::NodeOf(const NodeName& name) {
   if (node.lines) return node;
   node.plain_prefix = "[" + ToString(name) + "] ";
   node.prefix = colour_ ? Coloured(name, node.plain_prefix) : node.plain_prefix;
-  if (!options_.log_dir.empty()) {
-    std::string file = ToString(name);
-    for (char& c : file) c = c == ' ' ? '-' : c;
-    node.file.open(std::filesystem::path(options_.log_dir) / (file + ".log"), std::ios::app);
-  }
+  std::string file = ToString(name);
+  for (char& c : file) c = c == ' ' ? '-' : c;
+  node.file.Open(logs_, file);
   node.lines = std::make_unique<cluster::OutputLines>([this, &node](std::string_view line) {
-    if (node.file.is_open()) node.file << line << '\n' << std::flush;
+    node.file.Write(line);
+    if (cluster::OutputLines::StartsTraceback(line)) node.traceback_ms = NowMs();
     // A program that names itself already is not named twice.
     if (line.starts_with(node.plain_prefix)) line.remove_prefix(node.plain_prefix.size());
-    output_.append(node.prefix).append(line).append("\n");
+    screen_.Print(node.prefix);
+    screen_.Print(line);
+    screen_.Print("\n");
   });
   return node;
 }
@@ -112,7 +132,7 @@ void Launcher::StartProcess(const NodeName& name) {
   int ready[2] = {-1, -1};
   options.command = CommandOf(name);
   if (name.role == Role::kScheduler) {
-    if (pipe2(ready, O_CLOEXEC | O_NONBLOCK) != 0) {
+    if (pipe2(ready, O_CLOEXEC) != 0 || fcntl(ready[0], F_SETFL, O_NONBLOCK) != 0) {
       return Perform(supervisor_.OnStartFailed(name, strerror(errno), NowMs()));
     }
     if (ready_fd_ >= 0) close(ready_fd_);
@@ -125,7 +145,10 @@ void Launcher::StartProcess(const NodeName& name) {
   Result<cluster::Child> child = cluster::StartChild(options);
   if (ready[1] >= 0) close(ready[1]);
   if (!child.ok()) return Perform(supervisor_.OnStartFailed(name, child.status().message(), NowMs()));
-  NodeOf(name).child = *child;
+  Node& node = NodeOf(name);
+  node.child = *child;
+  node.traceback_ms = 0;
+  guard_.Add(child->pid);
 }
 
 void Launcher::SignalGroup(const NodeName& name, int signal) {
@@ -149,6 +172,7 @@ void Launcher::PollOnce() {
   }
   FlushOutput();
   Reap();
+  Watch();
   Perform(supervisor_.OnTick(NowMs()));
 }
 
@@ -164,24 +188,32 @@ void Launcher::ReadOutput(Node& node) {
       close(std::exchange(node.child.output_fd, -1));
       node.lines->Flush();
     } else {
-      return;
+      break;
     }
   }
+  node.file.Flush();
+  if (const Status status = node.file.TakeError(); !status.ok()) Say(status.message());
 }
 
 void Launcher::ReadReady() {
-  char piece[32];
-  const ssize_t got = read(ready_fd_, piece, sizeof piece);
-  if (got > 0) {
-    ready_text_.append(piece, static_cast<size_t>(got));
-    return;
+  char piece[4096];
+  const ssize_t got = ready_fd_ >= 0 ? read(ready_fd_, piece, sizeof piece) : -1;
+  if (got == 0) close(std::exchange(ready_fd_, -1));
+  if (got <= 0) return;
+  constexpr size_t kMaxBytes = 64 * 1024 * 1024;  // of our own scheduler's status
+  if (ready_text_.size() < kMaxBytes) ready_text_.append(piece, static_cast<size_t>(got));
+  for (size_t end; (end = ready_text_.find('\n')) != std::string::npos;) {
+    const std::string line = ready_text_.substr(0, end);
+    ready_text_.erase(0, end + 1);
+    const int port = atoi(line.c_str());
+    if (line.starts_with("{")) {
+      ReadFinal(line);
+    } else if (port > 0 && port <= 65535) {
+      place_.scheduler.port = static_cast<uint16_t>(port);
+      SchedulerKnown();
+      Perform(supervisor_.OnSchedulerReady(NowMs()));
+    }
   }
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  close(std::exchange(ready_fd_, -1));
-  const int port = atoi(ready_text_.c_str());
-  if (port <= 0 || port > 65535) return;  // it ended without a word: Reap tells
-  scheduler_port_ = static_cast<uint16_t>(port);
-  Perform(supervisor_.OnSchedulerReady(NowMs()));
 }
 
 void Launcher::ReadSignals() {
@@ -194,54 +226,60 @@ void Launcher::ReadSignals() {
 }
 
 void Launcher::Reap() {
+  std::vector<std::pair<int64_t, NodeName>> ended;
   for (auto& [name, node] : nodes_) {
     if (node.child.pid <= 0) continue;
-    siginfo_t ended{};
-    if (waitid(P_PID, static_cast<id_t>(node.child.pid), &ended, WEXITED | WNOHANG | WNOWAIT) != 0) continue;
-    if (ended.si_pid == 0) continue;
-    // What it has left behind in its group goes with it, while the group's number is still its own.
-    kill(-node.child.pid, SIGKILL);
-    waitpid(node.child.pid, nullptr, 0);
-    node.child.pid = -1;
-    ReadOutput(node);
-    if (node.child.output_fd >= 0) close(std::exchange(node.child.output_fd, -1));
-    node.lines->Flush();
-    FlushOutput();
-    cluster::ProcessEnd end;
-    (ended.si_code == CLD_EXITED ? end.code : end.signal) = ended.si_status;
-    Perform(supervisor_.OnEnd(name, end, NowMs()));
+    siginfo_t info{};
+    if (waitid(P_PID, static_cast<id_t>(node.child.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) continue;
+    if (info.si_pid == 0) continue;
+    (info.si_code == CLD_EXITED ? node.end.code : node.end.signal) = info.si_status;
+    (info.si_code == CLD_EXITED ? node.end.signal : node.end.code) = 0;
+    TakeEnd(node);
+    ended.emplace_back(node.traceback_ms != 0 ? node.traceback_ms : INT64_MAX, name);
+  }
+  FlushOutput();
+  // Of those that ended at the same time the one whose traceback came first is the cause.
+  std::sort(ended.begin(), ended.end());
+  for (const auto& [when, name] : ended) {
+    if (name.role == Role::kScheduler) {
+      while (ready_fd_ >= 0) {
+        pollfd wait{ready_fd_, POLLIN, 0};
+        if (poll(&wait, 1, 0) != 1) break;
+        ReadReady();  // its last word, before its end is judged
+      }
+    }
+    const Node& node = nodes_.at(name);
+    const std::vector<std::string> words = node.lines->ending().lines;
+    if (name.role == Role::kServer && node.end.code != 0 && !words.empty()) {
+      constexpr std::string_view kPrefix = "cairn: server: ";
+      supervisor_.OnReason(words.back().substr(words.back().starts_with(kPrefix) ? kPrefix.size() : 0));
+    }
+    Perform(supervisor_.OnEnd(name, node.end, NowMs()));
   }
 }
 
-void Launcher::Say(const std::string& text) {
-  FlushOutput();
-  LogLine("[cairn] " + text);
-}
-
-void Launcher::ShowLastLines(const NodeName& name) {
-  const auto found = nodes_.find(name);
-  if (found == nodes_.end() || found->second.lines->tail().empty()) return;
-  Say("the last lines of " + ToString(name) + ":");
-  for (const std::string& line : found->second.lines->tail()) LogLine(found->second.plain_prefix + line);
+void Launcher::TakeEnd(Node& node) {
+  // What it has left behind in its group goes with it, while the group's number is still its own.
+  kill(-node.child.pid, SIGKILL);
+  guard_.Remove(node.child.pid);
+  waitpid(node.child.pid, nullptr, 0);
+  node.child.pid = -1;
+  ReadOutput(node);
+  if (node.child.output_fd >= 0) close(std::exchange(node.child.output_fd, -1));
+  node.lines->Flush();
+  node.file.Flush();
 }
 
 void Launcher::FlushOutput() {
-  size_t at = 0;
-  while (at < output_.size() && !output_broken_) {
-    const ssize_t written = write(STDOUT_FILENO, output_.data() + at, output_.size() - at);
-    if (written > 0) {
-      at += static_cast<size_t>(written);
-    } else if (errno == EAGAIN) {
-      pollfd wait{STDOUT_FILENO, POLLOUT, 0};
-      poll(&wait, 1, -1);
-    } else if (errno != EINTR) {
-      // Nobody reads any more (`cairn run … | head`): the job has no purpose.
-      output_broken_ = true;
-      output_.clear();
-      Perform(supervisor_.OnInterrupt(SIGPIPE, NowMs()));
-    }
+  const int error = screen_.Flush();
+  if (error == 0) return;
+  if (error == EPIPE) {
+    // Nobody reads any more (`cairn run … | head`): the job has no purpose.
+    constexpr int kBrokenPipe = 128 + SIGPIPE;
+    return Perform(supervisor_.OnTrouble(kBrokenPipe, "nobody reads the output any more", NowMs()));
   }
-  output_.clear();
+  Say(std::string("standard output can't be written to (") + strerror(error) +
+      "): the job goes on without it" + (logs_.path().empty() ? "" : ", with logs in " + logs_.path()));
 }
 
 }  // namespace cairn::tool

@@ -1,12 +1,13 @@
 // `cairn run` at work: real processes, their output, signals, driven by the decisions of
-// cluster/supervise.h. One thread.
+// cluster/supervise.h. One thread, besides the one that asks the scheduler.
+//   launch_setup.cc   what each process is told
+//   launch_watch.cc   progress, the first traceback, the summary
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <deque>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,14 +19,26 @@
 #include "cluster/supervise.h"
 #include "cluster/supervise_log.h"
 #include "cluster/supervise_process.h"
+#include "guard.h"
+#include "job_files.h"
+#include "log_folder.h"
+#include "meeting_place.h"
+#include "owner_lock.h"
+#include "screen.h"
+#include "status_poller.h"
 
 namespace cairn::tool {
 
 struct LaunchOptions {
   cluster::SuperviseOptions supervise;
-  std::vector<std::string> program;  // and its arguments
+  NodeFlags nodes;
+  std::vector<std::string> program;  // and its arguments; with `module`: the arguments alone
+  std::string module;                // python -m
   std::optional<uint32_t> threads;   // shard threads of a server
-  std::string log_dir;               // empty: no files
+  std::string log_dir;               // empty: a new folder of this user's
+  bool no_logs = false;
+  std::optional<bool> progress;  // not given: live on a terminal, else now and then
+  double progress_every_s = 30;  // where it is not live
 };
 
 class Launcher {
@@ -44,42 +57,71 @@ class Launcher {
     std::string prefix;    // "[worker 0] ", coloured on a terminal
     std::string plain_prefix;
     std::unique_ptr<cluster::OutputLines> lines;
-    std::ofstream file;
+    LogFile file;
+    int64_t traceback_ms = 0;  // when it began to print its last one; 0: never
+    cluster::ProcessEnd end;   // of its last process
   };
 
+  // launch_setup.cc
   Status Prepare();
+  Status PrepareProgram();
+  Status PrepareFolder();
+  Status PrepareLogs();
+  void PrepareThreads();
+  Status PrepareSignals();
+  std::vector<std::string> CommandOf(const cluster::NodeName& name) const;
+  std::vector<std::string> EnvironmentFor(const cluster::NodeName& name) const;
+
   void Perform(std::vector<cluster::SuperviseAction> actions);
   void PerformOne(const cluster::SuperviseAction& action);
   void StartProcess(const cluster::NodeName& name);
   Node& NodeOf(const cluster::NodeName& name);
-  std::vector<std::string> CommandOf(const cluster::NodeName& name) const;
-  std::vector<std::string> EnvironmentFor(const cluster::NodeName& name) const;
   void SignalGroup(const cluster::NodeName& name, int signal);
   void PollOnce();
   void ReadOutput(Node& node);
   void ReadReady();
   void ReadSignals();
   void Reap();
-  void Say(const std::string& text);
-  void ShowLastLines(const cluster::NodeName& name);
+  void TakeEnd(Node& node);
   void FlushOutput();
+
+  // launch_watch.cc
+  void Say(const std::string& text);
+  void SchedulerKnown();
+  void ReadFinal(const std::string& line);
+  void Watch();
+  void CheckSameJob(const ClusterSummary& summary);
+  void ShowProgress();
+  const Node* FirstToFail(const Node& told) const;
+  void ShowLastLines(const cluster::NodeName& name);
+  std::string Summary() const;
 
   LaunchOptions options_;
   cluster::Variables variables_;
   cluster::Supervisor supervisor_;
+  Screen screen_;
+  Guard guard_;
+  OwnerLock folder_lock_;
+  LogFolder logs_;
+  LogFile own_log_;
+  JobFile job_file_;
+  StatusPoller poller_;
   std::deque<cluster::SuperviseAction> pending_;
   std::map<cluster::NodeName, Node> nodes_;
-  std::string self_;       // this program, for the scheduler and the servers
-  std::string state_dir_;  // the scheduler's log; removed at the end
-  std::string cluster_id_;
-  std::string master_port_;
-  uint16_t scheduler_port_ = 0;  // 0: not known yet
+  std::string self_;    // this program, for the scheduler and the servers
+  std::string folder_;  // temporary, for the scheduler's log; removed at the end
+  MeetingPlace place_;
+  uint32_t worker_threads_ = 0;  // 0: as the user has it
   int signal_fd_ = -1;
-  int ready_fd_ = -1;  // the scheduler writes its port here
+  int ready_fd_ = -1;  // the scheduler writes its port here, and at the end what it has seen
   std::string ready_text_;
   bool colour_ = false;
-  bool output_broken_ = false;
-  std::string output_;
+  const int64_t started_ms_;
+  int64_t next_progress_ms_ = 0;
+  StatusPoller::Answer last_answer_;
+  bool silent_ = false;  // the scheduler has not answered the last question
+  std::optional<ClusterSummary> final_;
+  std::string first_to_fail_;  // "worker 1: ValueError: …", if it is not who ended first
 };
 
 }  // namespace cairn::tool

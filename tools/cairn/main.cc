@@ -1,10 +1,14 @@
 // cairn: the command line. Subcommands in files of their own; docs/command-line.md has them all.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <iostream>
 #include <string>
 
 #include "commands.h"
+#include "guard.h"
 
 namespace cairn::tool {
 
@@ -40,15 +44,34 @@ Result<cluster::Environment> EnvironmentOf(wire::Role role) {
 
 }  // namespace cairn::tool
 
+namespace {
+
+// A descriptor 0, 1 or 2 that was closed would be given to the next socket or file.
+void OpenStandardStreams() {
+  int fd;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO) close(fd);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  OpenStandardStreams();
   CLI::App app{
       "Cairn, a parameter server: servers hold the parameters, workers push gradients and pull weights, a\n"
       "scheduler brings them together.",
       "cairn"};
   app.footer(
       "A whole job on this machine:\n"
-      "  cairn run -s 2 -w 2 -- ./trainer --my-flags\n"
-      "Over several machines:\n"
+      "  cairn run -s 2 -w 2 train.py --my-flags\n"
+      "How it is doing, and whether this machine is fit for it:\n"
+      "  cairn status\n"
+      "  cairn doctor\n"
+      "Over two machines, the same on both but for the rank:\n"
+      "  cairn run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -s 1 -w 2 train.py --my-flags\n"
+      "Or every process by itself:\n"
       "  cairn scheduler --host 0.0.0.0 --port 9000 --servers 2 --workers 2\n"
       "  cairn server --scheduler scheduler.example:9000\n"
       "  CAIRN_SCHED_HOST=scheduler.example CAIRN_SCHED_PORT=9000 ./trainer --my-flags");
@@ -60,12 +83,16 @@ int main(int argc, char** argv) {
   cairn::tool::AddScheduler(app, exit_code);
   cairn::tool::AddServer(app, exit_code);
   cairn::tool::AddStatus(app, exit_code);
+  cairn::tool::AddDoctor(app, exit_code);
+  app.add_subcommand("guard", "")->group("")->callback([&] { exit_code = cairn::tool::RunGuard(); });
   const std::string first = argc > 1 ? argv[1] : "";
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
   const bool known = std::any_of(commands.begin(), commands.end(),
                                  [&](const CLI::App* command) { return command->get_name() == first; });
-  if (!first.empty() && first[0] != '-' && !known)
-    return cairn::tool::Complain("no command is called '" + first + "': run, scheduler, server or status");
+  if (!first.empty() && first[0] != '-' && !known) {
+    cairn::tool::Complain("no command is called '" + first + "': run, scheduler, server, status or doctor");
+    return cairn::tool::kUsageError;
+  }
   if (first == "run") {
     const std::vector<std::string> arguments(argv + 2, argv + argc);
     const auto [options_end, program_begin] =
@@ -73,6 +100,14 @@ int main(int argc, char** argv) {
     program.assign(arguments.begin() + static_cast<std::ptrdiff_t>(program_begin), arguments.end());
     argc = 2 + static_cast<int>(options_end);
   }
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);  // 0 for --help and --version
+    exit_code = code == 0 ? 0 : cairn::tool::kUsageError;
+  }
+  // What was printed must have arrived: on a full disk an empty answer is no answer.
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout.flush()) && exit_code == 0)
+    exit_code = cairn::tool::Complain("standard output can't be written to");
   return exit_code;
 }

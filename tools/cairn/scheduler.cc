@@ -6,7 +6,9 @@
 
 #include "commands.h"
 #include "interrupt.h"
+#include "job_files.h"
 #include "scheduler/scheduler_node.h"
+#include "transport/tcp/sockets.h"
 
 namespace cairn::tool {
 namespace {
@@ -52,23 +54,42 @@ scheduler::SchedulerNodeOptions OptionsOf(const Flags& flags, const cluster::Env
   return options;
 }
 
+// A line for the launcher.
+void Tell(int fd, const std::string& text) {
+  const std::string line = text + "\n";
+  for (size_t at = 0; at < line.size();) {
+    const ssize_t written = write(fd, line.data() + at, line.size() - at);
+    if (written <= 0) return;
+    at += static_cast<size_t>(written);
+  }
+}
+
 int RunScheduler(const Flags& flags) {
   const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kScheduler);
   if (!environment.ok()) return Complain(environment.status().message());
   const scheduler::SchedulerNodeOptions options = OptionsOf(flags, *environment);
   if (options.core.dead_after_us < 2 * options.core.heartbeat_us)
-    return Complain("--dead-after-ms must be at least twice --heartbeat-ms: a healthy node would be taken for dead");
+    return Complain(
+        "--dead-after-ms must be at least twice --heartbeat-ms: a healthy node would be taken for dead");
   Interrupt interrupt;
   Result<std::unique_ptr<scheduler::SchedulerNode>> node = scheduler::SchedulerNode::Start(options);
   if (!node.ok()) return Complain(node.status().message());
   interrupt.Arm([&node] { (*node)->Stop(); });
+  JobFile job_file;
   if (flags.ready_fd >= 0) {
-    const std::string port = std::to_string((*node)->endpoint().port) + "\n";
-    [[maybe_unused]] const ssize_t written = write(flags.ready_fd, port.data(), port.size());
-    close(flags.ready_fd);
+    Tell(flags.ready_fd, std::to_string((*node)->endpoint().port));
+  } else {
+    // For `cairn status`; it is no reason to complain that it must be given the address.
+    const wire::Endpoint listens = (*node)->endpoint();
+    (void)job_file.Write(
+        cluster::ProcessVariables(),
+        {.scheduler = {transport::IsWildcard(listens.host) ? "127.0.0.1" : listens.host, listens.port},
+         .cluster_id = options.core.cluster_id,
+         .command = OwnCommand()});
   }
   const Status status = (*node)->Wait();
   interrupt.Disarm();
+  if (flags.ready_fd >= 0) Tell(flags.ready_fd, (*node)->final_status());
   if (interrupt.signal() != 0) return 128 + interrupt.signal();
   if (status.code() == Code::kJobFailed) return 1;  // the node has said why
   return status.ok() ? 0 : Complain("scheduler: " + status.message());
@@ -99,8 +120,9 @@ void AddScheduler(CLI::App& app, int& exit_code) {
       ->check(Within(1, 86'400'000));
   command->add_option("--dead-after-ms", flags->dead_after_ms, "a node not heard for so long is dead (5000)")
       ->check(Within(1, 86'400'000));
-  command->add_option("--rejoin-grace-ms", flags->rejoin_grace_ms,
-                      "a dead worker's rank is given up after so long, once all others are done (30000)")
+  command
+      ->add_option("--rejoin-grace-ms", flags->rejoin_grace_ms,
+                   "a dead worker's rank is given up after so long, once all others are done (30000)")
       ->check(Within(0, 86'400'000));
   command->add_option("--ready-fd", flags->ready_fd)->group("");  // for cairn run: the port goes there
   command->callback([flags, &exit_code] { exit_code = RunScheduler(*flags); });

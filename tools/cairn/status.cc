@@ -1,13 +1,18 @@
-// cairn status: what the scheduler knows about the cluster, as a table or as JSON.
+// cairn status: what the scheduler knows about the cluster, as a table or as JSON. Without an address
+// it finds the job that runs here (job_files.h).
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "commands.h"
+#include "job_files.h"
+#include "progress.h"
 #include "scheduler_call.h"
+#include "status_poller.h"
 
 namespace cairn::tool {
 namespace {
@@ -90,13 +95,30 @@ void PrintServers(const Json& servers) {
   table.Print();
 }
 
+// Numbers that no worker reports are not shown: a column of zeros would look like a worker that does
+// nothing.
 void PrintWorkers(const Json& workers) {
-  Table table({"worker", "host", "heard", "view", "rounds", "pushes", "pulls", "sent", "received"});
+  struct Column {
+    const char *head, *key, *unit;
+  };
+  std::vector<Column> columns = {{"rounds", "rounds", ""},
+                                 {"pushes", "pushes", ""},
+                                 {"pulls", "pulls", ""},
+                                 {"sent", "bytes_out", "B"},
+                                 {"received", "bytes_in", "B"}};
+  std::erase_if(columns, [&](const Column& column) {
+    return std::all_of(workers.begin(), workers.end(),
+                       [&](const Json& worker) { return Number(Part(worker, "stats"), column.key) == 0; });
+  });
+  std::vector<std::string> head = {"worker", "host", "heard", "view"};
+  for (const Column& column : columns) head.push_back(column.head);
+  Table table(head);
   for (const Json& worker : workers) {
-    const Json& stats = Part(worker, "stats");
-    table.Add({Text(worker, "rank"), Text(worker, "host"), Heard(worker), Text(worker, "join_view"),
-               Short(Number(stats, "rounds")), Short(Number(stats, "pushes")), Short(Number(stats, "pulls")),
-               Short(Number(stats, "bytes_out"), "B"), Short(Number(stats, "bytes_in"), "B")});
+    std::vector<std::string> row = {Text(worker, "rank"), Text(worker, "host"), Heard(worker),
+                                    Text(worker, "join_view")};
+    for (const Column& column : columns)
+      row.push_back(Short(Number(Part(worker, "stats"), column.key), column.unit));
+    table.Add(row);
   }
   table.Print();
 }
@@ -134,14 +156,57 @@ void Print(const Json& status) {
   if (!Part(status, "tables").empty()) std::puts(""), PrintTables(Part(status, "tables"));
 }
 
-Result<wire::Endpoint> SchedulerOf(const Flags& flags) {
-  if (flags.scheduler) return cluster::ParseEndpoint("scheduler", *flags.scheduler);
-  const Result<cluster::Environment> environment = cluster::ReadEnvironment(cluster::ProcessVariables());
-  if (!environment.ok()) return environment.status();
-  if (const Status status = cluster::RequireScheduler(*environment); !status.ok()) {
-    return Result<wire::Endpoint>(status.code(), "which scheduler? For example: cairn status 127.0.0.1:9000");
+// A scheduler that was started without a name has made one up.
+std::string IdOf(const JobEntry& job) {
+  constexpr int64_t kTimeoutMs = 500;
+  if (!job.cluster_id.empty()) return job.cluster_id;
+  const Result<ClusterSummary> summary = AskSummary(job.scheduler, kTimeoutMs);
+  return summary.ok() ? summary->cluster_id : "-";
+}
+
+std::string ListOf(const std::vector<JobEntry>& jobs) {
+  std::string text;
+  for (const JobEntry& job : jobs) {
+    const int64_t age_s = std::max<int64_t>(0, time(nullptr) - job.started_unix);
+    text += "\n  " + wire::ToString(job.scheduler) + "  " + IdOf(job) + "  since " + ClockTime(age_s * 1000) +
+            "  pid " + std::to_string(job.pid) + "  " + job.command;
   }
-  return environment->scheduler();
+  return text;
+}
+
+Result<wire::Endpoint> OnlyOne(const std::vector<JobEntry>& jobs, const std::string& prefix) {
+  if (jobs.size() == 1) return jobs.front().scheduler;
+  if (!jobs.empty()) {
+    return Status(
+        Code::kInvalidArgument,
+        std::to_string(jobs.size()) + " jobs" +
+            (prefix.empty() ? " run here" : " begin with '" + prefix + "'") +
+            "; which one? Give its address or the beginning of its name (newest first):" + ListOf(jobs));
+  }
+  if (!prefix.empty())
+    return Status(Code::kNotFound, "no job that runs here begins with '" + prefix +
+                                       "', and it is no HOST:PORT: `cairn status` alone shows what runs");
+  return Status(Code::kNotFound,
+                "no job runs here. Start one with `cairn run`, or give the address of a scheduler elsewhere: "
+                "cairn status 10.0.0.1:9000");
+}
+
+// The address or the name that was given; what the environment says; the job that runs here.
+Result<wire::Endpoint> SchedulerOf(const Flags& flags) {
+  const cluster::Variables variables = cluster::ProcessVariables();
+  if (flags.scheduler) {
+    Result<wire::Endpoint> address = cluster::ParseEndpoint("scheduler", *flags.scheduler);
+    if (address.ok()) return address;
+    std::vector<JobEntry> jobs = RunningJobs(variables);
+    std::erase_if(jobs, [&](const JobEntry& job) { return !IdOf(job).starts_with(*flags.scheduler); });
+    // What has a colon was meant as an address, unless a job is called so.
+    if (jobs.empty() && flags.scheduler->find(':') != std::string::npos) return address;
+    return OnlyOne(jobs, *flags.scheduler);
+  }
+  const Result<cluster::Environment> environment = cluster::ReadEnvironment(variables);
+  if (!environment.ok()) return environment.status();
+  if (cluster::RequireScheduler(*environment).ok()) return environment->scheduler();
+  return OnlyOne(RunningJobs(variables), "");
 }
 
 int ShowStatus(const Flags& flags) {
@@ -169,10 +234,14 @@ void AddStatus(CLI::App& app, int& exit_code) {
   auto* command =
       app.add_subcommand("status", "Shows nodes, partitions, tables, rounds and rates of a cluster");
   command->footer(
+      "Without an address: the scheduler that the environment names (CAIRN_SCHED_PORT and the like), or\n"
+      "else the job that runs here.\n"
+      "  cairn status\n"
       "  cairn status 10.0.0.1:9000\n"
-      "  cairn status --json | jq .phase      (the scheduler comes from the environment)");
+      "  cairn status --json | jq .phase");
   auto flags = std::make_shared<Flags>();
-  command->add_option("scheduler", flags->scheduler, "HOST:PORT of the scheduler");
+  command->add_option("scheduler", flags->scheduler,
+                      "HOST:PORT of the scheduler, or the beginning of a job's name");
   command->add_flag("--json", flags->json, "one JSON object instead of tables");
   command->add_option("--timeout-ms", flags->timeout_ms, "how long to wait for the answer (5000)")
       ->check(Within(1, 3'600'000));

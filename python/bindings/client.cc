@@ -1,0 +1,200 @@
+#include "client.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "cairn/client.h"
+#include "forked.h"
+#include "names.h"
+#include "operation.h"
+#include "raising.h"
+#include "tables.h"
+#include "waiting.h"
+
+namespace cairn::python {
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+namespace {
+
+// The client and the calls that block on it. All under the GIL but for what runs in a BlockingCall,
+// which has its own reference.
+struct Shared {
+  std::unique_ptr<Client> client;
+  Running running;
+};
+
+class PyClient {
+ public:
+  explicit PyClient(std::unique_ptr<Client> client)
+      : shared_(new std::shared_ptr<Shared>(new Shared{std::move(client), {}})) {}
+  PyClient(PyClient&&) noexcept = default;
+  ~PyClient() {
+    if (shared_ && !Forked()) Close();
+  }
+
+  Client& client() const {
+    RefuseInForkedChild();
+    return *(*shared_)->client;
+  }
+
+  DenseTable CreateDense(TableSpec spec) { return Create<DenseTable>(&Client::CreateDense, std::move(spec)); }
+  SparseTable CreateSparse(TableSpec spec) { return Create<SparseTable>(&Client::CreateSparse, std::move(spec)); }
+
+  void DropTable(const std::string& name) {
+    RefuseInForkedChild();
+    Check(BlockingCall::Start([shared = *shared_, name] { return shared->client->DropTable(name); })->Wait());
+  }
+
+  void Barrier() {
+    RefuseInForkedChild();
+    Check(WaitForOne(barrier_, [shared = *shared_] { return shared->client->Barrier(); }));
+  }
+
+  void Finish() {
+    RefuseInForkedChild();
+    Check(WaitForOne(finish_, [shared = *shared_] { return shared->client->Finish(); }));
+    SweepDropped();
+  }
+
+  void Close() {
+    if (Forked()) return;
+    {
+      nb::gil_scoped_release released;
+      (*shared_)->client->Close();
+    }
+    SweepDropped();
+  }
+
+ private:
+  template <class Table>
+  Table Create(Result<Table> (Client::*create)(TableSpec), TableSpec spec) {
+    RefuseInForkedChild();
+    auto made = std::make_shared<std::vector<Table>>();
+    Check(BlockingCall::Start([shared = *shared_, made, create, spec = std::move(spec)] {
+            Result<Table> result = (shared->client.get()->*create)(spec);
+            if (!result.ok()) return result.status();
+            made->push_back(std::move(result).value());
+            return Status::Ok();
+          })->Wait());
+    return made->front();
+  }
+
+  Owned<std::shared_ptr<Shared>> shared_;
+  std::shared_ptr<BlockingCall> barrier_, finish_;
+};
+
+PyDense CreateDense(PyClient& self, const std::string& name, uint64_t size, const std::string& dtype,
+                    const std::string& mode, const std::string& optimizer, uint32_t flags, bool deterministic,
+                    const std::string& non_finite, double initial_state, const std::vector<uint64_t>& segments,
+                    const InitTuple& init) {
+  TableSpec spec;
+  spec.name = name;
+  spec.size = size;
+  spec.element = ElementOf(dtype);
+  spec.mode = ModeOf(mode);
+  spec.optimizer = OptimizerOf(optimizer);
+  spec.optimizer_flags = flags;
+  spec.deterministic = deterministic;
+  spec.non_finite = NonFiniteOf(non_finite);
+  spec.initial_state = static_cast<float>(initial_state);
+  spec.segments = segments;
+  spec.init = InitOf(init);
+  return {Owned<DenseTable>(new DenseTable(self.CreateDense(std::move(spec))))};
+}
+
+PySparse CreateSparse(PyClient& self, const std::string& name, uint32_t dim, const std::string& dtype,
+                      const std::string& mode, const std::string& optimizer, bool deterministic,
+                      const std::string& non_finite, const InitTuple& init) {
+  TableSpec spec;
+  spec.name = name;
+  spec.kind = TableKind::kSparse;
+  spec.dim = dim;
+  spec.element = ElementOf(dtype);
+  spec.mode = ModeOf(mode);
+  spec.optimizer = OptimizerOf(optimizer);
+  spec.deterministic = deterministic;
+  spec.non_finite = NonFiniteOf(non_finite);
+  spec.init = InitOf(init);
+  return {Owned<SparseTable>(new SparseTable(self.CreateSparse(std::move(spec))))};
+}
+
+// A connect that was interrupted goes on by itself, and has perhaps registered already: the same
+// connect made again waits for that one, so that no second worker appears.
+struct Connecting {
+  std::shared_ptr<BlockingCall> call;
+  std::shared_ptr<std::unique_ptr<Client>> client = std::make_shared<std::unique_ptr<Client>>();
+};
+using ConnectKey = std::tuple<std::string, uint16_t, std::string, int32_t>;
+
+PyClient Connect(const std::string& host, uint16_t port, const std::string& cluster_id, int32_t rank,
+                 int64_t connect_timeout_ms, int64_t call_timeout_ms) {
+  RefuseInForkedChild();
+  static auto* abandoned = new std::map<ConnectKey, Connecting>;
+  const ConnectKey key(host, port, cluster_id, rank);
+  Connecting connecting;
+  if (const auto found = abandoned->find(key); found != abandoned->end()) {
+    connecting = found->second;
+    abandoned->erase(found);
+  } else {
+    ClientOptions options;
+    options.scheduler_host = host;
+    options.scheduler_port = port;
+    options.cluster_id = cluster_id;
+    options.rank = rank;
+    if (connect_timeout_ms > 0) options.connect_timeout_ms = connect_timeout_ms;
+    if (call_timeout_ms > 0) options.call_timeout_ms = call_timeout_ms;
+    connecting.call = BlockingCall::Start([options, client = connecting.client] {
+      Result<std::unique_ptr<Client>> connected = Client::Connect(options);
+      if (!connected.ok()) return connected.status();
+      *client = std::move(connected).value();
+      return Status::Ok();
+    });
+  }
+  try {
+    Check(connecting.call->Wait());
+  } catch (...) {
+    if (connecting.call->abandoned()) abandoned->emplace(key, connecting);
+    throw;
+  }
+  return PyClient(std::move(*connecting.client));
+}
+
+}  // namespace
+
+void BindClient(nb::module_& m) {
+  nb::class_<PyClient>(m, "Client", "A worker's connection to its cluster.")
+      .def_prop_ro("rank", [](const PyClient& self) { return self.client().rank(); })
+      .def_prop_ro("world_size", [](const PyClient& self) { return self.client().world_size(); })
+      .def_prop_ro("server_count", [](const PyClient& self) { return self.client().server_count(); })
+      .def_prop_ro("cluster_id", [](const PyClient& self) { return self.client().cluster_id(); })
+      .def_prop_ro("incarnation", [](const PyClient& self) { return self.client().incarnation(); })
+      .def("live_ranks", [](const PyClient& self) { return self.client().live_ranks(); },
+           "Ranks of the workers that are alive now, ascending.")
+      .def("live_incarnations", [](const PyClient& self) { return self.client().live_incarnations(); })
+      .def("create_dense", &CreateDense, "name"_a, "size"_a, nb::kw_only(), "dtype"_a = "float32",
+           "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
+           "non_finite"_a = "reject", "initial_state"_a = 0.0, "segments"_a = std::vector<uint64_t>(),
+           "init"_a = InitTuple("zeros", 0.0, 0.0, 0))
+      .def("create_sparse", &CreateSparse, "name"_a, "dim"_a, nb::kw_only(), "dtype"_a = "float32",
+           "mode"_a = "sync", "optimizer"_a = "sgd", "deterministic"_a = false, "non_finite"_a = "reject",
+           "init"_a = InitTuple("zeros", 0.0, 0.0, 0))
+      .def("drop_table", &PyClient::DropTable, "name"_a)
+      .def("barrier", &PyClient::Barrier,
+           "Opens when every live worker has entered it. If it was interrupted, the next call waits for\n"
+           "the same one.")
+      .def("finish", &PyClient::Finish, "Everything pushed is acknowledged, then this worker leaves the job.")
+      .def("close", &PyClient::Close, "Leaves as a dead worker would, unless it has finished.");
+  m.def("connect", &Connect, "host"_a, "port"_a, nb::kw_only(), "cluster_id"_a = "", "rank"_a = -1,
+        "connect_timeout_ms"_a = 0, "call_timeout_ms"_a = 0,
+        "Joins a cluster as a worker; returns when the cluster is complete. Times of 0 are the defaults.");
+}
+
+}  // namespace cairn::python

@@ -1,0 +1,10 @@
+// cairn._core.Client and connect().
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace cairn::python {
+
+void BindClient(nanobind::module_& m);
+
+}  // namespace cairn::python

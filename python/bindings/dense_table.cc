@@ -1,0 +1,240 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "operation.h"
+#include "raising.h"
+#include "tables.h"
+
+namespace cairn::python {
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+namespace {
+
+using Numbers = std::vector<uint64_t>;
+
+// The pieces of an array: addresses and sizes, in order.
+struct Array {
+  const Numbers& addresses;
+  const Numbers& sizes;
+};
+
+void RequirePairs(const Array& array) {
+  if (array.addresses.size() == array.sizes.size()) return;
+  RaiseNamed("InvalidArgumentError", std::to_string(array.addresses.size()) + " addresses and " +
+                                         std::to_string(array.sizes.size()) + " sizes were given");
+}
+
+template <class T>
+std::vector<std::span<T>> PiecesOf(const Array& array) {
+  RequirePairs(array);
+  std::vector<std::span<T>> pieces;
+  pieces.reserve(array.addresses.size());
+  for (size_t i = 0; i < array.addresses.size(); ++i) {
+    pieces.emplace_back(reinterpret_cast<T*>(array.addresses[i]), array.sizes[i]);
+  }
+  return pieces;
+}
+
+// Tables of int64 take one piece.
+template <class T>
+std::span<T> OnePiece(const PyDense& self, const Array& array) {
+  RequirePairs(array);
+  if (array.addresses.size() != 1 || array.addresses[0] == 0) {
+    RaiseNamed("InvalidArgumentError", "table \"" + self.table->spec().name +
+                                           "\" holds int64: one array in one piece is what it takes, not " +
+                                           std::to_string(array.addresses.size()));
+  }
+  return {reinterpret_cast<T*>(array.addresses[0]), array.sizes[0]};
+}
+
+bool IsInt64(const PyDense& self) { return self.table->spec().element == ElementType::kInt64; }
+bool IsAsync(const PyDense& self) { return self.table->spec().mode == Mode::kAsync; }
+
+// What every call begins with.
+std::unique_ptr<Operation> Begin(const nb::object& keep) {
+  RefuseInForkedChild();
+  SweepDropped();
+  auto operation = std::make_unique<Operation>();
+  operation->keep = keep;
+  return operation;
+}
+
+PushOptions Options(Operation& operation, const PyDense& self, const HyperTuple& hyper, double weight,
+                    int64_t timeout_ms) {
+  PushOptions options;
+  options.hyper = HyperOf(hyper);
+  options.weight = weight;
+  options.timeout_ms = timeout_ms;
+  if (!IsAsync(self)) options.info = &operation.info;
+  return options;
+}
+
+void SetMask(Operation& operation, PushOptions& options, const nb::bytes& mask) {
+  operation.mask.assign(mask.c_str(), mask.size());
+  options.mask = std::as_bytes(std::span(operation.mask));
+}
+
+void SetOp(PushOptions& options, int op, int column) {
+  if (op < 0 || op > static_cast<int>(PushOp::kAssignOnce))
+    RaiseNamed("InvalidArgumentError", "op is OP_UPDATE, OP_ASSIGN or OP_ASSIGN_ONCE, not " + std::to_string(op));
+  if (column < 0 || column > UINT8_MAX)
+    RaiseNamed("InvalidArgumentError", "there is no column " + std::to_string(column));
+  options.op = static_cast<PushOp>(op);
+  options.column = static_cast<uint8_t>(column);
+}
+
+// Runs `call` without the GIL; it gives the operation its Pending.
+template <class Call>
+PyPending Go(std::unique_ptr<Operation> operation, bool detached, Call call) {
+  {
+    nb::gil_scoped_release released;
+    operation->pending = call();
+  }
+  return PyPending(std::move(operation), detached);
+}
+
+PyPending Push(PyDense& self, const Numbers& addresses, const Numbers& sizes, const HyperTuple& hyper,
+               double weight, const nb::bytes& mask, int op, int column, double value_scale,
+               int64_t timeout_ms, const nb::object& keep) {
+  auto operation = Begin(keep);
+  Operation& o = *operation;
+  PushOptions options = Options(o, self, hyper, weight, timeout_ms);
+  SetMask(o, options, mask);
+  SetOp(options, op, column);
+  options.value_scale = value_scale;
+  if (IsInt64(self)) {
+    const auto values = OnePiece<const int64_t>(self, {addresses, sizes});
+    return Go(std::move(operation), IsAsync(self), [&] { return self.table->Push(values, options); });
+  }
+  o.in = PiecesOf<const float>({addresses, sizes});
+  return Go(std::move(operation), IsAsync(self), [&] { return self.table->Push(ConstPieces(o.in), options); });
+}
+
+PyPending Pull(PyDense& self, const Numbers& addresses, const Numbers& sizes, int column, bool when_assigned,
+               int64_t timeout_ms, const nb::object& keep) {
+  auto operation = Begin(keep);
+  Operation& o = *operation;
+  PushOptions checked;
+  SetOp(checked, 0, column);
+  const PullOptions options{.timeout_ms = timeout_ms, .column = checked.column, .when_assigned = when_assigned};
+  if (IsInt64(self)) {
+    const auto out = OnePiece<int64_t>(self, {addresses, sizes});
+    return Go(std::move(operation), false, [&] { return self.table->Pull(out, options); });
+  }
+  o.out = PiecesOf<float>({addresses, sizes});
+  return Go(std::move(operation), false, [&] { return self.table->Pull(Pieces(o.out), options); });
+}
+
+PyPending PushPull(PyDense& self, const Numbers& addresses, const Numbers& sizes, const Numbers& out_addresses,
+                   const Numbers& out_sizes, const HyperTuple& hyper, double weight, const nb::bytes& mask,
+                   int op, int column, double value_scale, int64_t timeout_ms, const nb::object& keep) {
+  auto operation = Begin(keep);
+  Operation& o = *operation;
+  PushOptions options = Options(o, self, hyper, weight, timeout_ms);
+  SetMask(o, options, mask);
+  SetOp(options, op, column);
+  options.value_scale = value_scale;
+  if (IsInt64(self)) {
+    const auto values = OnePiece<const int64_t>(self, {addresses, sizes});
+    const auto out = OnePiece<int64_t>(self, {out_addresses, out_sizes});
+    return Go(std::move(operation), false, [&] { return self.table->PushPull(values, out, options); });
+  }
+  o.in = PiecesOf<const float>({addresses, sizes});
+  o.out = PiecesOf<float>({out_addresses, out_sizes});
+  return Go(std::move(operation), false,
+            [&] { return self.table->PushPull(ConstPieces(o.in), Pieces(o.out), options); });
+}
+
+PyPending Done(PyDense& self, const HyperTuple& hyper, double weight, bool joined, int op, int column,
+               int64_t timeout_ms) {
+  auto operation = Begin({});
+  PushOptions options = Options(*operation, self, hyper, weight, timeout_ms);
+  SetOp(options, op, column);
+  options.joined = joined;
+  return Go(std::move(operation), false, [&] { return self.table->Done(options); });
+}
+
+PyPending DonePull(PyDense& self, const Numbers& out_addresses, const Numbers& out_sizes, const HyperTuple& hyper,
+                   double weight, bool joined, int op, int column, int64_t timeout_ms, const nb::object& keep) {
+  auto operation = Begin(keep);
+  Operation& o = *operation;
+  PushOptions options = Options(o, self, hyper, weight, timeout_ms);
+  SetOp(options, op, column);
+  options.joined = joined;
+  o.out = PiecesOf<float>({out_addresses, out_sizes});
+  return Go(std::move(operation), false, [&] { return self.table->DonePull(Pieces(o.out), options); });
+}
+
+PyPending Contribute(PyDense& self, const Numbers& addresses, const Numbers& sizes, const HyperTuple& hyper,
+                     double weight, const nb::bytes& mask, double value_scale, bool not_finite, bool joined,
+                     int64_t timeout_ms, const nb::object& keep) {
+  auto operation = Begin(keep);
+  Operation& o = *operation;
+  PushOptions options = Options(o, self, hyper, weight, timeout_ms);
+  SetMask(o, options, mask);
+  options.value_scale = value_scale;
+  options.not_finite = not_finite;
+  options.joined = joined;
+  o.in = PiecesOf<const float>({addresses, sizes});
+  return Go(std::move(operation), false, [&] { return self.table->Contribute(ConstPieces(o.in), options); });
+}
+
+PyPending Decide(PyDense& self, const Numbers& out_addresses, const Numbers& out_sizes, const HyperTuple& hyper,
+                 double weight, double scale, bool skip, bool joined, int64_t timeout_ms, const nb::object& keep) {
+  auto operation = Begin(keep);
+  Operation& o = *operation;
+  PushOptions options = Options(o, self, hyper, weight, timeout_ms);
+  options.scale = scale;
+  options.skip = skip;
+  options.joined = joined;
+  o.out = PiecesOf<float>({out_addresses, out_sizes});
+  return Go(std::move(operation), false, [&] { return self.table->Decide(Pieces(o.out), options); });
+}
+
+uint64_t Round(PyDense& self) {
+  RefuseInForkedChild();
+  Result<uint64_t> round(0);
+  {
+    nb::gil_scoped_release released;
+    round = self.table->round();
+  }
+  return Take(std::move(round));
+}
+
+}  // namespace
+
+void BindDense(nb::module_& m) {
+  const nb::bytes all("", 0);
+  nb::class_<PyDense>(m, "DenseTable", "An array on the servers. Arrays are given by address and size, in pieces.")
+      .def_prop_ro("name", [](const PyDense& self) { return self.table->spec().name; })
+      .def_prop_ro("size", [](const PyDense& self) { return self.table->size(); })
+      .def("round", &Round, "Sync: the round that this worker's next push takes part in.")
+      .def("push", &Push, "addresses"_a, "sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0,
+           "mask"_a = all, "op"_a = 0, "column"_a = 0, "value_scale"_a = 1.0, "timeout_ms"_a = 0,
+           "keep"_a = nb::none())
+      .def("pull", &Pull, "addresses"_a, "sizes"_a, nb::kw_only(), "column"_a = 0, "when_assigned"_a = false,
+           "timeout_ms"_a = 0, "keep"_a = nb::none())
+      .def("push_pull", &PushPull, "addresses"_a, "sizes"_a, "out_addresses"_a, "out_sizes"_a,
+           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "mask"_a = all, "op"_a = 0,
+           "column"_a = 0, "value_scale"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
+      .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "joined"_a = false,
+           "op"_a = 0, "column"_a = 0, "timeout_ms"_a = 0)
+      .def("done_pull", &DonePull, "out_addresses"_a, "out_sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
+           "weight"_a = 1.0, "joined"_a = false, "op"_a = 0, "column"_a = 0, "timeout_ms"_a = 0,
+           "keep"_a = nb::none())
+      .def("contribute", &Contribute, "addresses"_a, "sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
+           "weight"_a = 1.0, "mask"_a = all, "value_scale"_a = 1.0, "not_finite"_a = false, "joined"_a = false,
+           "timeout_ms"_a = 0, "keep"_a = nb::none())
+      .def("decide", &Decide, "out_addresses"_a, "out_sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
+           "weight"_a = 1.0, "scale"_a = 1.0, "skip"_a = false, "joined"_a = false, "timeout_ms"_a = 0,
+           "keep"_a = nb::none());
+}
+
+}  // namespace cairn::python

@@ -1,0 +1,59 @@
+#include "names.h"
+
+#include <initializer_list>
+#include <utility>
+
+#include "raising.h"
+
+namespace cairn::python {
+namespace {
+
+template <class T>
+T Named(const char* what, const std::string& name, std::initializer_list<std::pair<const char*, T>> all) {
+  std::string known;
+  for (const auto& [word, value] : all) {
+    if (name == word) return value;
+    known += known.empty() ? "" : ", ";
+    known += word;
+  }
+  RaiseNamed("InvalidArgumentError", std::string(what) + " \"" + name + "\" is unknown: it is one of " + known);
+}
+
+}  // namespace
+
+ElementType ElementOf(const std::string& name) {
+  return Named<ElementType>("dtype", name, {{"float32", ElementType::kFloat32}, {"int64", ElementType::kInt64}});
+}
+
+Mode ModeOf(const std::string& name) {
+  return Named<Mode>("mode", name, {{"sync", Mode::kSync}, {"async", Mode::kAsync}});
+}
+
+OptimizerKind OptimizerOf(const std::string& name) {
+  return Named<OptimizerKind>("optimizer", name,
+                              {{"sum", OptimizerKind::kSum},
+                               {"sgd", OptimizerKind::kSgd},
+                               {"adagrad", OptimizerKind::kAdagrad},
+                               {"adam", OptimizerKind::kAdam},
+                               {"adamw", OptimizerKind::kAdamW},
+                               {"rmsprop", OptimizerKind::kRmsprop},
+                               {"mean", OptimizerKind::kMean},
+                               {"first", OptimizerKind::kFirst}});
+}
+
+NonFinitePolicy NonFiniteOf(const std::string& name) {
+  return Named<NonFinitePolicy>("non_finite", name,
+                                {{"reject", NonFinitePolicy::kReject}, {"allow", NonFinitePolicy::kAllow}});
+}
+
+Init InitOf(const InitTuple& init) {
+  const auto& [kind, a, b, seed] = init;
+  return {Named<InitKind>("init", kind,
+                          {{"zeros", InitKind::kZeros},
+                           {"constant", InitKind::kConstant},
+                           {"uniform", InitKind::kUniform},
+                           {"normal", InitKind::kNormal}}),
+          static_cast<float>(a), static_cast<float>(b), seed};
+}
+
+}  // namespace cairn::python

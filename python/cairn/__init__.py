@@ -1,0 +1,85 @@
+"""Cairn: a parameter server for PyTorch.
+
+    import torch, cairn
+    cairn.init()
+    optimizer = cairn.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model)
+
+`python train.py` trains in one process; `cairn run -s 2 -w 2 train.py` on two servers and two workers.
+"""
+from . import data, errors
+from ._core import version as __version__
+from .context import (
+    Context,
+    barrier,
+    init,
+    is_server,
+    is_worker,
+    local_rank,
+    rank,
+    shutdown,
+    world_size,
+)
+from .errors import (
+    AlreadyExistsError,
+    CancelledError,
+    DeadlineExceededError,
+    Error,
+    ForkedError,
+    HyperMismatchError,
+    InternalError,
+    InvalidArgumentError,
+    IoError,
+    JobFailedError,
+    NotFiniteError,
+    NotFoundError,
+    NotInitializedError,
+    OutcomeUnknownError,
+    ProtocolError,
+    ResourceExhaustedError,
+    RetiredError,
+    UnavailableError,
+)
+from .modes import Async, Sync
+from .optimizer import DistributedOptimizer, ParametersChangedError
+from .tables import DenseTable, Future, SparseTable, dense_table, sparse_table
+
+__all__ = [
+    "AlreadyExistsError",
+    "Async",
+    "CancelledError",
+    "Context",
+    "DeadlineExceededError",
+    "DenseTable",
+    "DistributedOptimizer",
+    "Error",
+    "ForkedError",
+    "Future",
+    "HyperMismatchError",
+    "InternalError",
+    "InvalidArgumentError",
+    "IoError",
+    "JobFailedError",
+    "NotFiniteError",
+    "NotFoundError",
+    "NotInitializedError",
+    "OutcomeUnknownError",
+    "ParametersChangedError",
+    "ProtocolError",
+    "ResourceExhaustedError",
+    "RetiredError",
+    "SparseTable",
+    "Sync",
+    "UnavailableError",
+    "barrier",
+    "data",
+    "dense_table",
+    "errors",
+    "init",
+    "is_server",
+    "is_worker",
+    "local_rank",
+    "rank",
+    "shutdown",
+    "sparse_table",
+    "world_size",
+]

@@ -1,0 +1,275 @@
+"""cairn.DistributedOptimizer: a torch.optim optimizer whose update runs on the servers.
+
+docs/pytorch.md is its page. served_model.py has what lies on the servers and how it starts,
+optimizer_rounds.py how a step travels, optimizer_state.py the state_dict.
+"""
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from . import context
+from .errors import Error, NotFiniteError
+from .modes import Async, Mode, Sync, check_mode
+from .optimizer_rounds import Rounds
+from .served_model import ServedModel
+
+
+class ParametersChangedError(Error):
+    """A parameter was written to outside the optimizer."""
+
+
+class DistributedOptimizer(torch.optim.Optimizer):
+    """Wraps an optimizer so that all workers train one model.
+
+    optimizer: SGD, Adagrad, Adam, AdamW or RMSprop; any other (but LBFGS) with update="worker".
+    model: for the names in messages, for its buffers (BatchNorm: the first worker's are the truth)
+        and for parameters that the optimizer does not hold. Optional.
+    mode: cairn.Sync() or cairn.Async().
+    update: "server", or "worker": the servers only reduce and each worker updates (Sync only).
+    reduce: "mean" of the workers' gradients, weighted by step(samples=n), or their "sum" (Sync).
+    root_rank: whose initial weights and state all workers start with.
+    """
+
+    _step_supports_amp_scaling = True  # torch.amp.GradScaler leaves scale and found_inf to us
+
+    def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module | None = None, *,
+                 mode: Mode = Sync(), update: str = "server", reduce: str = "mean",
+                 root_rank: int = 0) -> None:
+        _check_arguments(optimizer, model, update, reduce)
+        self.mode = check_mode(mode)
+        if update == "worker" and isinstance(self.mode, Async):
+            raise ValueError('update="worker" needs Sync(): in Async() there is no common gradient')
+        if reduce == "sum" and isinstance(self.mode, Async):
+            raise ValueError('reduce="sum" is for Sync(): in Async() each gradient is applied by itself')
+        self.optimizer = optimizer
+        self._updates_here = update == "worker"
+        self._take_hooks_of_torch()
+        self._served = ServedModel(optimizer, model, self.mode, reduces_only=self._updates_here,
+                                   reduce=reduce, root_rank=root_rank)
+        self._rounds = Rounds(self._served)
+        self._versions: list[int] = []
+        if context.initialised():
+            self._attach()
+
+    def _take_hooks_of_torch(self) -> None:
+        """What Optimizer.__init__ sets up besides groups and state, which are the inner one's. Hooks
+        that were registered there run here too."""
+        for name, hooks in vars(self.optimizer).items():
+            if name.startswith("_optimizer_"):
+                of_step = name.startswith("_optimizer_step_")  # the inner step() runs in worker updates only
+                self.__dict__[name] = OrderedDict() if of_step and self._updates_here else hooks
+        self._patch_step_function()
+
+    # What belongs to the inner optimizer.
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        return self.optimizer.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self.optimizer.param_groups = groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        return self.optimizer.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self.optimizer.state = state
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+        return self.optimizer.defaults
+
+    def __getstate__(self) -> Any:
+        raise TypeError("a DistributedOptimizer can't be copied or pickled, its state is on the servers: use state_dict()")
+
+    def __repr__(self) -> str:
+        return f"DistributedOptimizer({self.optimizer!r}, mode={self.mode!r})"
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.optimizer.zero_grad(set_to_none=set_to_none)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As in torch; every worker does the same. The new parameters get a table of their own."""
+        self.optimizer.add_param_group(param_group)
+        self._served.make_groups()
+        if self._served.context is not None:
+            self._attach()
+
+    # A step.
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None, *, samples: float | None = None) -> Any:  # type: ignore[override]
+        """Sends the gradients and returns with the new parameters in place.
+
+        samples: the weight of this worker's gradient in the mean. Give the number of samples in the
+            batch where batches are not equal, on every worker.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        try:
+            self._step(samples)
+        except BaseException:
+            for name in ("grad_scale", "found_inf"):  # GradScaler takes them back only after a good step
+                self.__dict__.pop(name, None)
+            raise
+        self._note_versions()
+        self.optimizer._opt_called = True  # schedulers made before the wrap look for it
+        return loss
+
+    def _step(self, samples: float | None) -> None:
+        self._begin(steps=True)
+        weight = 1.0 if samples is None else float(samples)
+        found_inf = getattr(self, "found_inf", None)  # set by torch.amp.GradScaler for this step
+        scale = getattr(self, "grad_scale", None)  # the same; None after unscale_()
+        skips = found_inf is not None and bool(float(found_inf) > 0)
+        inverse_scale = 1.0 if scale is None else 1.0 / float(scale)
+        if not self._served.sync:
+            self._step_async(skips, inverse_scale)
+        elif self._rounds.undecided is not None:
+            self._rounds.check_clipped(samples, scaled=scale is not None)
+            self._decide(quiet=found_inf is not None)
+        elif found_inf is not None:
+            self._rounds.contribute(weight, inverse_scale, skips)
+            self._rounds.summed_up()
+            self._decide(quiet=True)
+        else:
+            self._rounds.plain(weight)
+
+    def _decide(self, quiet: bool) -> None:
+        if not self._rounds.decide() and not quiet:
+            raise NotFiniteError(
+                "the gradient of some worker is NaN or infinite (clip_grad_norm_ found it): the step was "
+                "skipped on all workers. Look for the cause in the loss, or use torch.amp.GradScaler"
+            )
+
+    def _step_async(self, skips: bool, inverse_scale: float) -> None:
+        if skips:
+            return
+        if inverse_scale != 1.0:
+            for param in self._served.params():
+                if param.grad is not None:
+                    param.grad.mul_(inverse_scale)
+        self._rounds.step_async()
+
+    @torch.no_grad()
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0, *, samples: float | None = None) -> torch.Tensor:
+        """Clips by the global norm of the mean gradient over all workers, as one process would on the
+        whole batch, and returns that norm. Call it right before step(), on every worker.
+
+        In Sync() the gradients leave here, and step() says what becomes of them: p.grad stays as it
+        is, and must not change in between. In Async() it is torch.nn.utils.clip_grad_norm_.
+        """
+        params = list(self._served.params())
+        if not self._served.sync:
+            return torch.nn.utils.clip_grad_norm_(params, max_norm, norm_type)
+        if norm_type != 2.0:
+            raise ValueError(f"clip_grad_norm_ has the 2-norm only, not norm_type={norm_type}")
+        self._begin(clips=True)
+        norm = self._rounds.clip(float(max_norm), 1.0 if samples is None else float(samples))
+        return torch.tensor(norm, dtype=torch.float32)
+
+    @contextmanager
+    def join(self) -> Iterator[None]:
+        """For workers that run out of data at different times, as in DistributedDataParallel: whoever
+        leaves the block takes part in the others' steps, without a gradient, until all have left it."""
+        yield
+        if not self._served.sync:
+            return
+        with torch.no_grad():
+            self._settle()
+            while not self._rounds.joined():
+                pass
+            self._served.share_buffers()  # the root may have been the first to leave
+            self._note_versions()
+
+    # Values and state.
+    @torch.no_grad()
+    def pull(self) -> None:
+        """The newest parameters (and the first worker's buffers) into the model: before evaluating in
+        Async()."""
+        self._begin(overwrites=True)
+        self._served.pull()
+        self._note_versions()
+
+    @torch.no_grad()
+    def push_parameters(self) -> None:
+        """The model's parameters, written to from outside (load_state_dict, clamp), become the
+        servers'. Every worker calls it; the root's values win."""
+        if self._served.context is None:
+            return self._attach()
+        self._settle(overwrites=True)
+        self._served.push_parameters()
+        self._note_versions()
+
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
+        """As torch's; not collective: any worker may call it alone."""
+        return self._served.state.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:  # type: ignore[override]
+        """As torch's; every worker calls it, and the root's state wins."""
+        with torch.no_grad():
+            if self._served.context is not None:
+                self._settle(overwrites=True)
+            self._served.state.load_state_dict(state_dict)
+
+    # Writes from outside are noticed by torch's version counters.
+    def _attach(self) -> None:
+        with torch.no_grad():
+            self._served.attach()
+            self._note_versions()
+
+    def _begin(self, *, steps: bool = False, clips: bool = False, overwrites: bool = False) -> None:
+        """What every call begins with: `overwrites` those that need not mind the parameters' values."""
+        served = self._served
+        ctx = context.current()
+        if served.context is None:
+            self._attach()
+        elif served.context is not ctx:
+            raise Error("cairn was shut down after this optimizer was made: make the optimizer anew")
+        if not overwrites and not self._updates_here:
+            self._check_versions()
+        if self._rounds.resume(steps=steps, clips=clips):
+            self._note_versions()
+
+    def _settle(self, *, overwrites: bool = False) -> None:
+        """The same, and gradients that were clipped and not used for a step are dropped."""
+        self._begin(overwrites=overwrites)
+        if self._rounds.undecided is not None:
+            self._rounds.decide(skip=True)
+
+    def _check_versions(self) -> None:
+        served = self._served
+        for param, name, version in zip(served.params(), served.parameter_names(), self._versions):
+            if param._version != version:
+                raise ParametersChangedError(
+                    f"parameter {name} was written to outside the optimizer, and the servers don't know: call "
+                    "optimizer.push_parameters() on every worker after load_state_dict, clamp and the like"
+                )
+
+    def _note_versions(self) -> None:
+        params = list(self._served.params())
+        torch.autograd.graph.increment_version(params)  # they were written to, behind torch's back
+        self._versions = [param._version for param in params]
+
+
+def _check_arguments(optimizer: Any, model: Any, update: str, reduce: str) -> None:
+    if isinstance(optimizer, DistributedOptimizer):
+        raise TypeError("this optimizer is distributed already: wrap the torch.optim one")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"give a torch.optim optimizer, not {type(optimizer).__name__}")
+    if model is not None and not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model is {type(model).__name__}, not a torch.nn.Module")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("LBFGS evaluates the loss several times in a step: it can't be distributed")
+    if update not in ("server", "worker"):
+        raise ValueError(f'update is {update!r}: give "server" or "worker"')
+    if reduce not in ("mean", "sum"):
+        raise ValueError(f'reduce is {reduce!r}: give "mean" or "sum"')

@@ -1,0 +1,105 @@
+"""Tensors as the pieces of one flat table: their addresses, or a staged copy where the memory can't
+be used as it is (another device or type, strides that are not row-major).
+
+Nothing is copied for float32 tensors on the CPU that are contiguous: the core reads gradients and
+writes parameters where they lie.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+# On the servers everything is float32: halves gain by it, doubles would silently lose.
+STAGED_TYPES = (torch.float16, torch.bfloat16)
+
+
+def check_type(name: str, tensor: torch.Tensor) -> None:
+    if tensor.dtype == torch.float32 or tensor.dtype in STAGED_TYPES:
+        return
+    raise TypeError(
+        f"parameter {name} is {tensor.dtype}: the servers keep float32. Use model.float(), or leave it "
+        "out of the optimizer that cairn wraps"
+    )
+
+
+def is_direct(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.dtype == torch.float32
+        and tensor.device.type == "cpu"
+        and tensor.is_contiguous()
+        and not tensor.is_neg()
+    )
+
+
+class TensorPieces:
+    """The pieces of one table, one a tensor, in a fixed order. Not thread-safe."""
+
+    def __init__(self, shapes: Sequence[torch.Size]) -> None:
+        self.sizes = [shape.numel() for shape in shapes]
+        self._shapes = list(shapes)
+        self._staging: dict[int, torch.Tensor] = {}
+        self._copied: dict[int, torch.cuda.Event] = {}
+
+    def _stage(self, index: int, pinned: bool) -> torch.Tensor:
+        staged = self._staging.get(index)
+        if staged is None or staged.is_pinned() != pinned:
+            staged = torch.empty(self._shapes[index], dtype=torch.float32, pin_memory=pinned)
+            self._staging[index] = staged
+        elif index in self._copied:
+            self._copied.pop(index).synchronize()  # the last copy out of it may still be under way
+        return staged
+
+    def read(self, tensors: Sequence[torch.Tensor | None]) -> list[int]:
+        """Addresses of the values to send; None stands for zeros. Copies from a GPU are complete
+        when this returns. Keep `tensors` and this object alive until the call has ended."""
+        addresses, devices = [], set()
+        for index, tensor in enumerate(tensors):
+            if tensor is None:
+                addresses.append(0)
+            elif is_direct(tensor):
+                addresses.append(tensor.data_ptr())
+            else:
+                on_gpu = tensor.device.type != "cpu"
+                staged = self._stage(index, on_gpu)
+                staged.copy_(tensor.detach(), non_blocking=on_gpu)
+                if on_gpu:
+                    devices.add(tensor.device)
+                addresses.append(staged.data_ptr())
+        for device in devices:
+            torch.cuda.current_stream(device).synchronize()
+        return addresses
+
+    def targets(self, tensors: Sequence[torch.Tensor]) -> list[int]:
+        """Addresses to receive values into; call `store` with the same tensors afterwards."""
+        return [
+            tensor.data_ptr()
+            if is_direct(tensor)
+            else self._stage(index, tensor.device.type != "cpu").data_ptr()
+            for index, tensor in enumerate(tensors)
+        ]
+
+    def store(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Staged values into their tensors, on the current stream where they are on a GPU."""
+        if not self._staging:
+            return
+        for index, tensor in enumerate(tensors):
+            if is_direct(tensor):
+                continue
+            on_gpu = tensor.device.type != "cpu"
+            tensor.detach().copy_(self._staging[index], non_blocking=on_gpu)
+            if on_gpu:
+                event = torch.cuda.Event()
+                event.record(torch.cuda.current_stream(tensor.device))
+                self._copied[index] = event
+
+
+def mask_of(present: Sequence[bool]) -> bytes:
+    """One bit a segment; empty where all are there."""
+    if all(present):
+        return b""
+    bits = bytearray((len(present) + 7) // 8)
+    for index, there in enumerate(present):
+        if there:
+            bits[index // 8] |= 1 << (index % 8)
+    return bytes(bits)

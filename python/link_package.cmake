@@ -1,0 +1,16 @@
+# cmake -DFROM=python/cairn -DTO=build/<preset>/python/cairn -P link_package.cmake: makes TO a
+# folder of links to what is in FROM, beside the extension module that is built there.
+file(MAKE_DIRECTORY ${TO})
+file(GLOB old LIST_DIRECTORIES true ${TO}/*)
+foreach(path ${old})
+  if(IS_SYMLINK ${path})
+    file(REMOVE ${path})
+  endif()
+endforeach()
+file(GLOB files LIST_DIRECTORIES true ${FROM}/*)
+foreach(path ${files})
+  cmake_path(GET path FILENAME name)
+  if(NOT name STREQUAL "__pycache__")
+    file(CREATE_LINK ${path} ${TO}/${name} SYMBOLIC)
+  endif()
+endforeach()

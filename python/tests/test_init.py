@@ -1,0 +1,240 @@
+"""cairn.init() and cairn.shutdown(): embedded, in every role of every family of variables, and how a
+process ends."""
+import os
+import sys
+
+import pytest
+
+import cairn
+import scripts
+from cairn import context
+from ports import free_port
+
+HELLO = """
+    import cairn
+    context = cairn.init(connect_timeout=50)
+    assert cairn.is_worker() and not cairn.is_server()
+    table = cairn.dense_table("w", 4, optimizer="sum")
+    import torch
+    total = table.push_pull(torch.full((4,), 1.0 + cairn.rank())).result()
+    print("rank", cairn.rank(), "of", cairn.world_size(), "local", cairn.local_rank(), "sum", int(total[0]))
+    import os
+    print({k: os.environ.get(k) for k in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")})
+    cairn.barrier()
+    """
+
+
+def test_init_twice_gives_the_same_context(worker):
+    first = cairn.init()
+    assert cairn.init() is first is context.current()
+    assert (first.rank, first.world_size, first.local_rank, first.embedded) == (0, 1, 0, True)
+    assert (cairn.rank(), cairn.world_size(), cairn.local_rank()) == (0, 1, 0)
+    assert cairn.is_worker() and not cairn.is_server()
+    cairn.barrier()
+
+
+def test_a_fresh_cluster_after_shutdown():
+    assert not context.initialised()
+    first = cairn.init().client.cluster_id
+    cairn.dense_table("w", 3)
+    cairn.shutdown()
+    cairn.shutdown()  # does nothing
+    with pytest.raises(cairn.NotInitializedError, match=r"cairn\.init\(\)"):
+        cairn.rank()
+    second = cairn.init(servers=2, threads=2)
+    assert second.client.cluster_id != first and second.client.server_count == 2
+    cairn.dense_table("w", 5)  # no trace of the other
+    cairn.shutdown()
+
+
+def test_calls_after_shutdown_say_so():
+    cairn.init()
+    table = cairn.dense_table("w", 3, mode="async")
+    cairn.shutdown()
+    with pytest.raises(cairn.CancelledError, match="finished|closed"):
+        table.pull().wait()
+
+
+def test_names_and_callbacks(worker):
+    context = cairn.init()
+    assert [context.next_name("optimizer"), context.next_name("optimizer"), context.next_name("x")] == [
+        "optimizer-0", "optimizer-1", "x-0"]
+    assert context.first_rank() == 0
+    order = []
+    context.on_shutdown(lambda: order.append(1))
+    context.on_shutdown(lambda: order.append(2))
+    cairn.shutdown()
+    assert order == [2, 1]
+
+
+def test_wrong_arguments():
+    for wrong in ({"servers": 0}, {"threads": -1}, {"timeout": 0}, {"connect_timeout": -1.0}):
+        with pytest.raises(cairn.InvalidArgumentError):
+            cairn.init(**wrong)
+    with pytest.raises(TypeError):
+        cairn.init(port=3)
+    assert not context.initialised()
+
+
+def test_torchs_variables_are_set_and_taken_back(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MASTER_ADDR", "here")
+    cairn.init()
+    assert (os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["LOCAL_RANK"]) == ("0", "1", "0")
+    assert os.environ["MASTER_ADDR"] == "here" and int(os.environ["MASTER_PORT"]) > 0
+    cairn.shutdown()
+    assert "RANK" not in os.environ and os.environ["MASTER_ADDR"] == "here"
+
+
+def test_half_a_launcher_is_an_error(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(cairn.InvalidArgumentError, match="WORLD_SIZE=2 says that there are more processes"):
+        cairn.init()
+
+
+def test_variables_that_contradict_each_other(monkeypatch):
+    monkeypatch.setenv("CAIRN_SCHED_PORT", "9000")
+    monkeypatch.setenv("MS_SCHED_PORT", "9001")
+    with pytest.raises(cairn.InvalidArgumentError, match="contradict each other"):
+        cairn.init()
+
+
+def test_nobody_there(monkeypatch):
+    monkeypatch.setenv("CAIRN_SCHED_PORT", str(free_port()))
+    with pytest.raises(cairn.DeadlineExceededError):
+        cairn.init(connect_timeout=0.3)
+    assert not context.initialised()
+
+
+def test_embedded_prints_nothing_and_takes_part_in_torch_distributed(job, tmp_path):
+    script = scripts.write(tmp_path, """
+        import torch, time
+        begun = time.monotonic()
+        import cairn
+        cairn.init()
+        assert time.monotonic() - begun < 20  # far more than it takes; a hang would be longer
+        import torch.distributed as dist
+        dist.init_process_group("gloo")
+        assert dist.get_rank() == 0
+        dist.destroy_process_group()
+        """)
+    assert job.wait(job.python(script)) == (0, "")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is only one core: nothing to leave")
+def test_torch_leaves_a_core_to_the_server(job, tmp_path):
+    script = scripts.write(tmp_path, """
+        import sys, torch, cairn
+        if sys.argv[1] == "chosen":
+            torch.set_num_threads(1)
+        before = torch.get_num_threads()
+        cairn.init()
+        print(before - torch.get_num_threads())
+        """)
+    cores = len(os.sched_getaffinity(0))
+    for how, threads, less in (("default", None, 1), ("chosen", None, 0), ("default", cores, 0)):
+        child = job.python(script, how, OMP_NUM_THREADS=threads, MKL_NUM_THREADS=None)
+        assert job.wait(child) == (0, f"{less}\n"), (how, threads)
+
+
+FAMILIES = {
+    "cairn": lambda port: (
+        {"CAIRN_SCHED_PORT": port, "CAIRN_NUM_SERVERS": 2, "CAIRN_NUM_WORKERS": 2},
+        [{"CAIRN_ROLE": "scheduler"}, {"CAIRN_ROLE": "server"}, {"CAIRN_ROLE": "server"},
+         {"CAIRN_ROLE": "worker", "CAIRN_RANK": 1}, {"CAIRN_ROLE": "worker", "CAIRN_RANK": 0}]),
+    "mindspore": lambda port: (
+        {"MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": port, "MS_SERVER_NUM": 1, "MS_WORKER_NUM": 2},
+        [{"MS_ROLE": "MS_WORKER"}, {"MS_ROLE": "MS_WORKER"}, {"MS_ROLE": "MS_PSERVER"}, {"MS_ROLE": "MS_SCHED"}]),
+    "ps-lite": lambda port: (
+        {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": port, "DMLC_NUM_SERVER": 1, "DMLC_NUM_WORKER": 2},
+        [{"DMLC_ROLE": "scheduler"}, {"DMLC_ROLE": "server"}, {"DMLC_ROLE": "worker"}, {"DMLC_ROLE": "worker"}]),
+    "paddle": lambda port: (
+        {"PADDLE_PSERVERS_IP_PORT_LIST": f"127.0.0.1:{port}", "PADDLE_TRAINERS_NUM": 2},
+        [{"TRAINING_ROLE": "PSERVER", "POD_IP": "127.0.0.1", "PADDLE_PORT": port},
+         {"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": 0}, {"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": 1}]),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_same_script_in_every_role(job, tmp_path, family):
+    script = scripts.write(tmp_path, HELLO)
+    shared, roles = FAMILIES[family](free_port())
+    children = [job.python(script, **shared, **role) for role in roles]
+    texts = [job.wait(child) for child in children]
+    assert [code for code, _ in texts] == [0] * len(roles), texts
+    said = sorted(line for _, text in texts for line in text.splitlines() if line.startswith("rank "))
+    # A server or scheduler says nothing of the script's: nothing after init() runs there.
+    assert said == ["rank 0 of 2 local 0 sum 3", "rank 1 of 2 local 1 sum 3"]
+    assert str({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}) in "".join(
+        text for _, text in texts)
+
+
+def cairn_run(job, cairn_bin, script, *options, **variables):
+    return job.start([cairn_bin / "cairn", "run", "--no-logs", *options, script], CAIRN_PYTHON=sys.executable,
+                     **variables)
+
+
+def test_cairn_run_and_torch_distributed(job, tmp_path, cairn_bin):
+    script = scripts.write(tmp_path, HELLO + """
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+    together = torch.ones(1)
+    dist.all_reduce(together)
+    print("together", int(together), flush=True)
+    """)
+    code, text = job.wait(cairn_run(job, cairn_bin, script, "-s", "2", "-w", "2"))
+    assert code == 0 and text.count("together 2") == 2, text
+    assert "rank 0 of 2 local 0 sum 3" in text and "rank 1 of 2 local 1 sum 3" in text
+
+
+def test_an_exception_in_one_worker_ends_the_job(job, tmp_path, cairn_bin):
+    """The other one waits for it at a barrier, and must not do so for ever."""
+    script = scripts.write(tmp_path, """
+        import cairn
+        context = cairn.init()
+        context.on_shutdown(lambda: print("callback", flush=True))
+        if cairn.rank() == 1:
+            raise ValueError("the data is bad")
+        cairn.barrier()
+        """)
+    code, text = job.wait(cairn_run(job, cairn_bin, script, "-w", "2"))
+    assert code != 0 and "ValueError: the data is bad" in text, text
+    assert "callback" not in text
+
+
+@pytest.mark.parametrize("last_line, code, finishes", [
+    ("pass", 0, True),
+    ("sys.exit()", 0, True),
+    ("sys.exit(0)", 0, True),
+    ("sys.exit(3)", 3, False),
+    ("sys.exit('wrong')", 1, False),
+    ("raise ValueError('bad')", 1, False),
+    ("raise KeyboardInterrupt", -2, False),
+    ("threading.Thread(target=sys.exit, args=(3,)).start()", 0, True),
+    ("caught()", 0, True),
+])
+def test_ends(tmp_path, job, last_line, code, finishes):
+    script = scripts.write(tmp_path, f"""
+        import sys, threading, cairn
+        def caught():
+            try:
+                sys.exit(4)
+            except SystemExit:
+                pass
+        context = cairn.init()
+        context.on_shutdown(lambda: print("callback", flush=True))
+        {last_line}
+        """)
+    got, text = job.wait(job.python(script))
+    assert got == code, text
+    assert ("callback" in text) == finishes, text
+
+
+def test_a_shutdown_that_fails_shows_in_the_exit_code(job, tmp_path):
+    script = scripts.write(tmp_path, """
+        import cairn
+        cairn.init().on_shutdown(lambda: 1 / 0)
+        """)
+    code, text = job.wait(job.python(script))
+    assert code == 1 and "ZeroDivisionError" in text

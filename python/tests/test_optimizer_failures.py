@@ -1,0 +1,24 @@
+"""Workers of DistributedOptimizer that are killed, or fail with an exception."""
+from optimizer_workers.job import Job
+
+
+def test_a_killed_worker_is_started_again_and_goes_on(cairn_bin, tmp_path):
+    job = Job(cairn_bin, "killed.py", tmp_path, options=["--max-restarts", "1"])
+    assert job.code == 0, job.output
+    assert job.of_worker(1, "^attached$"), job.output
+    ended = [job.of_worker(rank, r"^ended (\w+)$") for rank in (0, 1)]
+    assert [len(lines) for lines in ended] == [1, 1], job.output
+    assert ended[0][0].group(1) == ended[1][0].group(1), "the workers end with different models\n" + job.output
+    assert job.left_behind() == []
+
+
+def test_an_exception_in_one_worker_ends_the_job(cairn_bin):
+    job = Job(cairn_bin, "failing.py")
+    assert job.code not in (0, None), job.output
+    # Rank 0 waits in a step: it is ended, and what it says does not hide the cause.
+    last = [i for i, line in enumerate(job.lines) if "Traceback" in line][-1]
+    assert "[worker 1]" in job.lines[last]
+    tail = "\n".join(job.lines[last:])
+    assert "ValueError: this batch is spoilt" in tail and "[worker 0]" not in tail, job.output
+    assert len(job.lines) - last < 20, job.output
+    assert job.left_behind() == []

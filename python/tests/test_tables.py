@@ -1,0 +1,229 @@
+"""cairn.dense_table and cairn.sparse_table: pushes, pulls, futures, and the tensors that they take."""
+import gc
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import cairn
+from cairn import tensors
+
+
+def test_async_sgd_is_torchs(worker):
+    start = torch.linspace(-1, 1, 12).reshape(3, 4)
+    table = worker.dense_table("w", (3, 4), mode=cairn.Async(), optimizer="sgd", lr=0.1, momentum=0.9,
+                               weight_decay=0.01, nesterov=True)
+    table.assign(start).wait()
+    param = torch.nn.Parameter(start.clone())
+    optimizer = torch.optim.SGD([param], lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True)
+    for step in range(5):
+        param.grad = torch.randn(3, 4, generator=torch.Generator().manual_seed(step))
+        optimizer.step()
+        table.push(param.grad).wait()
+    torch.testing.assert_close(table.pull().result(), param.detach(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name, kind, settings", [
+    ("adagrad", torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.05, "initial_accumulator_value": 0.2}),
+    ("adam", torch.optim.Adam, {"lr": 0.02, "betas": (0.8, 0.99), "amsgrad": True}),
+    ("adamw", torch.optim.AdamW, {"lr": 0.02, "weight_decay": 0.1}),
+    ("rmsprop", torch.optim.RMSprop, {"lr": 0.02, "alpha": 0.9, "momentum": 0.5, "centered": True}),
+    ("sgd", torch.optim.SGD, {"lr": 0.02, "maximize": True}),
+])
+def test_sync_optimizers_are_torchs(worker, name, kind, settings):
+    table = worker.dense_table(f"w-{name}", 7, optimizer=name, init=0.5, **settings)
+    param = torch.nn.Parameter(torch.full((7,), 0.5))
+    optimizer = kind([param], **settings)
+    for step in range(4):
+        param.grad = torch.randn(7, generator=torch.Generator().manual_seed(step))
+        optimizer.step()
+        got = table.push_pull(param.grad).result()
+    torch.testing.assert_close(got, param.detach(), rtol=1e-6, atol=1e-6)
+    assert table.round() == 4
+
+
+def test_settings_of_one_push(worker):
+    table = worker.dense_table("w", 2, mode="async", optimizer="sgd", lr=1.0)
+    table.push(torch.ones(2)).wait()
+    table.push(torch.ones(2), lr=0.25).wait()
+    assert table.pull().result().tolist() == [-1.25, -1.25]
+    with pytest.raises(cairn.InvalidArgumentError, match="no betas.*takes dampening, lr"):
+        table.push(torch.ones(2), betas=(0, 0))
+    with pytest.raises(cairn.InvalidArgumentError, match="made without momentum"):
+        table.push(torch.ones(2), momentum=0.9)
+
+
+def test_sums_of_integers(worker):
+    table = worker.dense_table("n", (2, 2), mode="async", optimizer="sum", dtype=torch.int64)
+    table.push(torch.tensor([[1, 2], [3, 2**40]])).wait()
+    assert table.push_pull(torch.ones(2, 2, dtype=torch.int64)).result().tolist() == [[2, 3], [4, 2**40 + 1]]
+
+
+def test_done_is_a_round_without_a_gradient(worker):
+    table = worker.dense_table("w", 2, optimizer="sgd", lr=1.0)
+    table.done(lr=1.0).wait()
+    assert table.round() == 1
+    assert table.pull().result().tolist() == [0, 0]
+
+
+def test_sparse_rows(worker):
+    table = worker.sparse_table("rows", 3, mode=cairn.Async(), optimizer="sgd", lr=1.0, init=("normal", 0, 1, 7))
+    keys = torch.tensor([[5, -1], [2**62, 5]])
+    before = table.pull(keys).result()
+    assert before.shape == (2, 2, 3) and torch.equal(before[0, 0], before[1, 1])
+    assert len({tuple(r) for r in before.reshape(-1, 3).tolist()}) == 3
+    after = table.push_pull(keys, torch.ones(2, 2, 3)).result()
+    expected = before - torch.tensor([[2.0, 1.0], [1.0, 2.0]]).unsqueeze(-1)  # 5 comes twice: summed
+    torch.testing.assert_close(after, expected)
+    # A negative key is the same row as its bits.
+    unsigned = np.array([2**64 - 1], dtype=np.uint64)
+    assert torch.equal(table.pull(torch.from_numpy(unsigned)).result()[0], after[0, 1])
+    assert torch.equal(table.pull([5]).result()[0], after[0, 0])
+    assert table.pull([]).result().shape == (0, 3)
+
+
+def test_keys_that_are_none(worker):
+    table = worker.sparse_table("rows", 3, mode="async")
+    for keys in (torch.ones(2), torch.ones(2, dtype=torch.int32), [1.5], ["a"], object()):
+        with pytest.raises(cairn.InvalidArgumentError, match="keys are"):
+            table.pull(keys)
+
+
+@pytest.mark.parametrize("wrong, message", [
+    (torch.ones(3), r'table "w" has shape \(2, 3\), gradient has shape \(3,\)'),
+    (torch.ones(2, 3, dtype=torch.float64), r"gradient is float64 of shape \(2, 3\): convert it with .float\(\)"),
+    (torch.ones(2, 3, dtype=torch.bfloat16), r"bfloat16.*\.float\(\)"),
+    (torch.ones(2, 3, dtype=torch.half), r"float16.*\.float\(\)"),
+    (torch.ones(2, 3).to_sparse(), r"\.to_dense\(\)"),
+    (torch.ones(2, 3, device="meta"), r"device meta"),
+    (np.ones((2, 3), np.float32), r"a ndarray, not a torch.Tensor"),
+])
+def test_tensors_that_are_refused(worker, wrong, message):
+    table = worker.dense_table("w", (2, 3), mode="async")
+    with pytest.raises(cairn.InvalidArgumentError, match=message):
+        table.push(wrong)
+    if isinstance(wrong, torch.Tensor):
+        with pytest.raises(cairn.InvalidArgumentError, match=message.replace("gradient", "out")):
+            table.pull(wrong)
+
+
+def test_inputs_of_other_layouts_are_copied(worker):
+    table = worker.dense_table("w", (2, 3), mode="async", optimizer="sum")
+    table.push(torch.arange(6.0).reshape(3, 2).t()).wait()
+    assert table.pull().result().tolist() == [[0, 2, 4], [1, 3, 5]]
+    negated = torch.complex(torch.zeros(2, 3), torch.ones(2, 3)).conj().imag  # a view with the neg bit
+    assert negated.is_neg()
+    table.push(negated).wait()
+    assert table.pull().result().tolist() == [[-1, 1, 3], [0, 2, 4]]
+    table.push((torch.ones(2, 3, requires_grad=True) * 2)).wait()
+    assert table.pull().result().tolist() == [[1, 3, 5], [2, 4, 6]]
+
+
+def test_outputs_of_other_layouts_are_written_back(worker):
+    table = worker.dense_table("w", (2, 3), mode="async", optimizer="sum")
+    table.push(torch.arange(6.0).reshape(2, 3)).wait()
+    base = torch.zeros(3, 2)
+    out = base.t()
+    assert table.pull(out).result() is out
+    assert base.tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_a_parameter_as_output(worker):
+    table = worker.dense_table("w", 3, mode="async", init=2.0)
+    param = torch.nn.Parameter(torch.zeros(3))
+    used = (param * param).sum()
+    table.pull(param).wait()
+    assert param.tolist() == [2, 2, 2] and param.requires_grad and param.grad is None
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        used.backward()  # autograd knows that what it saved is stale
+    with pytest.raises(cairn.InvalidArgumentError, match="result of a computation"):
+        table.pull(param * 1.0)
+
+
+def test_not_finite_is_refused_or_allowed(worker):
+    strict = worker.dense_table("strict", 3, mode="async", optimizer="sum")
+    with pytest.raises(cairn.NotFiniteError, match="strict"):
+        strict.push(torch.tensor([0.0, float("nan"), 0.0])).wait()
+    assert strict.pull().result().tolist() == [0, 0, 0]
+    loose = worker.dense_table("loose", 3, mode="async", optimizer="sum", non_finite="allow")
+    loose.push(torch.tensor([0.0, float("inf"), 0.0])).wait()
+    assert loose.pull().result().tolist() == [0, float("inf"), 0]
+
+
+def test_errors_have_names(worker):
+    worker.dense_table("w", 3)
+    with pytest.raises(cairn.AlreadyExistsError, match='"w"'):
+        worker.dense_table("w", 4)
+    table = worker.dense_table("gone", 3, mode="async")
+    table.drop()
+    with pytest.raises(cairn.NotFoundError, match="gone"):
+        table.pull().wait()
+    with pytest.raises(cairn.InvalidArgumentError, match="asynchronous"):
+        worker.dense_table("a", 3, mode="async").round()
+    for wrong in ({"optimizer": "lbfgs"}, {"mode": "sometimes"}, {"dtype": torch.half}, {"init": ("normal", 1)},
+                  {"reduce": "max"}, {"shape": (2, 0)}):
+        with pytest.raises((cairn.InvalidArgumentError, TypeError)):
+            worker.dense_table("x", **{"shape": 3, **wrong})
+    with pytest.raises(cairn.InvalidArgumentError, match="no momentum"):
+        worker.sparse_table("x", 3, momentum=0.9)
+
+
+def test_a_future_that_takes_too_long(worker):
+    table = worker.dense_table("w", 2, mode="async", optimizer="sum")
+    unassigned = table.pull(when_assigned=True)
+    assert not unassigned.done()
+    with pytest.raises(cairn.DeadlineExceededError, match="it goes on"):
+        unassigned.wait(timeout=0.05)
+    with pytest.raises(TimeoutError):
+        table.pull(when_assigned=True, timeout=0.05).wait()
+    table.assign(torch.ones(2), once=True).wait()
+    assert unassigned.result().tolist() == [1, 1] and unassigned.done()
+    table.assign(torch.zeros(2), once=True).wait()
+    assert table.pull().result().tolist() == [1, 1]
+
+
+def test_a_dropped_future_keeps_its_memory_and_does_not_wait(worker):
+    table = worker.dense_table("w", 2, mode="async", optimizer="sum")
+    out = torch.zeros(2)
+    table.pull(out, when_assigned=True)  # the future is gone at once
+    gc.collect()
+    table.assign(torch.ones(2)).wait()
+    until = time.monotonic() + 30
+    while out.tolist() != [1, 1]:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_threads_of_one_process(worker):
+    table = worker.dense_table("w", 1000, mode="async", optimizer="sum")
+
+    def push():
+        for _ in range(50):
+            table.push(torch.ones(1000)).wait()
+
+    threads = [threading.Thread(target=push) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert table.pull().result().unique().tolist() == [200]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here: CUDA tensors are not tested")
+def test_cuda_tensors_are_staged(worker):
+    table = worker.dense_table("w", (2, 3), mode="async", optimizer="sum")
+    table.push(torch.arange(6.0, device="cuda").reshape(2, 3)).wait()
+    out = torch.zeros(3, 2, device="cuda").t()
+    assert table.pull(out).result() is out
+    assert out.cpu().tolist() == [[0, 1, 2], [3, 4, 5]]
+    rows = worker.sparse_table("rows", 2, mode="async", optimizer="sum")
+    assert rows.push_pull(torch.tensor([3, 4], device="cuda"), torch.ones(2, 2, device="cuda"),
+                          torch.empty(2, 2, device="cuda")).result().cpu().tolist() == [[1, 1], [1, 1]]
+
+
+def test_staging_does_not_copy_what_lies_right():
+    tensor = torch.ones(4)
+    assert tensors.take_input("x", tensor, (4,), torch.float32, "t").address == tensor.data_ptr()
+    assert tensors.take_output("x", tensor, (2, 2), torch.float32, "t").address == tensor.data_ptr()

@@ -1,0 +1,130 @@
+// What a user can get wrong about the options of a push or pull, in words. Whatever a shard would
+// answer with an error is found here: such an answer ends the client.
+#include <cmath>
+#include <string>
+
+#include "client/draft.h"
+#include "wire/data.h"
+
+namespace cairn::client {
+namespace {
+
+Status CheckNumbers(const PartitionInput& input) {
+  const std::string of = " of a push to " + Named(*input.table);
+  if (!(input.weight >= 0 && input.weight <= wire::kMaxWeight)) {
+    return Wrong("the weight" + of + " is " + std::to_string(input.weight) +
+                 ": it must not be negative, NaN or above 1e30");
+  }
+  const struct {
+    const char* name;
+    double value;
+  } hypers[] = {{"learning rate", input.hyper.lr},
+                {"weight decay", input.hyper.weight_decay},
+                {"beta1 or momentum", input.hyper.beta1},
+                {"beta2 or alpha", input.hyper.beta2},
+                {"eps", input.hyper.eps},
+                {"dampening or lr_decay", input.hyper.dampening}};
+  for (const auto& hyper : hypers) {
+    if (!std::isfinite(hyper.value))
+      return Wrong(std::string("the ") + hyper.name + of + " is not finite");
+  }
+  if (!std::isfinite(input.value_scale) || input.value_scale == 0)
+    return Wrong("the value_scale" + of + " is " + std::to_string(input.value_scale) +
+                 ": it must be finite and not 0");
+  if (!std::isfinite(input.scale))
+    return Wrong("the scale of a decision on " + Named(*input.table) +
+                 " is not finite: skip the round instead");
+  return Status::Ok();
+}
+
+// 0 the values, then the optimizer's state; steps.
+Status CheckColumn(const PartitionInput& input, uint8_t column, const char* verb) {
+  const TableSpec& spec = input.table->spec;
+  if (spec.kind != TableKind::kDense || spec.element != ElementType::kFloat32) {
+    return Wrong(Named(*input.table) + " is " +
+                 (spec.kind == TableKind::kDense ? "of int64" : "sparse") + ": " + verb +
+                 " is for dense tables of float32");
+  }
+  const uint32_t states = StateColumns(spec.optimizer, spec.optimizer_flags);
+  if (column <= states || column == kStepColumn) return Status::Ok();
+  return Wrong(Named(*input.table) + " has no column " + std::to_string(column) +
+               ": its optimizer keeps " + std::to_string(states) +
+               " of them, beside the values (0) and the steps (" + std::to_string(kStepColumn) +
+               ")");
+}
+
+Status CheckOp(const PartitionInput& input, bool sync) {
+  if (input.op == PushOp::kUpdate) {
+    if (input.column == 0) return Status::Ok();
+    return Wrong("a push to " + Named(*input.table) + " names column " +
+                 std::to_string(input.column) + ": only an assign has one (op = kAssign)");
+  }
+  if (sync && input.op == PushOp::kAssignOnce) {
+    return Wrong(Named(*input.table) +
+                 " is synchronous: kAssignOnce is for asynchronous tables; here an assign is a "
+                 "round, to which one worker gives the values and the others a Done of weight 0");
+  }
+  if (input.phase != RoundPhase::kWhole)
+    return Wrong("a round of assigns of " + Named(*input.table) +
+                 " has one phase: push instead of Contribute");
+  return CheckColumn(input, input.column, "an assign");
+}
+
+Status CheckMask(const PartitionInput& input) {
+  if (input.mask.empty()) return Status::Ok();
+  const TableSpec& spec = input.table->spec;
+  if (spec.kind != TableKind::kDense)
+    return Wrong(Named(*input.table) + " is sparse: it has no segments, and no mask");
+  const size_t segments = SegmentCount(spec), bytes = (segments + 7) / 8;
+  if (input.mask.size() >= bytes) return Status::Ok();
+  return Wrong(Named(*input.table) + " has " + std::to_string(segments) +
+               " segments: a mask needs " + std::to_string(bytes) + " bytes, this one has " +
+               std::to_string(input.mask.size()));
+}
+
+Status CheckAsync(const PartitionInput& input) {
+  const char* what = input.joined ? "joined" : input.value_scale != 1.0 ? "value_scale" : nullptr;
+  if (what == nullptr) return Status::Ok();
+  return Wrong(Named(*input.table) + " is asynchronous: " + what +
+               " is for rounds of synchronous tables");
+}
+
+Status CheckPhase(const PartitionInput& input) {
+  if (input.phase != RoundPhase::kContribute && input.not_finite)
+    return Wrong("not_finite is said in Contribute (" + Named(*input.table) + ")");
+  if (input.phase != RoundPhase::kDecide && (input.skip || input.scale != 1.0))
+    return Wrong("skip and scale are said in Decide (" + Named(*input.table) + ")");
+  if (input.value_scale != 1.0 && input.table->spec.element != ElementType::kFloat32)
+    return Wrong(Named(*input.table) + " is of int64: value_scale is for float32");
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckPushOptions(const PartitionInput& input, bool sync) {
+  if (Status s = CheckNumbers(input); !s.ok()) return s;
+  if (Status s = CheckPhase(input); !s.ok()) return s;
+  if (Status s = CheckOp(input, sync); !s.ok()) return s;
+  if (Status s = CheckMask(input); !s.ok()) return s;
+  return sync ? Status::Ok() : CheckAsync(input);
+}
+
+Status CheckPullOptions(const PartitionInput& input) {
+  const bool sync = input.table->spec.mode == Mode::kSync;
+  if (input.when_assigned && sync) {
+    return Wrong(Named(*input.table) +
+                 " is synchronous: its values are assigned by a round, and a pull after it has "
+                 "them; leave when_assigned out");
+  }
+  if (input.when_assigned || input.pull_column != 0)
+    return CheckColumn(input, input.pull_column,
+                       input.when_assigned ? "when_assigned" : "a column");
+  return Status::Ok();
+}
+
+bool InPush(const PartitionInput& input, size_t segment) {
+  if (input.mask.empty()) return true;
+  return (std::to_integer<unsigned>(input.mask[segment / 8]) >> (segment % 8) & 1) != 0;
+}
+
+}  // namespace cairn::client

@@ -1,0 +1,99 @@
+// An async push-pull: a push and, behind it on the same connections, a pull; one round trip.
+#include <string>
+#include <utility>
+
+#include "client/client_node.h"
+
+namespace cairn {
+using client::PartitionInput;
+using client::Request;
+using transport::Loop;
+
+// The pull's answer counts only if the push had ended before it and no connection was rewound
+// meanwhile: otherwise the pull may have overtaken the push, and is repeated once the push has
+// ended.
+struct ClientImpl::PushPullCall {
+  const TableHandle table;
+  TableCall call;
+  std::shared_ptr<Pending::State> state;
+  int64_t deadline_us = 0;
+  uint64_t reserved = 0;
+  Request push, pull;
+  uint64_t rewinds = 0;  // of the core, when both were submitted
+  bool push_ended = false;
+  Status push_status;
+  bool pull_running = false;
+  bool pull_after_push = false;  // the pull was submitted when the push had ended
+  bool pull_counts = false;
+  Status pull_status;
+};
+
+Pending ClientImpl::AsyncPushPull(const TableHandle& table, const TableCall& call) {
+  auto both = std::make_shared<PushPullCall>(PushPullCall{table, call});
+  both->deadline_us = DeadlineUs(call.options.timeout_ms);
+  both->reserved = call.bytes();
+  const auto state = Snapshot();
+  if (Status wrong = CheckCall(table, call, *state); !wrong.ok()) return Ready(wrong);
+  const PartitionInput input = InputOf(table, call, *state);
+  both->call.options.mask = {};  // the caller's, and only for the push
+  auto pull = PreparePull(input, pool_);  // a wrong `out` is found before anything is sent
+  if (!pull.ok()) return Ready(pull.status());
+  if (Status full = Reserve(table, both->reserved, both->deadline_us); !full.ok()) return Ready(full);
+  auto push = PreparePush(input, pool_);
+  if (!push.ok()) {
+    unacked_.Free(both->reserved);
+    return Ready(push.status());
+  }
+  both->push = std::move(*push);
+  both->pull = std::move(*pull);
+  both->state = std::make_shared<Pending::State>(false);
+  if (Status posted = Post([this, both] { StartBoth(both); }); !posted.ok()) {
+    unacked_.Free(both->reserved);
+    return Ready(posted);
+  }
+  return Pending(both->state);
+}
+
+void ClientImpl::StartBoth(const std::shared_ptr<PushPullCall>& both) {
+  ++calls_;
+  both->rewinds = core_->rewinds();
+  const bool held_back = !core_->has_room();  // such a push would be overtaken
+  both->push.deadline_us = both->deadline_us;
+  both->push.done = [this, both](Status status) {
+    both->push_ended = true;
+    both->push_status = std::move(status);
+    unacked_.Free(both->reserved);
+    GoOn(both);
+  };
+  core_->Submit(std::move(both->push), Loop::NowUs());
+  if (!held_back && !both->push_ended) StartPull(both, std::move(both->pull));
+  Publish();
+}
+
+void ClientImpl::StartPull(const std::shared_ptr<PushPullCall>& both, Request pull) {
+  both->pull_running = true;
+  both->pull_after_push = both->push_ended;
+  pull.deadline_us = both->deadline_us;
+  pull.done = [this, both](Status status) {
+    both->pull_running = false;
+    both->pull_status = std::move(status);
+    both->pull_counts = both->pull_after_push || (both->push_ended && core_->rewinds() == both->rewinds);
+    GoOn(both);
+  };
+  core_->Submit(std::move(pull), Loop::NowUs());
+}
+
+// After the end of either. Nothing is completed while a pull may still write to the caller's array.
+void ClientImpl::GoOn(const std::shared_ptr<PushPullCall>& both) {
+  if (both->pull_running || !both->push_ended) return;
+  if (both->push_status.ok() && both->pull_status.ok() && !both->pull_counts) {
+    auto pull = PreparePull(InputOf(both->table, both->call, *core_->state()), pool_);
+    if (pull.ok()) return StartPull(both, std::move(*pull));
+    both->pull_status = pull.status();
+  }
+  --calls_;
+  Publish();
+  both->state->Complete(both->push_status.ok() ? both->pull_status : both->push_status);
+}
+
+}  // namespace cairn

@@ -1,0 +1,153 @@
+// Which tables there are: every combination of optimizer, element, kind, mode and flag is either
+// let through or refused with what to do.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "scheduler/rules.h"
+
+namespace cairn::scheduler {
+namespace {
+
+using enum OptimizerKind;
+
+TableSpec Dense(OptimizerKind optimizer, uint32_t flags = 0, Mode mode = Mode::kAsync) {
+  return {.name = "w", .mode = mode, .optimizer = optimizer, .size = 10, .optimizer_flags = flags};
+}
+TableSpec Sparse(OptimizerKind optimizer, uint32_t flags = 0, Mode mode = Mode::kAsync) {
+  TableSpec spec = Dense(optimizer, flags, mode);
+  spec.kind = TableKind::kSparse;
+  spec.size = 0;
+  spec.dim = 4;
+  return spec;
+}
+TableSpec Integers(TableSpec spec) {
+  spec.element = ElementType::kInt64;
+  return spec;
+}
+void Good(const TableSpec& spec) {
+  const Status status = CheckSpec(spec, 4);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+void Refused(const TableSpec& spec, const char* part) {
+  const Status status = CheckSpec(spec, 4);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument) << "expected: " << part;
+  EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+}
+
+constexpr OptimizerKind kAll[] = {kSum, kSgd, kAdagrad, kAdam, kAdamW, kRmsprop, kMean, kFirst};
+
+TEST(TableSpecs, OptimizersByKindElementAndMode) {
+  for (OptimizerKind kind : kAll) {
+    for (Mode mode : {Mode::kAsync, Mode::kSync}) {
+      SCOPED_TRACE(testing::Message() << OptimizerWord(kind) << ", mode " << static_cast<int>(mode));
+      const bool sync = mode == Mode::kSync;
+      const auto check = [](const TableSpec& spec, bool good) {
+        EXPECT_EQ(CheckSpec(spec, 4).ok(), good) << CheckSpec(spec, 4).message();
+      };
+      check(Dense(kind, 0, mode), kind != kFirst && (kind != kMean || sync));
+      check(Sparse(kind, 0, mode), kind == kSum || kind == kSgd);
+      const bool whole = kind == kSum || (kind == kFirst && !sync);
+      check(Integers(Dense(kind, 0, mode)), whole);
+      check(Integers(Sparse(kind, 0, mode)), whole);
+    }
+  }
+  Refused(Sparse(kAdam), "sparse tables have sum and sgd so far");
+  Refused(Integers(Dense(kSgd)), "tables of int64 can only sum");
+  Refused(Integers(Dense(kFirst, 0, Mode::kSync)), "async tables of int64");
+  Refused(Dense(kFirst), "async tables of int64");
+  Refused(Dense(kMean), "dense sync tables");
+  Refused(Dense(static_cast<OptimizerKind>(8)), "does not know");
+}
+
+// Each flag with each optimizer, in dense and sparse, async and sync tables.
+TEST(TableSpecs, FlagsOnlyWhereTheyMeanSomething) {
+  for (OptimizerKind kind : kAll) {
+    for (bool dense : {true, false}) {
+      for (Mode mode : {Mode::kAsync, Mode::kSync}) {
+        const auto make = [&](uint32_t flags) {
+          TableSpec spec = dense ? Dense(kind, flags, mode) : Sparse(kind, flags, mode);
+          return kind == kFirst ? Integers(spec) : spec;
+        };
+        if (!CheckSpec(make(0), 4).ok()) continue;
+        SCOPED_TRACE(Describe(make(0)));
+        const auto check = [&](uint32_t flags, bool good) {
+          const Status status = CheckSpec(make(flags), 4);
+          EXPECT_EQ(status.ok(), good) << flags << ": " << status.message();
+        };
+        const bool follows = kind != kSum && kind != kMean && kind != kFirst;
+        check(kWithMomentum, dense && (kind == kSgd || kind == kRmsprop));
+        check(kNesterov, false);
+        check(kNesterov | kWithMomentum, dense && kind == kSgd);
+        check(kAmsgrad, kind == kAdam || kind == kAdamW);
+        check(kCentered, kind == kRmsprop);
+        check(kMaximize, follows);
+        check(kReduceSum, mode == Mode::kSync && kind != kSum);
+        check(64, false);
+        check(uint32_t{1} << 31, false);
+      }
+    }
+  }
+  Refused(Dense(kSgd, kNesterov), "nesterov is for sgd with the flag momentum: leave it out");
+  Refused(Dense(kAdam, kReduceSum), "reduce_sum is for sync tables");
+  Refused(Sparse(kSgd, kWithMomentum), "momentum is for dense tables");
+}
+
+TEST(TableSpecs, InitialStateIsAdagrads) {
+  TableSpec spec = Dense(kAdagrad);
+  spec.initial_state = 0.1f;
+  Good(spec);
+  for (float bad : {-0.1f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    spec.initial_state = bad;
+    Refused(spec, "finite number and not negative");
+  }
+  spec = Dense(kAdam);
+  spec.initial_state = 0.1f;
+  Refused(spec, "initial_state is adagrad's");
+}
+
+TEST(TableSpecs, SegmentsAscendToTheSize) {
+  TableSpec spec = Dense(kAdam);
+  for (const auto& good : {std::vector<uint64_t>{10}, {1, 10}, {3, 4, 10}}) {
+    spec.segments = good;
+    Good(spec);
+  }
+  spec.segments = {3, 9};
+  Refused(spec, "last segment ends at 9, but the table has 10 elements");
+  spec.segments = {3, 11};
+  Refused(spec, "last segment ends at 11");
+  spec.segments = {0, 10};
+  Refused(spec, "must ascend, and segment 0 ends at 0");
+  spec.segments = {4, 4, 10};
+  Refused(spec, "must ascend, and segment 1 ends at 4");
+  spec.segments.clear();
+  spec.size = wire::kMaxSegments + 1;
+  for (uint64_t end = 1; end <= spec.size; ++end) spec.segments.push_back(end);
+  Refused(spec, "at most 65536 segments");
+  spec.size = wire::kMaxSegments;
+  spec.segments.pop_back();
+  Good(spec);
+  TableSpec sparse = Sparse(kSgd);
+  sparse.segments = {4};
+  Refused(sparse, "segments are for dense tables");
+}
+
+TEST(TableSpecs, ADifferenceNamesTheNewFields) {
+  TableSpec there = Dense(kSgd, kWithMomentum), asked = Dense(kRmsprop, kWithMomentum | kCentered);
+  EXPECT_EQ(DescribeDifference(there, there), "");
+  EXPECT_EQ(DescribeDifference(there, asked),
+            "optimizer (sgd there, rmsprop asked for), "
+            "optimizer flags (momentum there, momentum+centered asked for)");
+  asked = there;
+  asked.segments = {3, 10};
+  EXPECT_EQ(DescribeDifference(there, asked), "segments (a model with other tensors)");
+  asked = there;
+  asked.optimizer_flags = 0;
+  EXPECT_EQ(DescribeDifference(there, asked), "optimizer flags (momentum there, none asked for)");
+  there = asked = Dense(kAdagrad);
+  asked.initial_state = 0.5f;
+  EXPECT_EQ(DescribeDifference(there, asked), "initial_state (0.000000 there, 0.500000 asked for)");
+}
+
+}  // namespace
+}  // namespace cairn::scheduler

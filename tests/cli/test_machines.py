@@ -1,0 +1,162 @@
+"""One job over two machines: two launchers on loopback, and between two network namespaces."""
+import os
+import re
+import signal
+import socket
+import subprocess
+import uuid
+
+import pytest
+
+from mnist_data import write_mnist
+from ports import free_port
+from processes import BIN, SECONDS, Run, children_of, wait_gone
+
+
+def two_ports():
+    """The scheduler's; the one after it is torch.distributed's."""
+    while True:
+        port = free_port()
+        with socket.socket() as after:
+            try:
+                after.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+        return port
+
+
+def node(rank, port, *rest, address="127.0.0.1", nodes=2, **variables):
+    return Run("run", "--nnodes", nodes, "--node-rank", rank, "--master-addr", address, "--master-port", port, *rest,
+               **variables)
+
+
+def trainer(data, **flags):
+    settings = {"epochs": 2, "batch": 20, "lr": 0.02} | flags
+    return ["--", BIN / "softmax_mnist", "--data", data, *[w for k, v in settings.items() for w in (f"--{k}", v)]]
+
+
+def test_two_nodes_train_together(tmp_path):
+    job = ["-s", 2, "-w", 2, *trainer(write_mnist(tmp_path))]
+    port = two_ports()
+    # The second one comes first and waits.
+    with node(1, port, *job) as second:
+        second.wait_for(f"waiting for node 0 at 127.0.0.1:{port}")
+        with node(0, port, *job) as first:
+            assert first.wait() == 0, first.text
+            assert second.wait() == 0, second.text
+    assert "the scheduler is connected to 4 workers and 4 servers" in first.text
+    assert re.search(r"^\[worker 0\] test accuracy: 0\.9|1\.0", first.text, re.M), first.text
+    assert {line.split("]")[0] for line in second.lines} == {"[cairn", "[server 2", "[server 3", "[worker 2", "[worker 3"}
+    assert re.search(r"finished in \S+ s: 2 workers done, 0 restarts, \d+ rounds", first.lines[-1]), first.text
+    assert re.search(r"finished in \S+ s: 2 workers done, 0 restarts", second.lines[-1]), second.text
+
+
+def test_workers_get_torchs_variables_of_the_whole_job():
+    script = 'echo "$RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"'
+    port = two_ports()
+    with node(0, port, "-w", 2, "--", "sh", "-c", script) as first, \
+            node(1, port, "-w", 2, "--", "sh", "-c", script) as second:
+        first.wait_for(rf"\[worker 1\] 1 of 4, 1 of 2 at 127.0.0.1:{port + 1}$")
+        second.wait_for(rf"\[worker 2\] 2 of 4, 0 of 2 at 127.0.0.1:{port + 1}$")
+        # Programs that don't use Cairn end well here too.
+        assert first.wait() == 0, first.text
+        assert second.wait() == 0, second.text
+
+
+def test_a_failure_on_one_node_ends_both_and_is_named():
+    port = two_ports()
+    script = '[ $RANK = 1 ] && { echo "no such data"; exit 42; }; exec sleep 1000'
+    with node(0, port, "--", "sh", "-c", script) as first, node(1, port, "--", "sh", "-c", script) as second:
+        assert second.wait() == 42, second.text
+        assert first.wait() == 1, first.text
+        assert "node 1: worker 1 exited with code 42" in first.lines[-1], first.text
+
+
+def test_ctrl_c_on_node_0_ends_both():
+    port = two_ports()
+    waits = ("--", "sh", "-c", "echo here; exec sleep 1000")
+    with node(0, port, *waits) as first, node(1, port, *waits) as second:
+        for run in (first, second):
+            run.wait_for("here")
+            run.wait_for("registered as server")
+        children = children_of(first.process.pid) | children_of(second.process.pid)
+        assert len(children) == 5
+        first.signal(signal.SIGINT)
+        assert first.wait() == 130, first.text
+        assert second.wait() == 1, second.text
+        assert "node 0: interrupted" in second.lines[-1], second.text
+        wait_gone(children)
+
+
+def test_nodes_that_disagree_are_told_so():
+    port = two_ports()
+    waits = ("--", "sh", "-c", "echo here; exec sleep 1000")
+    with node(0, port, "-w", 2, *waits) as first:
+        first.wait_for("here", count=2)
+        with node(1, port, "-w", 1, *waits) as second:
+            assert second.wait() == 2, second.text
+            assert "waits for 2 servers and 4 workers, and here it would be 2 and 2" in second.text
+        with node(1, port, "-w", 2, "--job-id", "other", *waits) as second:
+            assert second.wait() == 2, second.text
+            assert "has the job 'job-127.0.0.1:" in second.text and "'other'" in second.text
+        first.signal()
+        assert first.wait() == 130, first.text
+
+
+def test_nobody_waits_for_ever():
+    with node(1, two_ports(), "--join-timeout", 1, "true") as second:
+        assert second.wait() == 1, second.text
+        assert "has not answered for 1 s" in second.lines[-1]
+
+
+@pytest.mark.parametrize("after,whose", [(0, "the scheduler's"), (1, "torch.distributed's")])
+def test_a_taken_port_is_named(after, whose):
+    port = two_ports()
+    with socket.create_server(("127.0.0.1", port + after)), node(0, port, "true") as first:
+        assert first.wait() == 1, first.text
+        assert f"port {port + after}" in first.text and whose in first.text and "--master-port" in first.text
+        assert "[scheduler]" not in first.text
+
+
+@pytest.fixture
+def namespaces():
+    """Two namespaces that a pair of virtual interfaces joins: (words to run there, address) of each."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    tag = uuid.uuid4().hex[:6]
+    names = [f"cairn-{tag}-{i}" for i in range(2)]
+    addresses = ["10.213.77.1", "10.213.77.2"]
+
+    def ip(*words):
+        return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=SECONDS)
+
+    try:
+        steps = [("netns", "add", name) for name in names]
+        steps.append(("link", "add", f"cn{tag}a", "netns", names[0], "type", "veth", "peer", "name", f"cn{tag}b", "netns",
+                      names[1]))
+        for name, end, address in zip(names, "ab", addresses):
+            steps += [("-n", name, "addr", "add", f"{address}/24", "dev", f"cn{tag}{end}"),
+                      ("-n", name, "link", "set", f"cn{tag}{end}", "up"), ("-n", name, "link", "set", "lo", "up")]
+        for step in steps:
+            try:
+                done = ip(*step)
+            except FileNotFoundError:
+                pytest.skip("no `ip` here")
+            if done.returncode != 0:
+                pytest.skip(f"no network namespaces here: ip {' '.join(step)}: {done.stderr.strip()}")
+        yield [(["ip", "netns", "exec", name], address) for name, address in zip(names, addresses)]
+    finally:
+        for name in names:
+            ip("netns", "del", name)
+
+
+def test_two_network_namespaces_are_two_machines(tmp_path, namespaces):
+    (here, address), (there, other_address) = namespaces
+    job = ["-s", 1, "-w", 1, *trainer(write_mnist(tmp_path))]
+    with node(0, 29500, *job, address=address, before=here) as first, \
+            node(1, 29500, *job, address=address, before=there) as second:
+        assert first.wait() == 0, first.text
+        assert second.wait() == 0, second.text
+    assert f"Bind to role=scheduler, id=1, ip={address}, port=29500" in first.text
+    for host in (address, other_address):
+        assert re.search(rf"role=server, ip={re.escape(host)},", first.text), first.text

@@ -1,0 +1,16 @@
+// What of this machine the process may use: cores and memory, as the affinity mask and the
+// container's limits (cgroups, both versions) have it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace cairn::tool {
+
+uint32_t CoresOfMachine();
+uint32_t CoresInMask();                      // sched_getaffinity
+std::optional<double> CoresOfQuota();        // of the container; nothing where there is no limit
+uint32_t UsableCores();                      // the smaller of the two, at least 1
+std::optional<uint64_t> MemoryLimitBytes();  // of the container
+
+}  // namespace cairn::tool

@@ -1,0 +1,136 @@
+// What the launcher makes of the scheduler's answers and of its processes' last words: the progress
+// line, the first traceback, the summary.
+#include <algorithm>
+
+#include "launcher.h"
+#include "progress.h"
+
+namespace cairn::tool {
+
+using cluster::NodeName;
+
+void Launcher::Say(const std::string& text) {
+  own_log_.Write("[cairn] " + text);
+  own_log_.Flush();
+  screen_.Say("[cairn] " + text);
+}
+
+// Its address is known: from now on it is asked, and `cairn status` finds the job.
+void Launcher::SchedulerKnown() {
+  if (poller_.started()) return;
+  poller_.Start(place_.scheduler);
+  const Status written = job_file_.Write(
+      variables_, {.scheduler = place_.scheduler, .cluster_id = place_.cluster_id, .command = OwnCommand()});
+  if (!written.ok()) {
+    Say("`cairn status` will need the address " + wire::ToString(place_.scheduler) + ": " +
+        written.message());
+  }
+}
+
+// Another launcher's mistake would otherwise be a wait for nodes that never come.
+void Launcher::CheckSameJob(const ClusterSummary& summary) {
+  const cluster::SuperviseOptions& share = options_.supervise;
+  const std::string there = "the scheduler at " + wire::ToString(place_.scheduler);
+  std::string wrong;
+  if (summary.cluster_id != place_.cluster_id) {
+    wrong = there + " has the job '" + summary.cluster_id + "' and not '" + place_.cluster_id +
+            "': give the same --job-id, --master-addr and --master-port on every node";
+  } else if (summary.expected_servers != share.nodes * share.servers ||
+             summary.expected_workers != share.nodes * share.workers) {
+    wrong = there + " waits for " + Counted(summary.expected_servers, "server") + " and " +
+            Counted(summary.expected_workers, "worker") + ", and here it would be " +
+            std::to_string(share.nodes * share.servers) + " and " +
+            std::to_string(share.nodes * share.workers) + ": give the same --nnodes, -s and -w on every node";
+  }
+  if (!wrong.empty()) Perform(supervisor_.OnTrouble(2, wrong, MonotonicMs()));
+}
+
+void Launcher::Watch() {
+  if (std::optional<StatusPoller::Answer> answer = poller_.Take()) {
+    const bool first = !last_answer_.summary;
+    cluster::JobSeen seen;
+    seen.asked_ms = answer->asked_ms;
+    silent_ = !answer->summary.has_value();
+    if (answer->summary) {
+      const ClusterSummary& summary = *answer->summary;
+      seen.answered = true;
+      seen.over = summary.phase == "ended" || summary.phase == "failed";
+      seen.failure = summary.phase == "failed" ? summary.failure : "";
+      seen.anybody_joined = summary.anybody_joined();
+      if (first && !seen.over && options_.nodes.node_rank > 0) CheckSameJob(summary);
+      if (!seen.over) last_answer_ = *answer;
+    }
+    Perform(supervisor_.OnSeen(seen, MonotonicMs()));
+  }
+  ShowProgress();
+}
+
+void Launcher::ShowProgress() {
+  if (!options_.progress.value_or(true) || supervisor_.finished()) return;
+  const int64_t now = MonotonicMs();
+  if (now < next_progress_ms_) return;
+  const std::string line = ProgressLine({now - started_ms_, silent_, last_answer_});
+  if (screen_.live()) {
+    next_progress_ms_ = now + 500;
+    return screen_.SetProgress(line);
+  }
+  const bool first = next_progress_ms_ == 0;
+  next_progress_ms_ = now + static_cast<int64_t>(options_.progress_every_s * 1000);
+  if (!first) Say(line.substr(line.find(' ') + 1));
+}
+
+// The line that the scheduler leaves behind: the last report of every server is in it.
+void Launcher::ReadFinal(const std::string& line) {
+  Result<ClusterSummary> summary = ParseSummary(line);
+  if (!summary.ok()) return;
+  final_ = std::move(summary).value();
+  cluster::JobSeen seen{.asked_ms = MonotonicMs(), .answered = true, .over = true};
+  seen.failure = final_->phase == "failed" ? final_->failure : "";
+  seen.anybody_joined = final_->anybody_joined();
+  Perform(supervisor_.OnSeen(seen, MonotonicMs()));
+}
+
+// The worker that failed first may not be the first that ended: one is still busy ending, after its
+// traceback, when another falls over the consequence.
+const Launcher::Node* Launcher::FirstToFail(const Node& told) const {
+  constexpr int64_t kTogetherMs = 10'000;  // a traceback from before that was not deadly
+  const Node* first = &told;
+  if (told.traceback_ms == 0) return first;
+  for (const auto& [name, node] : nodes_) {
+    if (name.role != wire::Role::kWorker || node.end.clean()) continue;
+    const bool near = node.traceback_ms >= told.traceback_ms - kTogetherMs;
+    if (near && node.traceback_ms < first->traceback_ms && node.lines->ending().traceback) first = &node;
+  }
+  return first;
+}
+
+void Launcher::ShowLastLines(const NodeName& name) {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end()) return;
+  const Node* first = FirstToFail(found->second);
+  const cluster::OutputLines::Ending ending = first->lines->ending();
+  if (ending.lines.empty()) return;
+  const std::string who = first->plain_prefix.substr(1, first->plain_prefix.size() - 3);
+  if (first != &found->second) first_to_fail_ = who + " failed first: " + ending.lines.back();
+  Say((ending.traceback ? "the first traceback, of " : "the last lines of ") + who + ":");
+  for (const std::string& line : ending.lines) screen_.Say(first->prefix + line);
+}
+
+std::string Launcher::Summary() const {
+  const std::string seconds = Seconds(MonotonicMs() - started_ms_);
+  const std::string logs = logs_.path().empty() ? "" : "logs in " + logs_.path();
+  if (supervisor_.exit_code() != 0) {
+    const std::string cause = !first_to_fail_.empty() ? first_to_fail_ : supervisor_.cause();
+    return (cause == "interrupted" ? "interrupted after " + seconds
+                                   : "failed after " + seconds + ": " + cause) +
+           (logs.empty() ? "" : "; " + logs);
+  }
+  std::string line = "finished in " + seconds + ": " + Counted(supervisor_.workers_done(), "worker") +
+                     " done, " + Counted(supervisor_.restarts(), "restart");
+  if (final_ && final_->rounds > 0) line += ", " + Counted(final_->rounds, "round");
+  if (final_ && final_->rounds == 0 && final_->pushes > 0)
+    line += ", " + std::to_string(final_->pushes) + " pushes";
+  return line + (logs.empty() ? "" : ", " + logs);
+}
+
+}  // namespace cairn::tool

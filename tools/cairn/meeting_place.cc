@@ -1,0 +1,148 @@
+#include "meeting_place.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <random>
+
+namespace cairn::tool {
+namespace {
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Result<Addresses> Resolve(const std::string& host, uint16_t port, int flags) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0)
+    return Status(Code::kInvalidArgument, "--master-addr " + host + " is unknown: " + gai_strerror(error));
+  return Addresses(found, freeaddrinfo);
+}
+
+// 0, or the errno of listening there.
+int TryBind(const addrinfo& address) {
+  const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  const int error = bind(fd, address.ai_addr, address.ai_addrlen) != 0 || listen(fd, 1) != 0 ? errno : 0;
+  close(fd);
+  return error;
+}
+
+// Ok if `port` can be had on every interface.
+Status CheckEverywhere(uint16_t port, const std::string& what) {
+  const Result<Addresses> any = Resolve("0.0.0.0", port, AI_NUMERICHOST);
+  const int error = any.ok() ? TryBind(**any) : EADDRNOTAVAIL;
+  if (error == 0) return Status::Ok();
+  return {Code::kUnavailable, "port " + std::to_string(port) + " (" + what +
+                                  ") can't be had: " + strerror(error) +
+                                  "; choose others with --master-port, which takes two in a row"};
+}
+
+bool IsLoopback(const addrinfo& address) {
+  if (address.ai_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address.ai_addr);
+    return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+  }
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address.ai_addr);
+  return address.ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+// Where the scheduler of node 0 listens: on the master's address if it is one of this machine's, on
+// all where something in front of the machine has that address.
+Result<std::string> ListenHost(const NodeFlags& flags, uint16_t port) {
+  const std::string& host = flags.master_addr;
+  const Result<Addresses> addresses = Resolve(host, port, 0);
+  if (!addresses.ok()) return addresses.status();
+  const bool numeric = Resolve(host, port, AI_NUMERICHOST).ok();
+  if (flags.nodes > 1 && !numeric && host != "localhost" && IsLoopback(**addresses)) {
+    return Status(Code::kInvalidArgument,
+                  "--master-addr " + host +
+                      " is the loopback address on this machine (see /etc/hosts), which no "
+                      "other machine can reach: give this machine's address instead of its name");
+  }
+  const int error = TryBind(**addresses);
+  if (error == 0) return host;
+  if (error == EADDRNOTAVAIL) {
+    if (Status status = CheckEverywhere(port, "the scheduler's"); !status.ok()) return status;
+    return std::string("0.0.0.0");
+  }
+  return Status(Code::kUnavailable, "port " + std::to_string(port) + " on " + host +
+                                        " (the scheduler's) can't be had: " + strerror(error) +
+                                        "; choose another with --master-port");
+}
+
+// For torch.distributed, which wants to be told a port: one that is free now.
+uint16_t FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    address.sin_port = htons(kDefaultMasterPort);
+  }
+  if (fd >= 0) close(fd);
+  return ntohs(address.sin_port);
+}
+
+Status CheckFlags(const NodeFlags& flags) {
+  if (flags.node_rank >= flags.nodes) {
+    return {Code::kInvalidArgument, "--node-rank " + std::to_string(flags.node_rank) + " of --nnodes " +
+                                        std::to_string(flags.nodes) + ": ranks go from 0 to " +
+                                        std::to_string(flags.nodes - 1)};
+  }
+  if (flags.nodes > 1 && flags.master_addr.empty()) {
+    return {Code::kInvalidArgument,
+            "--nnodes " + std::to_string(flags.nodes) +
+                " needs --master-addr: the address of node 0, the same on every node"};
+  }
+  if (flags.master_port == 65535)
+    return {Code::kInvalidArgument, "--master-port 65535: the port after it is needed too"};
+  return Status::Ok();
+}
+
+}  // namespace
+
+std::string RandomLetters(int count) {
+  static constexpr char kLetters[] = "0123456789abcdefghijkmnpqrstuvwxyz";
+  std::random_device random;
+  std::string name;
+  for (int i = 0; i < count; ++i) name.push_back(kLetters[random() % (sizeof kLetters - 1)]);
+  return name;
+}
+
+Result<MeetingPlace> FindMeetingPlace(const NodeFlags& flags) {
+  if (Status status = CheckFlags(flags); !status.ok()) return status;
+  MeetingPlace place;
+  place.cluster_id = !flags.job_id.empty() ? flags.job_id : "run-" + RandomLetters(12);
+  if (flags.master_addr.empty() && flags.master_port == 0) {
+    place.scheduler = {"127.0.0.1", 0};
+    place.listen_host = place.server_host = "127.0.0.1";
+    place.torch = {"127.0.0.1", FreePort()};
+    return place;
+  }
+  NodeFlags full = flags;
+  if (full.master_addr.empty()) full.master_addr = "127.0.0.1";
+  if (full.master_port == 0) full.master_port = kDefaultMasterPort;
+  place.scheduler = {full.master_addr, full.master_port};
+  place.torch = {full.master_addr, static_cast<uint16_t>(full.master_port + 1)};
+  place.server_host = full.local_addr;
+  if (flags.job_id.empty() && full.nodes > 1) place.cluster_id = "job-" + wire::ToString(place.scheduler);
+  if (full.node_rank > 0) return place;
+  const Result<std::string> listen_host = ListenHost(full, full.master_port);
+  if (!listen_host.ok()) return listen_host.status();
+  place.listen_host = *listen_host;
+  if (Status status = CheckEverywhere(place.torch.port, "torch.distributed's"); !status.ok()) return status;
+  return place;
+}
+
+}  // namespace cairn::tool

@@ -1,0 +1,134 @@
+#include "status_poller.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <variant>
+
+#include "scheduler_call.h"
+
+namespace cairn::tool {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr auto kEvery = std::chrono::milliseconds(1000);
+constexpr int64_t kAnswerMs = 1000;
+constexpr int64_t kRateWindowMs = 5000;  // nodes report every second: less would only show that
+
+std::string Word(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+double Number(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? std::max(0.0, found->get<double>()) : 0;
+}
+const Json& List(const Json& object, const char* key) {
+  static const Json kNothing = Json::array();
+  const auto found = object.find(key);
+  return found != object.end() && found->is_array() ? *found : kNothing;
+}
+
+}  // namespace
+
+int64_t MonotonicMs() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+Result<ClusterSummary> ParseSummary(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object())
+    return Result<ClusterSummary>(Code::kProtocol, "the scheduler's answer can't be read");
+  ClusterSummary out;
+  out.cluster_id = Word(json, "cluster_id");
+  out.phase = Word(json, "phase");
+  out.failure = Word(json, "failure");
+  out.awaiting = Word(json, "awaiting");
+  out.expected_servers = static_cast<uint32_t>(Number(json, "expected_servers"));
+  out.expected_workers = static_cast<uint32_t>(Number(json, "expected_workers"));
+  out.view = static_cast<uint64_t>(Number(json, "view"));
+  out.workers = static_cast<uint32_t>(List(json, "workers").size());
+  out.done = static_cast<uint32_t>(List(json, "done_ranks").size());
+  for (const Json& server : List(json, "servers")) {
+    if (!server.is_object()) continue;
+    ++out.servers;
+    out.pushes_per_s += Number(server, "pushes_per_s");
+    out.bytes_per_s += Number(server, "bytes_per_s");
+    const auto stats = server.find("stats");
+    if (stats == server.end() || !stats->is_object()) continue;
+    out.rounds = std::max(out.rounds, static_cast<uint64_t>(Number(*stats, "rounds")));
+    out.pushes += static_cast<uint64_t>(Number(*stats, "pushes"));
+  }
+  for (const Json& table : List(json, "tables")) {
+    if (table.is_object() && Word(table, "mode") == "sync") out.sync_tables = true;
+  }
+  return out;
+}
+
+Result<ClusterSummary> AskSummary(const wire::Endpoint& scheduler, int64_t timeout_ms) {
+  const Result<wire::ControlMessage> answer = AskScheduler(scheduler, wire::StatusRequest{1}, timeout_ms);
+  if (!answer.ok()) return answer.status();
+  if (const auto* reply = std::get_if<wire::StatusReply>(&*answer)) return ParseSummary(reply->json);
+  return Result<ClusterSummary>(Code::kProtocol, wire::ToString(scheduler) + " is no scheduler");
+}
+
+StatusPoller::~StatusPoller() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void StatusPoller::Start(const wire::Endpoint& scheduler) {
+  scheduler_ = scheduler;
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void StatusPoller::Hurry() {
+  {
+    const std::lock_guard lock(mutex_);
+    hurry_ = true;
+  }
+  wake_.notify_all();
+}
+
+std::optional<StatusPoller::Answer> StatusPoller::Take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(newest_, std::nullopt);
+}
+
+void StatusPoller::Loop() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    hurry_ = false;
+    lock.unlock();
+    Answer answer;
+    answer.asked_ms = MonotonicMs();
+    Result<ClusterSummary> summary = AskSummary(scheduler_, kAnswerMs);
+    if (summary.ok()) {
+      answer.rounds_per_s = RoundsPerSecond(MonotonicMs(), summary->rounds);
+      answer.summary = std::move(summary).value();
+    }
+    lock.lock();
+    newest_ = std::move(answer);
+    wake_.wait_for(lock, kEvery, [this] { return stop_ || hurry_; });
+  }
+}
+
+double StatusPoller::RoundsPerSecond(int64_t now_ms, uint64_t rounds) {
+  if (!history_.empty() && rounds < history_.back().second) history_.clear();  // servers started anew
+  history_.emplace_back(now_ms, rounds);
+  while (history_.size() > 2 && history_[1].first <= now_ms - kRateWindowMs) history_.pop_front();
+  const auto [from_ms, from_rounds] = history_.front();
+  if (now_ms - from_ms < 500) return 0;
+  return static_cast<double>(rounds - from_rounds) * 1000.0 / static_cast<double>(now_ms - from_ms);
+}
+
+}  // namespace cairn::tool

@@ -1,0 +1,72 @@
+// Asks the scheduler how the job is doing, about once a second, on a thread of its own, so that
+// a scheduler that is away never holds the launcher up.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "cairn/status.h"
+#include "wire/cluster_state.h"
+
+namespace cairn::tool {
+
+// What a launcher wants to know of the status. Everything is the peer's word.
+struct ClusterSummary {
+  std::string cluster_id, phase, failure, awaiting;
+  uint32_t expected_servers = 0, expected_workers = 0;
+  uint32_t servers = 0, workers = 0, done = 0;
+  uint64_t view = 0;                // 0: the cluster has never been complete
+  uint64_t rounds = 0, pushes = 0;  // rounds: of the server that has closed the most
+  double pushes_per_s = 0, bytes_per_s = 0;
+  bool sync_tables = false;
+
+  bool anybody_joined() const { return workers > 0 || done > 0 || view > 0; }
+};
+// An error if `json` is no status of a scheduler.
+Result<ClusterSummary> ParseSummary(const std::string& json);
+// One question, waiting for the answer.
+Result<ClusterSummary> AskSummary(const wire::Endpoint& scheduler, int64_t timeout_ms);
+
+class StatusPoller {
+ public:
+  struct Answer {
+    int64_t asked_ms = 0;                   // monotonic; the state is no older than this
+    std::optional<ClusterSummary> summary;  // nothing: it did not answer
+    double rounds_per_s = 0;
+  };
+
+  StatusPoller() = default;
+  ~StatusPoller();
+  StatusPoller(const StatusPoller&) = delete;
+  StatusPoller& operator=(const StatusPoller&) = delete;
+
+  // Starts asking; signals must be blocked by now. Once.
+  void Start(const wire::Endpoint& scheduler);
+  bool started() const { return thread_.joinable(); }
+  // Asks again now and does not wait for the second to pass.
+  void Hurry();
+  // The newest answer, once.
+  std::optional<Answer> Take();
+
+ private:
+  void Loop();
+  double RoundsPerSecond(int64_t now_ms, uint64_t rounds);
+
+  wire::Endpoint scheduler_;
+  std::thread thread_;
+  std::deque<std::pair<int64_t, uint64_t>> history_;  // (ms, rounds), of the thread
+  std::mutex mutex_;                                  // guards what follows
+  std::condition_variable wake_;
+  bool stop_ = false, hurry_ = false;
+  std::optional<Answer> newest_;
+};
+
+int64_t MonotonicMs();
+
+}  // namespace cairn::tool
