@@ -34,6 +34,9 @@ struct ClientOptions {
   int64_t call_timeout_ms = 30 * 60'000;   // every later call
   uint64_t max_unacked_bytes = uint64_t{64} << 20;
   std::function<void(const std::string&)> log;  // lines for the user; default: standard error
+  // Asked every 50 ms or so by a push that waits for room in max_unacked_bytes, on the thread that
+  // called it; if true, the push ends with kCancelled and nothing is sent. Default: never.
+  std::function<bool()> interrupted;
 
   // From CAIRN_*, MS_*, PADDLE_* or DMLC_* variables (docs/environment.md). An error names what is
   // missing or contradictory.

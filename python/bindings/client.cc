@@ -46,7 +46,9 @@ class PyClient {
   }
 
   DenseTable CreateDense(TableSpec spec) { return Create<DenseTable>(&Client::CreateDense, std::move(spec)); }
-  SparseTable CreateSparse(TableSpec spec) { return Create<SparseTable>(&Client::CreateSparse, std::move(spec)); }
+  SparseTable CreateSparse(TableSpec spec) {
+    return Create<SparseTable>(&Client::CreateSparse, std::move(spec));
+  }
 
   void DropTable(const std::string& name) {
     RefuseInForkedChild();
@@ -93,8 +95,8 @@ class PyClient {
 
 PyDense CreateDense(PyClient& self, const std::string& name, uint64_t size, const std::string& dtype,
                     const std::string& mode, const std::string& optimizer, uint32_t flags, bool deterministic,
-                    const std::string& non_finite, double initial_state, const std::vector<uint64_t>& segments,
-                    const InitTuple& init) {
+                    const std::string& non_finite, double initial_state,
+                    const std::vector<uint64_t>& segments, const InitTuple& init) {
   TableSpec spec;
   spec.name = name;
   spec.size = size;
@@ -151,6 +153,7 @@ PyClient Connect(const std::string& host, uint16_t port, const std::string& clus
     options.rank = rank;
     if (connect_timeout_ms > 0) options.connect_timeout_ms = connect_timeout_ms;
     if (call_timeout_ms > 0) options.call_timeout_ms = call_timeout_ms;
+    options.interrupted = SignalRaised;
     connecting.call = BlockingCall::Start([options, client = connecting.client] {
       Result<std::unique_ptr<Client>> connected = Client::Connect(options);
       if (!connected.ok()) return connected.status();
@@ -176,8 +179,9 @@ void BindClient(nb::module_& m) {
       .def_prop_ro("server_count", [](const PyClient& self) { return self.client().server_count(); })
       .def_prop_ro("cluster_id", [](const PyClient& self) { return self.client().cluster_id(); })
       .def_prop_ro("incarnation", [](const PyClient& self) { return self.client().incarnation(); })
-      .def("live_ranks", [](const PyClient& self) { return self.client().live_ranks(); },
-           "Ranks of the workers that are alive now, ascending.")
+      .def(
+          "live_ranks", [](const PyClient& self) { return self.client().live_ranks(); },
+          "Ranks of the workers that are alive now, ascending.")
       .def("live_incarnations", [](const PyClient& self) { return self.client().live_incarnations(); })
       .def("create_dense", &CreateDense, "name"_a, "size"_a, nb::kw_only(), "dtype"_a = "float32",
            "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,

@@ -30,8 +30,8 @@ struct Shared {
 
 class PyCluster {
  public:
-  PyCluster(uint32_t servers, uint32_t workers, uint32_t threads_per_server, const std::string& host, uint16_t port,
-            const std::string& advertise_host, const std::string& cluster_id) {
+  PyCluster(uint32_t servers, uint32_t workers, uint32_t threads_per_server, const std::string& host,
+            uint16_t port, const std::string& advertise_host, const std::string& cluster_id) {
     RefuseInForkedChild();
     EmbeddedOptions options = Take(EmbeddedOptions::FromEnvironment());
     options.servers = servers;

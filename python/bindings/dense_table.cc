@@ -11,6 +11,7 @@
 #include "operation.h"
 #include "raising.h"
 #include "tables.h"
+#include "waiting.h"
 
 namespace cairn::python {
 namespace nb = nanobind;
@@ -83,7 +84,8 @@ void SetMask(Operation& operation, PushOptions& options, const nb::bytes& mask) 
 
 void SetOp(PushOptions& options, int op, int column) {
   if (op < 0 || op > static_cast<int>(PushOp::kAssignOnce))
-    RaiseNamed("InvalidArgumentError", "op is OP_UPDATE, OP_ASSIGN or OP_ASSIGN_ONCE, not " + std::to_string(op));
+    RaiseNamed("InvalidArgumentError",
+               "op is OP_UPDATE, OP_ASSIGN or OP_ASSIGN_ONCE, not " + std::to_string(op));
   if (column < 0 || column > UINT8_MAX)
     RaiseNamed("InvalidArgumentError", "there is no column " + std::to_string(column));
   options.op = static_cast<PushOp>(op);
@@ -97,6 +99,7 @@ PyPending Go(std::unique_ptr<Operation> operation, bool detached, Call call) {
     nb::gil_scoped_release released;
     operation->pending = call();
   }
+  RaiseIfSet();
   return PyPending(std::move(operation), detached);
 }
 
@@ -114,7 +117,8 @@ PyPending Push(PyDense& self, const Numbers& addresses, const Numbers& sizes, co
     return Go(std::move(operation), IsAsync(self), [&] { return self.table->Push(values, options); });
   }
   o.in = PiecesOf<const float>({addresses, sizes});
-  return Go(std::move(operation), IsAsync(self), [&] { return self.table->Push(ConstPieces(o.in), options); });
+  return Go(std::move(operation), IsAsync(self),
+            [&] { return self.table->Push(ConstPieces(o.in), options); });
 }
 
 PyPending Pull(PyDense& self, const Numbers& addresses, const Numbers& sizes, int column, bool when_assigned,
@@ -123,7 +127,8 @@ PyPending Pull(PyDense& self, const Numbers& addresses, const Numbers& sizes, in
   Operation& o = *operation;
   PushOptions checked;
   SetOp(checked, 0, column);
-  const PullOptions options{.timeout_ms = timeout_ms, .column = checked.column, .when_assigned = when_assigned};
+  const PullOptions options{
+      .timeout_ms = timeout_ms, .column = checked.column, .when_assigned = when_assigned};
   if (IsInt64(self)) {
     const auto out = OnePiece<int64_t>(self, {addresses, sizes});
     return Go(std::move(operation), false, [&] { return self.table->Pull(out, options); });
@@ -132,9 +137,10 @@ PyPending Pull(PyDense& self, const Numbers& addresses, const Numbers& sizes, in
   return Go(std::move(operation), false, [&] { return self.table->Pull(Pieces(o.out), options); });
 }
 
-PyPending PushPull(PyDense& self, const Numbers& addresses, const Numbers& sizes, const Numbers& out_addresses,
-                   const Numbers& out_sizes, const HyperTuple& hyper, double weight, const nb::bytes& mask,
-                   int op, int column, double value_scale, int64_t timeout_ms, const nb::object& keep) {
+PyPending PushPull(PyDense& self, const Numbers& addresses, const Numbers& sizes,
+                   const Numbers& out_addresses, const Numbers& out_sizes, const HyperTuple& hyper,
+                   double weight, const nb::bytes& mask, int op, int column, double value_scale,
+                   int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep);
   Operation& o = *operation;
   PushOptions options = Options(o, self, hyper, weight, timeout_ms);
@@ -161,8 +167,9 @@ PyPending Done(PyDense& self, const HyperTuple& hyper, double weight, bool joine
   return Go(std::move(operation), false, [&] { return self.table->Done(options); });
 }
 
-PyPending DonePull(PyDense& self, const Numbers& out_addresses, const Numbers& out_sizes, const HyperTuple& hyper,
-                   double weight, bool joined, int op, int column, int64_t timeout_ms, const nb::object& keep) {
+PyPending DonePull(PyDense& self, const Numbers& out_addresses, const Numbers& out_sizes,
+                   const HyperTuple& hyper, double weight, bool joined, int op, int column,
+                   int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep);
   Operation& o = *operation;
   PushOptions options = Options(o, self, hyper, weight, timeout_ms);
@@ -186,8 +193,9 @@ PyPending Contribute(PyDense& self, const Numbers& addresses, const Numbers& siz
   return Go(std::move(operation), false, [&] { return self.table->Contribute(ConstPieces(o.in), options); });
 }
 
-PyPending Decide(PyDense& self, const Numbers& out_addresses, const Numbers& out_sizes, const HyperTuple& hyper,
-                 double weight, double scale, bool skip, bool joined, int64_t timeout_ms, const nb::object& keep) {
+PyPending Decide(PyDense& self, const Numbers& out_addresses, const Numbers& out_sizes,
+                 const HyperTuple& hyper, double weight, double scale, bool skip, bool joined,
+                 int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep);
   Operation& o = *operation;
   PushOptions options = Options(o, self, hyper, weight, timeout_ms);
@@ -212,13 +220,14 @@ uint64_t Round(PyDense& self) {
 
 void BindDense(nb::module_& m) {
   const nb::bytes all("", 0);
-  nb::class_<PyDense>(m, "DenseTable", "An array on the servers. Arrays are given by address and size, in pieces.")
+  nb::class_<PyDense>(m, "DenseTable",
+                      "An array on the servers. Arrays are given by address and size, in pieces.")
       .def_prop_ro("name", [](const PyDense& self) { return self.table->spec().name; })
       .def_prop_ro("size", [](const PyDense& self) { return self.table->size(); })
       .def("round", &Round, "Sync: the round that this worker's next push takes part in.")
-      .def("push", &Push, "addresses"_a, "sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0,
-           "mask"_a = all, "op"_a = 0, "column"_a = 0, "value_scale"_a = 1.0, "timeout_ms"_a = 0,
-           "keep"_a = nb::none())
+      .def("push", &Push, "addresses"_a, "sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
+           "weight"_a = 1.0, "mask"_a = all, "op"_a = 0, "column"_a = 0, "value_scale"_a = 1.0,
+           "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("pull", &Pull, "addresses"_a, "sizes"_a, nb::kw_only(), "column"_a = 0, "when_assigned"_a = false,
            "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("push_pull", &PushPull, "addresses"_a, "sizes"_a, "out_addresses"_a, "out_sizes"_a,
@@ -230,8 +239,8 @@ void BindDense(nb::module_& m) {
            "weight"_a = 1.0, "joined"_a = false, "op"_a = 0, "column"_a = 0, "timeout_ms"_a = 0,
            "keep"_a = nb::none())
       .def("contribute", &Contribute, "addresses"_a, "sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
-           "weight"_a = 1.0, "mask"_a = all, "value_scale"_a = 1.0, "not_finite"_a = false, "joined"_a = false,
-           "timeout_ms"_a = 0, "keep"_a = nb::none())
+           "weight"_a = 1.0, "mask"_a = all, "value_scale"_a = 1.0, "not_finite"_a = false,
+           "joined"_a = false, "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("decide", &Decide, "out_addresses"_a, "out_sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
            "weight"_a = 1.0, "scale"_a = 1.0, "skip"_a = false, "joined"_a = false, "timeout_ms"_a = 0,
            "keep"_a = nb::none());

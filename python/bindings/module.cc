@@ -29,9 +29,12 @@ NB_MODULE(_core, m) {
   m.attr("OP_ASSIGN") = static_cast<int>(PushOp::kAssign);
   m.attr("OP_ASSIGN_ONCE") = static_cast<int>(PushOp::kAssignOnce);
   m.attr("STEP_COLUMN") = static_cast<int>(kStepColumn);
-  m.def("state_columns",
-        [](const std::string& optimizer, uint32_t flags) { return StateColumns(OptimizerOf(optimizer), flags); },
-        nb::arg("optimizer"), nb::arg("flags"), "How many arrays of state such a table has.");
+  m.def(
+      "state_columns",
+      [](const std::string& optimizer, uint32_t flags) {
+        return StateColumns(OptimizerOf(optimizer), flags);
+      },
+      nb::arg("optimizer"), nb::arg("flags"), "How many arrays of state such a table has.");
   m.def("forked", &Forked, "True in a child that was forked while its parent had a client or a cluster.");
   BindPending(m);
   BindDense(m);

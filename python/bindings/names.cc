@@ -16,13 +16,15 @@ T Named(const char* what, const std::string& name, std::initializer_list<std::pa
     known += known.empty() ? "" : ", ";
     known += word;
   }
-  RaiseNamed("InvalidArgumentError", std::string(what) + " \"" + name + "\" is unknown: it is one of " + known);
+  RaiseNamed("InvalidArgumentError",
+             std::string(what) + " \"" + name + "\" is unknown: it is one of " + known);
 }
 
 }  // namespace
 
 ElementType ElementOf(const std::string& name) {
-  return Named<ElementType>("dtype", name, {{"float32", ElementType::kFloat32}, {"int64", ElementType::kInt64}});
+  return Named<ElementType>("dtype", name,
+                            {{"float32", ElementType::kFloat32}, {"int64", ElementType::kInt64}});
 }
 
 Mode ModeOf(const std::string& name) {

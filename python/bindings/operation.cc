@@ -37,7 +37,8 @@ void SweepDropped() {
   const auto ended = std::stable_partition(dropped.begin(), dropped.end(),
                                            [](const auto& operation) { return !operation->pending.ready(); });
   // Moved out first: letting go of a tensor may run code that comes here again.
-  std::vector<std::unique_ptr<Operation>> over(std::make_move_iterator(ended), std::make_move_iterator(dropped.end()));
+  std::vector<std::unique_ptr<Operation>> over(std::make_move_iterator(ended),
+                                               std::make_move_iterator(dropped.end()));
   dropped.erase(ended, dropped.end());
 }
 
@@ -49,7 +50,8 @@ bool PyPending::ready() const {
 bool PyPending::WaitFor(int64_t milliseconds) {
   RefuseInForkedChild();
   if (operation_->pending.ready()) return true;
-  return WaitInSlices([this](int64_t ms) { return operation_->pending.WaitFor(ms); }, std::max<int64_t>(0, milliseconds));
+  return WaitInSlices([this](int64_t ms) { return operation_->pending.WaitFor(ms); },
+                      std::max<int64_t>(0, milliseconds));
 }
 
 void PyPending::Wait() {
@@ -68,12 +70,15 @@ void BindPending(nb::module_& m) {
       .def("wait_for", &PyPending::WaitFor, nb::arg("milliseconds"),
            "Waits for at most so long; true if it has ended. Raises nothing of the operation's.")
       .def("ready", &PyPending::ready, "True if it has ended.")
-      .def_prop_ro("sum_squares", [](const PyPending& p) { return p.info().sum_squares; },
-                   "After contribute: of all elements of the mean gradient.")
-      .def_prop_ro("finite", [](const PyPending& p) { return p.info().finite; },
-                   "After contribute: the mean gradient and every worker's part of it is finite.")
-      .def_prop_ro("all_joined", [](const PyPending& p) { return p.info().all_joined; },
-                   "Every live worker had marked the round as joined.");
+      .def_prop_ro(
+          "sum_squares", [](const PyPending& p) { return p.info().sum_squares; },
+          "After contribute: of all elements of the mean gradient.")
+      .def_prop_ro(
+          "finite", [](const PyPending& p) { return p.info().finite; },
+          "After contribute: the mean gradient and every worker's part of it is finite.")
+      .def_prop_ro(
+          "all_joined", [](const PyPending& p) { return p.info().all_joined; },
+          "Every live worker had marked the round as joined.");
 }
 
 }  // namespace cairn::python

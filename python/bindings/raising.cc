@@ -40,7 +40,8 @@ nb::handle ErrorsModule() {
 
 void RaiseNamed(const char* name, const std::string& message) {
   const nb::object type = ErrorsModule().attr(name);
-  const nb::object text = nb::steal(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
+  const nb::object text =
+      nb::steal(PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
   PyErr_SetObject(type.ptr(), text.ptr());
   throw nb::python_error();
 }

@@ -10,6 +10,7 @@
 #include "operation.h"
 #include "raising.h"
 #include "tables.h"
+#include "waiting.h"
 
 namespace cairn::python {
 namespace nb = nanobind;
@@ -24,7 +25,8 @@ bool IsAsync(const PySparse& self) { return self.table->spec().mode == Mode::kAs
 std::unique_ptr<Operation> Begin(const nb::object& keep, uint64_t key_count) {
   RefuseInForkedChild();
   SweepDropped();
-  if (key_count > kMaxKeys) RaiseNamed("InvalidArgumentError", std::to_string(key_count) + " keys are too many");
+  if (key_count > kMaxKeys)
+    RaiseNamed("InvalidArgumentError", std::to_string(key_count) + " keys are too many");
   auto operation = std::make_unique<Operation>();
   operation->keep = keep;
   return operation;
@@ -55,6 +57,7 @@ PyPending Go(std::unique_ptr<Operation> operation, bool detached, Call call) {
     nb::gil_scoped_release released;
     operation->pending = call();
   }
+  RaiseIfSet();
   return PyPending(std::move(operation), detached);
 }
 
@@ -122,7 +125,8 @@ void BindSparse(nb::module_& m) {
       .def("pull", &Pull, "keys_address"_a, "key_count"_a, "out_address"_a, nb::kw_only(), "timeout_ms"_a = 0,
            "keep"_a = nb::none())
       .def("push_pull", &PushPull, "keys_address"_a, "key_count"_a, "rows_address"_a, "out_address"_a,
-           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
+           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "timeout_ms"_a = 0,
+           "keep"_a = nb::none())
       .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "timeout_ms"_a = 0);
 }
 

@@ -18,7 +18,8 @@ bool WaitInSlices(const std::function<bool(int64_t slice_ms)>& ended, int64_t ti
   while (true) {
     int64_t slice_ms = kSliceMs;
     if (timeout_ms >= 0) {
-      const int64_t spent_ms = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun).count();
+      const int64_t spent_ms =
+          std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begun).count();
       slice_ms = std::clamp<int64_t>(timeout_ms - spent_ms, 0, kSliceMs);
     }
     bool done = false;
@@ -30,6 +31,15 @@ bool WaitInSlices(const std::function<bool(int64_t slice_ms)>& ended, int64_t ti
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (timeout_ms >= 0 && slice_ms < kSliceMs) return false;
   }
+}
+
+bool SignalRaised() {
+  nb::gil_scoped_acquire acquired;
+  return PyErr_CheckSignals() != 0;
+}
+
+void RaiseIfSet() {
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
 }
 
 std::shared_ptr<BlockingCall> BlockingCall::Start(std::function<Status()> call) {
@@ -48,7 +58,8 @@ std::shared_ptr<BlockingCall> BlockingCall::Start(std::function<Status()> call) 
 
 bool BlockingCall::EndedWithin(int64_t milliseconds) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::milliseconds(milliseconds), [this] { return result_.has_value(); });
+  return changed_.wait_for(lock, std::chrono::milliseconds(milliseconds),
+                           [this] { return result_.has_value(); });
 }
 
 std::optional<Status> BlockingCall::WaitFor(int64_t timeout_ms) {

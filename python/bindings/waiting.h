@@ -19,6 +19,11 @@ inline constexpr int64_t kSliceMs = 50;
 // none) have passed; true if it ended. Raises what a handler of a signal raises.
 bool WaitInSlices(const std::function<bool(int64_t slice_ms)>& ended, int64_t timeout_ms = -1);
 
+// For a thread that waits in C++ with the GIL released: true if a handler of a signal has raised, and
+// then that exception is set. RaiseIfSet throws it, back under the GIL.
+bool SignalRaised();
+void RaiseIfSet();
+
 // A call of the C++ API that blocks and knows no slices (connect, barrier, …), on a thread of its
 // own. Who waits for it may be interrupted; the call itself goes on and can be waited for again.
 class BlockingCall {

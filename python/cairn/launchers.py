@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from typing import Mapping, Optional
+from collections.abc import Mapping
+from typing import Optional
 
 from .errors import InvalidArgumentError
 
@@ -108,6 +109,8 @@ def _slurm_host(environ: Mapping[str, str]) -> str:
 def _fixed(launcher: str, environ: Mapping[str, str], rank: int, size: int, local_rank: Optional[int],
            local_size: Optional[int], job: str, host: str) -> Launched:
     """A job whose processes find rank 0 at a host and port that all of them can work out."""
+    if size == 1:
+        return Launched(launcher, rank, size, 0, 1, job, LOOPBACK, 0)
     given_host, given_port = environ.get("CAIRN_SCHED_HOST", ""), _number(environ, "CAIRN_SCHED_PORT")
     where = given_host or (LOOPBACK if local_size == size else host)
     if not where:
@@ -151,7 +154,7 @@ def _srun(environ: Mapping[str, str]) -> Optional[Launched]:
     host = _slurm_host(environ)
     nodes = _number(environ, "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
     here = environ.get("SLURMD_NODENAME", "")
-    if rank == 0 and nodes != 1 and here and host and here != host and not environ.get("CAIRN_SCHED_HOST"):
+    if rank == 0 and size > 1 and nodes != 1 and here and host and here != host and not environ.get("CAIRN_SCHED_HOST"):
         raise InvalidArgumentError(
             f"rank 0 runs on {here}, but the others will look for it on {host}, the first host of the "
             f"step: set CAIRN_SCHED_HOST={here}, on all processes"

@@ -7,6 +7,7 @@ import time
 import pytest
 import torch
 
+import cairn
 from cairn import _core
 import scripts
 from ports import free_port
@@ -189,3 +190,20 @@ def test_init_and_the_users_calls(job, tmp_path):
     other.finish()
     assert job.wait(child)[1].splitlines()[-1] == "over"
     assert cluster.wait(30_000)
+
+
+def test_a_push_that_waits_for_room():
+    """Unacknowledged bytes are bounded; a server that does not answer makes the next push wait."""
+    cluster = _core.EmbeddedCluster()
+    client = _core.connect("127.0.0.1", cluster.scheduler_port, rank=0)
+    table = client.create_dense("w", 8 << 20, mode="async", optimizer="sum")
+    gradient = torch.ones(8 << 20)  # 32 MiB; the bound is 64
+    push = lambda: table.push([gradient.data_ptr()], [gradient.numel()])  # noqa: E731
+    push().wait()
+    cluster.stop()
+    with interrupted():
+        for _ in range(4):
+            push()
+    client.close()
+    with pytest.raises(cairn.CancelledError):
+        push().wait()

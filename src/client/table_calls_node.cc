@@ -1,4 +1,5 @@
 // ClientImpl's calls on tables: what a caller's thread prepares, and how its end reaches it.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,10 +124,18 @@ void ClientImpl::Disown(std::span<const std::weak_ptr<wire::Frame>> frames) {
 
 // Waits at the bound of unacknowledged bytes, until the deadline.
 Status ClientImpl::Reserve(const TableHandle& table, uint64_t bytes, int64_t deadline_us) {
-  if (unacked_.Reserve(bytes, deadline_us)) return Status::Ok();
-  {
-    std::lock_guard lock(mutex_);
-    if (closed_) return closed_why_;
+  constexpr int64_t kAskUs = 50'000;
+  while (true) {
+    const int64_t until_us = options_.interrupted ? std::min(deadline_us, Loop::NowUs() + kAskUs) : deadline_us;
+    if (unacked_.Reserve(bytes, until_us)) return Status::Ok();
+    {
+      std::lock_guard lock(mutex_);
+      if (closed_) return closed_why_;
+    }
+    if (options_.interrupted && options_.interrupted()) {
+      return {Code::kCancelled, "push to table \"" + table.info.spec.name + "\": interrupted; nothing was sent"};
+    }
+    if (until_us >= deadline_us) break;
   }
   return {Code::kDeadlineExceeded, "push to table \"" + table.info.spec.name + "\": no room for it, " +
                                        InMiB(unacked_.bytes()) +

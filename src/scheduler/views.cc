@@ -81,12 +81,12 @@ void BeginView(DurableState& d) {
 void FinishView(DurableState& d, std::span<const wire::TableRound> open_rounds) {
   wire::ClusterState& state = d.state;
   CAIRN_CHECK(d.running() && state.pending_view == state.view.Next());
-  std::map<TableId, Round> highest;
+  std::map<TableId, Round> first;
   for (const wire::TableRound& report : open_rounds)
-    highest[report.table] = std::max(highest[report.table], report.round);
+    first[report.table] = std::max(first[report.table], report.round);
   wire::View view{state.pending_view, {}};
   for (const wire::TableInfo& table : state.tables)
-    if (table.spec.mode == Mode::kSync) view.starts.push_back({table.id, highest[table.id].Next()});
+    if (table.spec.mode == Mode::kSync) view.starts.push_back({table.id, first[table.id]});
   state.view = view.number;
   state.views.push_back(std::move(view));
   state.pending_view = ViewNumber(0);

@@ -35,7 +35,7 @@ TEST_F(Running, JoinIsIntentThenPick) {
   EXPECT_EQ(c.state().pending_view, ViewNumber(0));
   EXPECT_EQ(c.state().view, ViewNumber(2));
   ASSERT_NE(c.state().FindView(ViewNumber(2)), nullptr);
-  EXPECT_EQ(c.state().FindView(ViewNumber(2))->starts, (std::vector<wire::TableRound>{{table, Round(10)}}));
+  EXPECT_EQ(c.state().FindView(ViewNumber(2))->starts, (std::vector<wire::TableRound>{{table, Round(9)}}));
   EXPECT_EQ(c.state().FindWorker(w2.incarnation)->join_view, ViewNumber(2));
   EXPECT_TRUE(c.Logged("view 2: rank 2 joined"));
 }

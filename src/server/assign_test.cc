@@ -40,6 +40,19 @@ TEST(AssignTest, ANumberedAssignReplacesTheValuesExactlyOnce) {
   EXPECT_EQ(h.shard->LastSeq(SlotId{1}, h.incarnations[0]), Seq{2});
 }
 
+TEST(AssignTest, WhatLiesInASegmentThatAnAssignLeavesOutDoesNotMatter) {
+  TableSpec spec = DenseHarness::Dense(Mode::kAsync);
+  spec.segments = {1, spec.size};
+  Assigns a(1, spec);
+  auto& h = a.h;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  h.Deliver(0, h.PushDense(0, a.table, {{3, nan, 1}}, {.op = PushOp::kAssign}, {kNothing}));
+  EXPECT_EQ(h.Answer(0), "applied");
+  EXPECT_EQ(h.Column(a.table), "values 0 0 0 0");
+  h.Deliver(0, h.PushDense(0, a.table, {{3, nan, 2}}, {.op = PushOp::kAssign}, {kSecond}));
+  EXPECT_TRUE(h.Answer(0).find("not_finite") != std::string::npos);
+}
+
 TEST(AssignTest, AssignedOnceTheSecondIsIgnoredAndItsNumberUsedUp) {
   Assigns a(2, Mode::kAsync);
   auto& h = a.h;

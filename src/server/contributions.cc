@@ -61,7 +61,7 @@ Status ShardImpl::StagePart(const Request& request, TableState& table, const Par
   } else {
     contribution.keys = part.keys;
     contribution.values = part.values;
-    contribution.mask = part.mask;
+    contribution.mask = CAIRN_BUG(kMaskIgnored) ? table::Mask() : part.mask;
   }
   Contribution& added = round.Add(std::move(contribution));
   if (in_order) {

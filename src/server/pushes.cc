@@ -39,7 +39,8 @@ Status ShardImpl::CheckPart(const TableState* table, const Status& shape, const 
   if (!table->sparse()) {
     if (Status s = CheckDenseCount(table->info.spec, part.entry, rows.rows(), what); !s.ok()) return s;
   }
-  if (static_cast<PushOp>(params.op) != PushOp::kUpdate) return rows.CheckAssign(part.values, params.column);
+  if (static_cast<PushOp>(params.op) != PushOp::kUpdate)
+    return rows.CheckAssign(part.values, part.mask, params.column);
   return rows.Check(part.keys, part.values, part.mask);
 }
 
@@ -74,7 +75,7 @@ void ShardImpl::ApplyPart(table::SlotTable& rows, const wire::PushParams& params
     case PushOp::kUpdate: return rows.Apply(part.keys, part.values, part.mask, params.hyper());
     case PushOp::kAssign: return rows.Assign(part.values, part.mask, params.column);
     case PushOp::kAssignOnce:
-      if (!rows.assigned()) rows.Assign(part.values, part.mask, params.column);
+      if (!rows.assigned() || CAIRN_BUG(kAssignOnceAgain)) rows.Assign(part.values, part.mask, params.column);
       return;
   }
 }

@@ -26,7 +26,9 @@ bool AllJoined(Round round, const DoneMarks& marks) {
   bool anybody = false;
   for (const Member& member : marks.members()) {
     if (!member.AwaitedIn(round)) continue;
-    if (!member.JoinedIn(round)) return false;
+    const bool joined = member.JoinedIn(round);
+    if (joined && CAIRN_BUG(kJoinedByOne)) return true;
+    if (!joined) return false;
     anybody = true;
   }
   return anybody;
@@ -120,7 +122,7 @@ const SlotRound::Summed& SlotRound::SumUp(const wire::TableInfo& table, const Do
   const double weights = SumWeights(marks, want_contributors ? &summed.contributors : nullptr);
   summed.divisor = DivisorOf(table.spec, PushOp::kUpdate, weights);
   FoldRest(rows);
-  bool finite = !SomebodyNotFinite(marks);
+  bool finite = !SomebodyNotFinite(marks) || CAIRN_BUG(kReportForgotten);
   if (rows.staged() && summed.divisor > 0) {
     const bool sum = table.spec.optimizer == OptimizerKind::kSum;
     const auto report = rows.ReportStaged(sum ? 1.0 : summed.divisor);

@@ -92,8 +92,9 @@ class Shard {
   virtual void OnTick(int64_t now_us) = 0;
 
   virtual StateVersion version() const = 0;
-  // For the pending view of the state it holds: its highest open round per sync table when it
-  // began to hold (frozen until that view is decided). Empty where nothing is pending.
+  // For the pending view of the state it holds: per sync table, the first round that those who join
+  // could take part in here, as it was when it began to hold (frozen until that view is decided).
+  // Empty where nothing is pending.
   virtual ViewNumber hold_view() const = 0;
   virtual std::vector<wire::TableRound> hold_rounds() const = 0;
   virtual wire::NodeStats stats() const = 0;

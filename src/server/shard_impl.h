@@ -102,6 +102,7 @@ class ShardImpl final : public Shard {
   void UpdateRounds(TableState& table);
   void RecountOpen(TableState& table);
   void UpdateHold();
+  bool Touched(const TableState& table) const;
   void AnswerAllParked(const Status& error);
   Status EndOfJob() const;  // ok while the job runs
 

@@ -115,9 +115,21 @@ void ShardImpl::UpdateHold() {
     if (!table.sync()) continue;
     if (hold_view_ == ViewNumber{0} || CAIRN_BUG(kNoHold)) table.held.reset();
     if (hold_view_ == ViewNumber{0} || !begins || slots_.size() == 0) continue;
-    hold_rounds_.push_back({id, table.highest_open});
-    if (!CAIRN_BUG(kNoHold)) table.held = table.highest_open;
+    const Round start = Touched(table) ? table.highest_open.Next() : table.highest_open;
+    hold_rounds_.push_back({id, start});
+    if (!CAIRN_BUG(kNoHold)) table.held = start;
   }
+}
+
+// Somebody takes part in the highest open round already. One that nobody has begun can wait for
+// those who join: it may be long until it moves, and they start from the values before it.
+bool ShardImpl::Touched(const TableState& table) const {
+  const Round open = table.highest_open;
+  for (const Member& member : table.marks.members())
+    if (member.mark.given && member.mark.round >= open) return true;
+  for (const SlotRound& round : table.rounds)
+    if (round.open() == open && (!round.contributions().empty() || round.summed() != nullptr)) return true;
+  return false;
 }
 
 Status ShardImpl::EndOfJob() const {

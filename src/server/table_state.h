@@ -29,8 +29,8 @@ struct TableState {
   std::vector<SlotRound> rounds;  // by local slot
   DoneMarks marks;
   Round latest_start;         // the highest first round of any view
-  std::optional<Round> held;  // while a view is pending: no round above this closes
-  bool Held(Round round) const { return held && round > *held; }
+  std::optional<Round> held;  // while a view is pending: neither this round nor a later one closes
+  bool Held(Round round) const { return held && round >= *held; }
   Round lowest_open, highest_open;        // over the slots here
   uint32_t at_lowest = 0;                 // slots whose open round is the lowest
   uint32_t summed_at_lowest = 0;          // and those of them in which it is summed up

@@ -50,6 +50,17 @@ TEST(TwoPhaseEndsTest, ARoundThatNobodyIsLeftToDecideIsSkippedWhenSomebodyStarts
   for (const CloseRecord& record : h.seen.closed) EXPECT_TRUE(record.skipped);
 }
 
+// Contributors and divisor are fixed: a newcomer can't take part, although nothing else is left of
+// the dead worker's mark.
+TEST(TwoPhaseEndsTest, ASummedUpRoundHasBegunAlsoWithoutContributions) {
+  Ends e(1);
+  auto& h = e.h;
+  h.Deliver(0, e.Mark(0, 0, wire::kParamTwoPhase));
+  h.Kill(0);
+  e.Intend(1);
+  EXPECT_EQ(h.shard->hold_rounds(), (std::vector<wire::TableRound>{{e.table, Round{1}}}));
+}
+
 TEST(TwoPhaseEndsTest, AJoinedWorkerIsNotLeftWaitingForTheDead) {
   Ends e(2);
   auto& h = e.h;
@@ -106,8 +117,8 @@ TEST(TwoPhaseEndsTest, AHeldRoundIsNotSummedUpAndOneThatWasReportedIs) {
 TEST(TwoPhaseEndsTest, AHeldRoundIsSummedUpOnceTheViewIsThere) {
   Ends e(1);
   auto& h = e.h;
-  e.Intend(1);
   h.Deliver(0, h.Done(0, e.table, 0));
+  e.Intend(1);
   h.SkipAnswers();
   h.Deliver(0, e.Give(0, 1, 1, 3.0f));
   EXPECT_EQ(h.Answer(0), "");

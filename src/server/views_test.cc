@@ -31,23 +31,54 @@ struct Views {
   TableId table;
 };
 
-TEST(ViewsTest, AHeldShardReportsItsOpenRoundAndClosesNoneAboveIt) {
+// A table that nobody steps: a newcomer that started after its open round could not read before
+// that round closes, while the others may wait for the newcomer in another table.
+TEST(ViewsTest, AnOpenRoundThatNobodyHasBegunAwaitsTheNewcomer) {
+  Views v(2);
+  auto& h = v.h;
+  v.PlayRound(0, {0, 1});
+  v.Intend(2);
+  EXPECT_EQ(h.shard->hold_rounds(), (std::vector<wire::TableRound>{{v.table, Round{1}}}));
+  for (uint32_t rank : {0u, 1u}) h.Deliver(rank, h.Give(rank, v.table, 1, 1, 3.0f));
+  EXPECT_EQ(h.Open(v.table, 1), 1u) << "the newcomer is awaited in it";
+  v.Go(1);
+  h.Connect(2);
+  h.SkipAnswers();
+  h.Deliver(2, h.Pull(2, v.table, {1}, 1));
+  EXPECT_EQ(h.Answer(2), "values -1") << "the values before the round, at once";
+  h.Deliver(2, h.Give(2, v.table, 1, 1, 3.0f));
+  EXPECT_EQ(h.Open(v.table, 1), 2u);
+  EXPECT_EQ(h.seen.closed.back().divisor, 3.0);
+}
+
+TEST(ViewsTest, AContributionOfADeadWorkerHasBegunTheRound) {
+  Views v(2);
+  auto& h = v.h;
+  h.Deliver(0, h.Contribute(0, v.table, 0, {{1, 3.0f}}, {}));
+  h.Kill(0);
+  v.Intend(2);
+  EXPECT_EQ(h.shard->hold_rounds(), (std::vector<wire::TableRound>{{v.table, Round{1}}}));
+}
+
+TEST(ViewsTest, AHeldShardReportsTheRoundAfterOneThatHasBegunAndClosesNoneFromItOn) {
   Views v(2);
   auto& h = v.h;
   v.PlayRound(0, {0, 1});
   v.PlayRound(1, {0, 1});
+  h.Deliver(0, h.Give(0, v.table, 2, 1, 1.0f));
   v.Intend(2);
   EXPECT_EQ(h.shard->hold_view(), ViewNumber{2});
-  const std::vector<wire::TableRound> held = {{v.table, Round{2}}};
+  const std::vector<wire::TableRound> held = {{v.table, Round{3}}};
   EXPECT_EQ(h.shard->hold_rounds(), held);
-  v.PlayRound(2, {0, 1});
-  EXPECT_EQ(h.Open(v.table, 1), 3u) << "the round that it reported may close";
+  h.Deliver(1, h.Give(1, v.table, 2, 1, 1.0f));
+  h.SkipAnswers();
+  EXPECT_EQ(h.Open(v.table, 1), 3u) << "the round that had begun may close";
   for (uint32_t rank : {0u, 1u}) h.Deliver(rank, h.Give(rank, v.table, 3, 1, 1.0f));
   EXPECT_EQ(h.Open(v.table, 1), 3u) << "the next may not, though all are done";
   EXPECT_EQ(h.shard->hold_rounds(), held) << "frozen";
   EXPECT_EQ(h.Answer(0), "");
 
-  v.Go(4);  // another server had reported 3
+  v.Go(4);  // another server had reported 4
   EXPECT_EQ(h.shard->hold_view(), ViewNumber{0});
   EXPECT_TRUE(h.shard->hold_rounds().empty());
   EXPECT_EQ(h.Open(v.table, 1), 4u) << "round 3 is the old view's";
@@ -96,8 +127,8 @@ TEST(ViewsTest, RoundsThatNobodyIsLeftForCloseUpToTheNextStartAndNoFurther) {
 TEST(ViewsTest, ADeathDuringAHoldTakesEffectAtOnce) {
   Views v(2);
   auto& h = v.h;
-  v.Intend(2);
   h.Deliver(0, h.Give(0, v.table, 0, 1, 4.0f));
+  v.Intend(2);
   h.Kill(1);
   EXPECT_EQ(h.Answer(0), "closed");
   EXPECT_EQ(h.Open(v.table, 1), 1u);
@@ -107,8 +138,8 @@ TEST(ViewsTest, ADeathDuringAHoldTakesEffectAtOnce) {
 TEST(ViewsTest, AHoldForAnotherViewIsReportedAnew) {
   Views v(1);
   auto& h = v.h;
-  v.Intend(1);
   v.PlayRound(0, {0});
+  v.Intend(1);
   // The shard misses the state that made view 2 and sees the next intent.
   h.state.view = ViewNumber{2};
   h.state.views.push_back({ViewNumber{2}, {{v.table, Round{1}}}});

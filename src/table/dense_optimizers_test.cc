@@ -142,7 +142,7 @@ TEST(DenseOptimizers, ColumnsThatAreReadAndAssignedCarryOn) {
     for (uint8_t i = 1; i <= StateColumns(c.kind, c.flags); ++i) columns.push_back(i);
     for (uint8_t column : columns) {
       const auto values = ReadFloats(*first, {}, column);
-      ASSERT_TRUE(second->CheckAssign(Bytes(values), column).ok());
+      ASSERT_TRUE(second->CheckAssign(Bytes(values), {}, column).ok());
       second->Assign(Bytes(values), {}, column);
       ExpectSameBits(ReadFloats(*second, {}, column), values);
     }
@@ -223,16 +223,29 @@ TEST(DenseOptimizers, ChecksOfColumnsAndAssigns) {
   std::vector<float> values(100, 1.0f);
   for (uint8_t column : {uint8_t{0}, uint8_t{1}, uint8_t{2}, kStepColumn}) {
     EXPECT_TRUE(table->CheckRead({}, column).ok());
-    EXPECT_TRUE(table->CheckAssign(Bytes(values), column).ok());
+    EXPECT_TRUE(table->CheckAssign(Bytes(values), {}, column).ok());
   }
   for (uint8_t column : {3, 4, 14, 16, 255}) {
     EXPECT_EQ(table->CheckRead({}, column).code(), Code::kInvalidArgument) << int{column};
-    EXPECT_EQ(table->CheckAssign(Bytes(values), column).code(), Code::kInvalidArgument) << int{column};
+    EXPECT_EQ(table->CheckAssign(Bytes(values), {}, column).code(), Code::kInvalidArgument) << int{column};
   }
-  EXPECT_EQ(table->CheckAssign(Bytes(values).first(40), 0).code(), Code::kInvalidArgument);
+  EXPECT_EQ(table->CheckAssign(Bytes(values).first(40), {}, 0).code(), Code::kInvalidArgument);
   values[50] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_EQ(table->CheckAssign(Bytes(values), 0).code(), Code::kNotFinite);
-  EXPECT_EQ(table->CheckAssign(Bytes(values), 1).code(), Code::kNotFinite);
+  EXPECT_EQ(table->CheckAssign(Bytes(values), {}, 0).code(), Code::kNotFinite);
+  EXPECT_EQ(table->CheckAssign(Bytes(values), {}, 1).code(), Code::kNotFinite);
+}
+
+TEST(DenseOptimizers, AnAssignIsCheckedInTheSegmentsThatItHas) {
+  Arena arena;
+  auto info = Dense(100, OptimizerKind::kSgd);
+  info.spec.segments = {40, 100};
+  auto table = SlotTable::Make(info, SlotId{0}, 1, arena);
+  std::vector<float> values(100, 1.0f);
+  values[50] = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::byte> first{std::byte{1}}, second{std::byte{2}}, third{std::byte{4}};
+  EXPECT_TRUE(table->CheckAssign(Bytes(values), first, 0).ok());
+  EXPECT_EQ(table->CheckAssign(Bytes(values), second, 0).code(), Code::kNotFinite);
+  EXPECT_EQ(table->CheckAssign(Bytes(values), third, 0).code(), Code::kInvalidArgument);
 }
 
 TEST(DenseOptimizers, StateTakesMemoryWhenItIsFirstUsedAndIsHashedByContent) {

@@ -79,6 +79,10 @@ Status DenseSlot::CheckRead(std::span<const RowKey> keys, uint8_t column) const 
 Status DenseSlot::Check(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask) const {
   if (Status status = CheckRead(keys, 0); !status.ok()) return status;
   if (Status status = CheckShape(values); !status.ok()) return status;
+  return CheckSegments(values, mask);
+}
+
+Status DenseSlot::CheckSegments(std::span<const std::byte> values, Mask mask) const {
   const size_t most = (segments_ + 7) / 8;
   const size_t beyond = segments_ % 8;  // bits of the last byte that stand for segments; 0: all
   if (mask.size() > most || (beyond != 0 && mask.size() == most &&
@@ -94,15 +98,13 @@ Status DenseSlot::Check(std::span<const RowKey> keys, std::span<const std::byte>
   return Status::Ok();
 }
 
-Status DenseSlot::CheckAssign(std::span<const std::byte> values, uint8_t column) const {
+Status DenseSlot::CheckAssign(std::span<const std::byte> values, Mask mask, uint8_t column) const {
   if (element_ != ElementType::kFloat32)
     return {Code::kInvalidArgument,
             "table \"" + name_ + "\" is of int64: assign is for dense tables of float32"};
   if (Status status = CheckColumn(column); !status.ok()) return status;
   if (Status status = CheckShape(values); !status.ok()) return status;
-  if (check_finite_ && !optimizer::AllFinite({reinterpret_cast<const float*>(values.data()), elements_}))
-    return NotFinite();
-  return Status::Ok();
+  return CheckSegments(values, mask);
 }
 
 void DenseSlot::Read(std::span<const RowKey>, uint8_t column, std::byte* out) const {

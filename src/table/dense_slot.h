@@ -20,7 +20,7 @@ class DenseSlot final : public SlotTable {
   ~DenseSlot() override;
 
   Status Check(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask) const override;
-  Status CheckAssign(std::span<const std::byte> values, uint8_t column) const override;
+  Status CheckAssign(std::span<const std::byte> values, Mask mask, uint8_t column) const override;
   Status CheckRead(std::span<const RowKey> keys, uint8_t column) const override;
   void Apply(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
              const Hyper& hyper) override;
@@ -65,6 +65,8 @@ class DenseSlot final : public SlotTable {
   std::string Where() const;
   Status CheckShape(std::span<const std::byte> values) const;
   Status CheckColumn(uint8_t column) const;
+  // The mask names only segments that there are, and their values are finite where they must be.
+  Status CheckSegments(std::span<const std::byte> values, Mask mask) const;
   Status NotFinite() const;
   // One step on each piece for which wanted(piece): float32, and int64.
   template <class Wanted>

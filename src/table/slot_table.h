@@ -40,8 +40,9 @@ class SlotTable {
   // Sparse: values is keys.size() rows; a key may repeat (its rows are taken one after the other);
   // every key must belong to this slot; no mask.
   virtual Status Check(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask) const = 0;
-  // An assign of a column: dense float32 tables only, and the column must exist. Values as in Check.
-  virtual Status CheckAssign(std::span<const std::byte> values, uint8_t column) const = 0;
+  // An assign of a column: dense float32 tables only, and the column must exist. Values and mask as
+  // in Check.
+  virtual Status CheckAssign(std::span<const std::byte> values, Mask mask, uint8_t column) const = 0;
   // Shapes of a pull: dense: no keys, a column that exists; sparse: keys of this slot, column 0.
   virtual Status CheckRead(std::span<const RowKey> keys, uint8_t column) const = 0;
   // Async: the optimizer at once, row by row.

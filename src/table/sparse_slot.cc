@@ -53,7 +53,7 @@ Status SparseSlot::CheckRead(std::span<const RowKey> keys, uint8_t column) const
   return CheckKeys(keys);
 }
 
-Status SparseSlot::CheckAssign(std::span<const std::byte>, uint8_t) const {
+Status SparseSlot::CheckAssign(std::span<const std::byte>, Mask, uint8_t) const {
   return {Code::kInvalidArgument,
           Where(name_, slot_) + ": assign is for dense tables, and this one is sparse"};
 }

@@ -18,7 +18,7 @@ class SparseSlot final : public SlotTable {
   SparseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_count, Arena& arena);
 
   Status Check(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask) const override;
-  Status CheckAssign(std::span<const std::byte> values, uint8_t column) const override;
+  Status CheckAssign(std::span<const std::byte> values, Mask mask, uint8_t column) const override;
   Status CheckRead(std::span<const RowKey> keys, uint8_t column) const override;
   void Apply(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
              const Hyper& hyper) override;

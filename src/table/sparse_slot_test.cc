@@ -199,7 +199,7 @@ TEST(SparseSlot, MasksColumnsAndAssignsAreForDenseTables) {
   EXPECT_EQ(table->Check(keys, Bytes(value), mask).code(), Code::kInvalidArgument);
   EXPECT_EQ(table->CheckRead(keys, 1).code(), Code::kInvalidArgument);
   EXPECT_EQ(table->CheckRead(keys, kStepColumn).code(), Code::kInvalidArgument);
-  const Status refused = table->CheckAssign(Bytes(value), 0);
+  const Status refused = table->CheckAssign(Bytes(value), {}, 0);
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
   EXPECT_NE(refused.message().find("assign is for dense tables"), std::string::npos) << refused.message();
 }

@@ -49,7 +49,7 @@ struct Heartbeat {
   StateVersion version;               // newest state held (servers: by every shard thread)
   uint64_t barrier_count = 0;         // workers: barriers entered so far
   ViewNumber hold_view;               // servers: the pending view they hold for, 0 if none
-  std::vector<TableRound> open_rounds;  // servers: highest open round per sync table when they began to hold
+  std::vector<TableRound> open_rounds;  // servers: per sync table, the first round that can await a newcomer
   bool end_confirmed = false;         // servers: has seen the end of the job and is leaving
   NodeStats stats;
 };

@@ -175,7 +175,7 @@ TEST(ModelInPieces, OneWorkerGivesTheValuesOfASyncTable) {
 }
 
 TEST(ModelInPieces, AWorkerGivesStateToASyncTableBeforeItsFirstRound) {
-  auto cluster = Cluster(2, 1, 2);
+  auto cluster = Cluster(2, 2, 1);
   RunWorkers(*cluster, 1, [&](Client& client) {
     Model weights(Model::LeNet()), state(Model::LeNet(), 3), given(Model::LeNet(), 2.5f);
     TableSpec spec = SpecOf(weights, Mode::kSync, OptimizerKind::kSgd);

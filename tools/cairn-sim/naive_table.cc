@@ -207,7 +207,10 @@ double NaiveTable::SumSquares(const std::vector<NaiveContribution>& contribution
   for (const auto& [key, sum] : SumUp(contributions)) {
     for (size_t i = 0; i < sum.has.size(); ++i) {
       if (!sum.has[i]) continue;
-      const double mean = static_cast<double>(At<float>(sum.sum.data(), i)) / by;
+      const double given = info_.spec.element == ElementType::kInt64
+                               ? static_cast<double>(At<int64_t>(sum.sum.data(), i))
+                               : static_cast<double>(At<float>(sum.sum.data(), i));
+      const double mean = given / by;
       squares += mean * mean;
     }
   }

@@ -85,7 +85,7 @@ void MakeRounds(TablePlan& t, Random& random) {
   if (random.Chance(0.4)) t.joins = true;
   if (t.spec.kind != TableKind::kDense || t.spec.element != ElementType::kFloat32) return;
   if (random.Chance(0.3)) t.assign_every = static_cast<uint32_t>(random.Between(3, 9));
-  if (random.Chance(0.2)) t.spec.optimizer_flags |= kReduceSum;
+  if (t.spec.optimizer != OptimizerKind::kSum && random.Chance(0.2)) t.spec.optimizer_flags |= kReduceSum;
   if (random.Chance(0.3)) t.value_scales = 0.3;
   if (!random.Chance(0.6)) return;
   t.two_phase = true;

@@ -26,7 +26,7 @@ class RoundLane final : public Lane {
   void Step() override {
     if (under_way_ > 0 || !worker_.core().fatal().ok()) return;
     if (worker_.leaving() || share_done()) worker_.OnLaneProgress();
-    if (worker_.leaving() || all_joined_) return;
+    if (worker_.leaving()) return;
     ++under_way_;
     worker_.Later(random_.Between(0, worker_.world().plan().think_us), [this] {
       --under_way_;
@@ -107,7 +107,7 @@ class RoundLane final : public Lane {
     if (!request.ok()) return;
     CutFrames(*request, info_.spec, plan().split, random_, worker_.world().pool());
     const bool floats = info_.spec.element == ElementType::kFloat32;
-    const bool sends = turn.values && !input.not_finite && data->mask.empty();
+    const bool sends = turn.values && !input.not_finite && CanPoke(*data, input);
     if (plan().rogue && sends && floats && random_.Chance(0.1)) {
       turn.rogue = PokeNan(*request, random_) && info_.spec.non_finite == NonFinitePolicy::kReject;
     }
@@ -152,6 +152,10 @@ class RoundLane final : public Lane {
            [this, data](const Status& status) { EndTurn(status, data->told); });
   }
 
+  // All that is sent lies in the call's own memory, and all of it counts.
+  static bool CanPoke(const CallData& data, const client::PartitionInput& input) {
+    return data.mask.empty() && input.values.pieces().size() == 1;
+  }
   double Weight(const Turn& turn) {
     if (turn.program.op != PushOp::kUpdate) return turn.values ? 1 : 0;
     if (random_.Chance(0.03)) return 0;

@@ -1,0 +1,182 @@
+"""Under torchrun, srun and mpirun, which know nothing of Cairn: rank 0 hosts a cluster for all, and no
+two processes train apart in silence. torchrun is real here, and mpirun where it is installed; srun is
+not: its variables are set by hand on plain processes."""
+import shutil
+import socket
+import sys
+
+import pytest
+
+import cairn
+import scripts
+from cairn import launchers
+from ports import free_port
+
+# Gradients of all ranks meet in one table, then torch's own processes meet too.
+TOGETHER = """
+    import os, torch, cairn, torch.distributed as dist
+    context = cairn.init(connect_timeout=50)
+    table = cairn.dense_table("w", 2, optimizer="sum")
+    total = table.push_pull(torch.full((2,), 1.0 + cairn.rank())).result()
+    assert int(os.environ["RANK"]) == cairn.rank(), os.environ["RANK"]
+    dist.init_process_group("gloo")
+    ranks = torch.tensor([dist.get_rank() + 1])
+    dist.all_reduce(ranks)
+    print("rank", cairn.rank(), "of", cairn.world_size(), "local", cairn.local_rank(), "sum", int(total[0]),
+          int(ranks), flush=True)
+    dist.destroy_process_group()
+    """
+
+
+def assert_together(texts, size):
+    total = size * (size + 1) // 2
+    said = sorted(line[line.index("rank "):] for text in texts for line in text.splitlines() if "rank " in line)
+    assert said == [f"rank {r} of {size} local {r} sum {total} {total}" for r in range(size)], texts
+
+
+def torchrun(job, script, *options, **variables):
+    return job.start([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *options, script],
+                     OMP_NUM_THREADS=1, **variables)
+
+
+@pytest.mark.parametrize("options", [["--standalone"], ["--master-port", "PORT"]])
+def test_torchrun(job, tmp_path, options):
+    options = [o.replace("PORT", str(free_port())) for o in options]
+    code, text = job.wait(torchrun(job, scripts.write(tmp_path, TOGETHER), *options))
+    assert code == 0, text
+    assert_together([text], 2)
+
+
+def test_an_exception_under_torchrun(job, tmp_path):
+    script = scripts.write(tmp_path, """
+        import cairn
+        cairn.init(connect_timeout=50)
+        if cairn.rank() == 1:
+            raise ValueError("the data is bad")
+        cairn.barrier()
+        """)
+    code, text = job.wait(torchrun(job, script, "--standalone"))
+    assert code != 0 and "ValueError: the data is bad" in text, text
+
+
+def start_ranks(job, script, size, variables):
+    """Plain processes with the variables that a launcher would set."""
+    return [job.python(script, **variables(rank)) for rank in reversed(range(size))]
+
+
+def by_hand(size):
+    port = free_port()
+    return lambda rank: {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+
+
+def like_srun(size):
+    job = free_port()  # of the simulated job: some number that no other test has
+    return lambda rank: {
+        "SLURM_JOB_ID": job, "SLURM_STEP_ID": 0, "SLURM_PROCID": rank, "SLURM_LOCALID": rank, "SLURM_NTASKS": size,
+        "SLURM_STEP_NUM_TASKS": size, "SLURM_NNODES": 1, "SLURM_STEP_NODELIST": "here", "SLURMD_NODENAME": "here"}
+
+
+@pytest.mark.parametrize("variables", [by_hand, like_srun])
+def test_ranks_find_each_other(job, tmp_path, variables):
+    script = scripts.write(tmp_path, TOGETHER)
+    done = [job.wait(child) for child in start_ranks(job, script, 2, variables(2))]
+    assert [code for code, _ in done] == [0, 0], done
+    assert_together([text for _, text in done], 2)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_exception_where_the_launcher_kills_nobody(job, tmp_path, failing):
+    """As under srun: the rank that fails tells the scheduler, so that the other does not wait for it."""
+    script = scripts.write(tmp_path, f"""
+        import cairn
+        cairn.init(connect_timeout=50)
+        if cairn.rank() == {failing}:
+            raise ValueError("the data is bad")
+        cairn.barrier()
+        """)
+    done = [job.wait(child) for child in start_ranks(job, script, 2, by_hand(2))]
+    assert [code for code, _ in done] == [1, 1], done
+    text = done[failing][1]  # of the other: they were started in reverse
+    assert "JobFailedError: " in text and f"rank {failing} ended with ValueError: the data is bad" in text, text
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun here: it is not tested")
+def test_mpirun(job, tmp_path):
+    script = scripts.write(tmp_path, TOGETHER)
+    code, text = job.wait(job.start(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", sys.executable,
+                                     script]))
+    assert code == 0, text
+    assert_together([text], 2)
+
+
+def test_a_taken_port_is_told(job, tmp_path):
+    """Rank 0's own error; the other would wait for it until its deadline."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        script = scripts.write(tmp_path, "import cairn; cairn.init(connect_timeout=5)")
+        port = taken.getsockname()[1]
+        child = job.python(script, RANK=0, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port - 1)
+        code, text = job.wait(child)
+    assert code == 1 and f"{port}" in text and "cairn" in text, text
+
+
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_USE_AGENT_STORE": "True", "RANK": "3", "WORLD_SIZE": "4",
+            "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
+SLURM = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "1", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4",
+         "SLURM_NTASKS": "4", "SLURM_LOCALID": "1", "SLURM_STEP_NUM_NODES": "2",
+         "SLURM_STEP_NODELIST": "gpu[07-08]", "SLURMD_NODENAME": "gpu08"}
+OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "prte-12@1"}
+
+
+def test_what_variables_say():
+    assert launchers.find({}) is None
+    found = launchers.find(TORCHRUN)
+    assert (found.launcher, found.rank, found.size, found.local_rank, found.one_host) == ("torchrun", 3, 4, 1, False)
+    assert found.host is None  # through the agent's store
+    found = launchers.find(TORCHRUN | {"TORCHELASTIC_USE_AGENT_STORE": "False"})
+    assert (found.host, found.port) == ("node1", 29501)
+    found = launchers.find(SLURM)
+    assert (found.launcher, found.rank, found.size, found.local_rank, found.host) == ("srun", 3, 4, 1, "gpu07")
+    assert found.port == launchers.job_port("slurm-77-1") != launchers.job_port("slurm-77-2")
+    found = launchers.find(OPEN_MPI)
+    assert (found.launcher, found.rank, found.size, found.one_host, found.host) == ("mpirun", 1, 2, True, "127.0.0.1")
+    # One process is no job.
+    assert launchers.find(TORCHRUN | {"RANK": "0", "WORLD_SIZE": "1"}) is None
+    assert launchers.find(SLURM | {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}) is None
+    assert launchers.find({"PMI_RANK": "0", "PMI_SIZE": "1"}) is None
+    # A batch script is no step of srun, though it has most of its variables.
+    assert launchers.find({k: v for k, v in SLURM.items() if "STEP" not in k}) is None
+    # mpirun inside a Slurm job, whose daemons run in a step of their own.
+    assert launchers.find(SLURM | OPEN_MPI).launcher == "mpirun"
+    assert launchers.find(SLURM | TORCHRUN).launcher == "torchrun"
+
+
+def test_hosts_and_ports_can_be_given():
+    found = launchers.find(SLURM | {"CAIRN_SCHED_HOST": "gpu09", "CAIRN_SCHED_PORT": "9000"})
+    assert (found.host, found.port) == ("gpu09", 9000)
+    several = OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+    with pytest.raises(cairn.InvalidArgumentError, match="set CAIRN_SCHED_HOST"):
+        launchers.find(several)
+    assert launchers.find(several | {"CAIRN_SCHED_HOST": "a"}).host == "a"
+    hydra = {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}
+    with pytest.raises(cairn.InvalidArgumentError, match="set CAIRN_SCHED_PORT"):
+        launchers.find(hydra)
+    assert launchers.find(hydra | {"CAIRN_SCHED_PORT": "9000"}).port == 9000
+    with pytest.raises(cairn.InvalidArgumentError, match="rank 0 runs on gpu08.*CAIRN_SCHED_HOST=gpu08"):
+        launchers.find(SLURM | {"SLURM_PROCID": "0"})
+    with pytest.raises(cairn.InvalidArgumentError, match="RANK=x is not a number"):
+        launchers.find(TORCHRUN | {"RANK": "x"})
+
+
+@pytest.mark.parametrize("hosts, first", [
+    ("one", "one"), ("a,b", "a"), ("gpu[3-5]", "gpu3"), ("gpu[07,09-12],login", "gpu07"),
+    ("r[1-2]n[01-03].site", "r1n01.site"), ("n1-[4,6]", "n1-4")])
+def test_first_host(hosts, first):
+    assert launchers.first_host(hosts) == first
+
+
+def test_ports_of_jobs_are_below_the_kernels():
+    ports = {launchers.job_port(f"slurm-{job}-0") for job in range(1000)}
+    assert min(ports) >= 12_000 and max(ports) < 32_768 and len(ports) > 900
