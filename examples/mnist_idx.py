@@ -21,7 +21,8 @@ def read(path, magic):
     try:
         data = bytearray(Path(path).read_bytes())
     except FileNotFoundError:
-        raise SystemExit(f"{path} is not there: fetch the data with script/fetch-mnist, or give --data") from None
+        advice = "fetch the data with script/fetch-mnist, or give --data"
+        raise SystemExit(f"{path} is not there: {advice}") from None
     header = 4 + 4 * (magic & 0xFF)  # the last byte is the number of dimensions
     if len(data) < header or struct.unpack_from(">I", data)[0] != magic:
         raise SystemExit(f"{path} is not the IDX file that belongs here")

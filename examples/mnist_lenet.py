@@ -28,7 +28,8 @@ def lenet5():
 def accuracy(model, data):
     model.eval()
     with torch.no_grad():
-        right = sum((model(x).argmax(1) == y).sum().item() for x, y in DataLoader(data, batch_size=1000))
+        loader = DataLoader(data, batch_size=1000)
+        right = sum((model(x).argmax(1) == y).sum().item() for x, y in loader)
     model.train()
     return right / len(data)
 
@@ -42,10 +43,11 @@ def plot(path, losses):
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    steps = range(1, len(losses) + 1)
     smooth = torch.tensor(losses).unfold(0, min(20, len(losses)), 1).mean(1)
     figure, axes = pyplot.subplots(figsize=(7, 4))
-    axes.plot(range(1, len(losses) + 1), losses, alpha=0.25, label="each step")
-    axes.plot(range(len(losses) - len(smooth) + 1, len(losses) + 1), smooth, label="mean of 20 steps")
+    axes.plot(steps, losses, alpha=0.25, label="each step")
+    axes.plot(steps[-len(smooth):], smooth, label="mean of 20 steps")
     axes.set(xlabel="step", ylabel="loss of worker 0", title="LeNet-5 on MNIST", yscale="log")
     axes.grid(alpha=0.3)
     axes.legend()
@@ -56,10 +58,10 @@ def plot(path, losses):
 
 def arguments():
     parser = argparse.ArgumentParser(description="LeNet-5 on MNIST")
-    parser.add_argument("--data", help="folder of the IDX files (where script/fetch-mnist puts them)")
+    parser.add_argument("--data", help="folder of the IDX files (script/fetch-mnist's)")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=32, help="of each worker")
-    parser.add_argument("--lr", type=float, default=0.03, help="of the first epoch; a tenth of it in the next")
+    parser.add_argument("--lr", type=float, default=0.02, help="a tenth of it in the next epoch")
     parser.add_argument("--mode", choices=["sync", "async"], default="sync")
     parser.add_argument("--limit", type=int, help="train on the first so many samples only")
     parser.add_argument("--every", type=int, default=100, help="steps between two lines of output")
@@ -93,7 +95,7 @@ def main():
                 optimizer.step()
                 losses.append(loss.item())
                 if step % options.every == 0:
-                    print(f"epoch: {epoch + 1} step: {step + 1}, loss is {losses[-1]:.4f}", flush=True)
+                    print(f"epoch: {epoch + 1} step: {step + 1}, loss is {losses[-1]:.4f}")
         scheduler.step()
 
     cairn.barrier()                                                                      # cairn
@@ -102,7 +104,7 @@ def main():
         if options.plot and losses:
             plot(options.plot, losses)
         test = TensorDataset(*mnist_idx.load(where, "t10k"))
-        print(f"test accuracy: {accuracy(model, test):.4f}", flush=True)
+        print(f"test accuracy: {accuracy(model, test):.4f}")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     cairn run -s 3 -w 2 examples/ps_from_scratch.py
 
-A CNN of two convolutions and three linear layers, each of its ten tensors a table that is split over
-all servers. Workers pull the weights, compute gradients on their share of MNIST and push them; the
-servers take the mean of all workers' gradients (the aggregate) and apply SGD to it (the update).
+A CNN of two convolutions and three linear layers, each of its ten tensors a table that is split
+over all servers. Workers pull the weights, compute gradients on their share of MNIST and push them;
+the servers take the mean of all workers' gradients (aggregate) and apply SGD to it (update).
 For training as such cairn.DistributedOptimizer does all this in one message: see mnist_lenet.py.
 """
 import argparse
@@ -41,13 +41,13 @@ def make_table(name, parameter, layer, options):
     # uniform ones that torch takes, of ±1/√(inputs of the layer).
     bound = 1 / math.sqrt(layer.weight[0].numel())
     mode = cairn.Sync() if options.mode == "sync" else cairn.Async()
-    return cairn.dense_table(name, parameter.shape, mode=mode, optimizer="sgd", lr=options.lr, momentum=0.9,
-                             init=("uniform", -bound, bound, 1))
+    return cairn.dense_table(name, parameter.shape, mode=mode, optimizer="sgd", lr=options.lr,
+                             momentum=0.9, init=("uniform", -bound, bound, 1))
 
 
 def pull(tables, parameters):
-    calls = [table.pull(out=p.detach()) for table, p in zip(tables, parameters)]  # all under way at once
-    for call in calls:
+    calls = [table.pull(out=p.detach()) for table, p in zip(tables, parameters)]
+    for call in calls:  # all are under way at once
         call.wait()
 
 
@@ -70,27 +70,29 @@ def show_where_the_parameters_lie(tables):
     if not port:
         print("all parameters lie in this process")
         return
-    folders = [os.environ.get("CAIRN_BIN", ""), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    beside = str(Path(sys.executable).parent)
+    folders = [os.environ.get("CAIRN_BIN"), beside, os.environ.get("PATH")]
     program = shutil.which("cairn", path=os.pathsep.join(filter(None, folders)))
     if program is None:
         print("no `cairn` on the path to ask where the parameters lie")
         return
     address = f"{os.environ.get('CAIRN_SCHED_HOST', '127.0.0.1')}:{port}"
-    done = subprocess.run([program, "status", "--json", address], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([program, "status", "--json", address], capture_output=True, text=True,
+                          timeout=30)
     if done.returncode != 0:
         print(f"no status: {done.stderr.strip()}")
         return
     numbers = sum(math.prod(table.shape) for table in tables)
     print(f"{len(tables)} tables of {numbers} numbers in all are on")
     for server in json.loads(done.stdout)["servers"]:
-        print(f"  server {server['index']} at {server['endpoint']}: {server['stats']['rows']} numbers "
-              f"in {server['slots']} partitions")
+        where = f"server {server['index']} at {server['endpoint']}"
+        print(f"  {where}: {server['stats']['rows']} numbers in {server['slots']} partitions")
 
 
 def main():
     parser = argparse.ArgumentParser(description="pull, compute, push by hand: a CNN on MNIST")
-    parser.add_argument("--data", help="folder of the IDX files (where script/fetch-mnist puts them)")
-    parser.add_argument("--limit", type=int, default=20_000, help="train on the first so many samples")
+    parser.add_argument("--data", help="folder of the IDX files (script/fetch-mnist's)")
+    parser.add_argument("--limit", type=int, default=20_000, help="train on so many samples")
     parser.add_argument("--batch-size", type=int, default=32, help="of each worker")
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--mode", choices=["sync", "async"], default="sync")
@@ -121,14 +123,15 @@ def main():
         loss.backward()
         (push_pull if options.one_trip else push)(tables, parameters)
         if step % 50 == 0:
-            print(f"step: {step + 1}, loss is {loss.item():.4f}", flush=True)
+            print(f"step: {step + 1}, loss is {loss.item():.4f}")
 
     cairn.barrier()  # async: the others may still be pushing
     if rank == 0:
         pull(tables, parameters)
         x, y = mnist_idx.load(where, "t10k")
         with torch.no_grad():
-            print(f"test accuracy: {(model(x).argmax(1) == y).float().mean().item():.4f}", flush=True)
+            right = (model(x).argmax(1) == y).float().mean().item()
+        print(f"test accuracy: {right:.4f}")
 
 
 if __name__ == "__main__":

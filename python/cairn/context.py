@@ -73,7 +73,7 @@ class Context:
         self._callbacks.append(callback)
 
     def __repr__(self) -> str:
-        where = "embedded" if self.embedded else f"hosted by rank 0 under {self._launcher}" if self._launcher else "worker"
+        where = "embedded" if self.embedded else f"under {self._launcher}" if self._launcher else "worker"
         return f"<cairn.Context rank {self.rank} of {self.world_size}, {where}>"
 
     def _run_callbacks(self) -> None:
@@ -114,9 +114,9 @@ class Context:
 
 def _refuse_child() -> NoReturn:
     raise ForkedError(
-        "this process was started by multiprocessing from a worker that had called cairn.init(), and is no "
-        "worker itself: cairn.init() does nothing here. Workers of a DataLoader must not call cairn; do it in "
-        "the process that called cairn.init()")
+        "this process was started by multiprocessing from a worker that had called cairn.init(), and is "
+        "no worker itself: cairn.init() does nothing here. Workers of a DataLoader must not call cairn; "
+        "do it in the process that called cairn.init()")
 
 
 def _owner() -> str:
@@ -151,7 +151,7 @@ def init(*, servers: int = 1, threads: int = 0, timeout: Optional[float] = None,
                 return current()  # raises
             return _context
         if servers < 1 or threads < 0:
-            raise InvalidArgumentError(f"servers={servers} and threads={threads}: there is at least one of each")
+            raise InvalidArgumentError(f"servers={servers}, threads={threads}: there is at least one of each")
         if _is_child_of_a_worker():
             _context = Context(None, rank=_variable("RANK", 0), world_size=_variable("WORLD_SIZE", 1),
                                local_rank=_variable("LOCAL_RANK", 0))
@@ -161,8 +161,9 @@ def init(*, servers: int = 1, threads: int = 0, timeout: Optional[float] = None,
         if role in ("scheduler", "server"):
             serving.serve(role)
         times = {
-            "connect_timeout_ms": _milliseconds("connect_timeout", connect_timeout, environment["connect_timeout_ms"]),
-            "call_timeout_ms": _milliseconds("timeout", timeout, environment["call_timeout_ms"]),
+            name: _milliseconds(word, seconds, environment[name])
+            for name, word, seconds in (("connect_timeout_ms", "connect_timeout", connect_timeout),
+                                        ("call_timeout_ms", "timeout", timeout))
         }
         launched = None if role else launchers.find(os.environ)
         if launched is not None:
@@ -181,6 +182,10 @@ def _variable(name: str, default: int) -> int:
     return int(text) if text.isdigit() else default
 
 
+def _next_port(port: int) -> int:
+    return port + 1 if port < 65_535 else port - 1
+
+
 def _milliseconds(name: str, seconds: Optional[float], variable: Optional[int]) -> int:
     if seconds is None:
         return variable or 0
@@ -193,8 +198,8 @@ def _connect(environment: Dict[str, Any], times: Dict[str, int]) -> Context:
     host, port = environment["scheduler_host"] or launchers.LOOPBACK, environment["scheduler_port"]
     if not port:
         raise InvalidArgumentError(
-            "where is the scheduler? Set CAIRN_SCHED_HOST and CAIRN_SCHED_PORT (or those of MindSpore, Paddle or "
-            "ps-lite: docs/environment.md), or start with `cairn run`")
+            "where is the scheduler? Set CAIRN_SCHED_HOST and CAIRN_SCHED_PORT (or those of MindSpore, "
+            "Paddle or ps-lite: docs/environment.md), or start with `cairn run`")
     rank = environment["rank"]
     client = _core.connect(host, port, cluster_id=environment["cluster_id"] or "",
                            rank=-1 if rank is None else rank, **times)
@@ -202,7 +207,7 @@ def _connect(environment: Dict[str, Any], times: Dict[str, int]) -> Context:
     context = Context(client, rank=client.rank, world_size=client.world_size,
                       local_rank=_variable("LOCAL_RANK", client.rank if here else 0), scheduler=(host, port))
     context._set(RANK=context.rank, WORLD_SIZE=context.world_size, LOCAL_RANK=context.local_rank,
-                 MASTER_ADDR=host, MASTER_PORT=port + 1 if port < 65_535 else port - 1)
+                 MASTER_ADDR=host, MASTER_PORT=_next_port(port))
     if here:
         context._set(LOCAL_WORLD_SIZE=context.world_size)
     return context
@@ -231,15 +236,15 @@ def _join(launched: launchers.Launched, servers: int, threads: int, times: Dict[
     if launched.local_size is not None:
         context._set(LOCAL_WORLD_SIZE=launched.local_size)
     if launched.host is not None:
-        context._set(MASTER_ADDR=launched.host, MASTER_PORT=launched.port + 1 if launched.port < 65_535 else 1024)
+        context._set(MASTER_ADDR=launched.host, MASTER_PORT=_next_port(launched.port))
     return context
 
 
 def _embed(servers: int, threads: int, times: Dict[str, int]) -> Context:
     if _variable("WORLD_SIZE", 1) > 1:
         raise InvalidArgumentError(
-            f"WORLD_SIZE={os.environ['WORLD_SIZE']} says that there are more processes, but not where: set RANK, "
-            "MASTER_ADDR and MASTER_PORT too, start with `cairn run` or torchrun, or unset it")
+            f"WORLD_SIZE={os.environ['WORLD_SIZE']} says that there are more processes, but not where: set "
+            "RANK, MASTER_ADDR and MASTER_PORT too, start with `cairn run` or torchrun, or unset it")
     cluster = _core.EmbeddedCluster(servers=servers, workers=1, threads_per_server=threads)
     try:
         client = _core.connect(launchers.LOOPBACK, cluster.scheduler_port, rank=0, **times)
@@ -273,8 +278,9 @@ def current() -> Context:
         raise NotInitializedError("call cairn.init() first")
     if context._pid != os.getpid():
         raise ForkedError(
-            "this process was forked from one that had called cairn.init(), and has none of its connections: the "
-            "workers of a DataLoader must not call cairn. Do it in the process that called cairn.init()")
+            "this process was forked from one that had called cairn.init(), and has none of its "
+            "connections: the workers of a DataLoader must not call cairn. Do it in the process that called "
+            "cairn.init()")
     return context
 
 

@@ -12,7 +12,7 @@ import torch.utils.data
 
 from . import context
 from .epoch_claims import EpochBook, EpochClaims
-from .epoch_cut import EpochCut, Range, epoch_order, merged
+from .epoch_cut import EpochCut, Range, epoch_order, left_over, merged, part_bounds
 from .epoch_pass import EpochPass
 from .errors import Error, NotFoundError
 
@@ -23,8 +23,8 @@ _made: dict[str, int] = {}  # samplers of this process, by name: each has tables
 
 
 def _own_name(name: str | None) -> str:
-    """A cell that is run again, or a second sampler of the same name, starts afresh; the n-th one of
-    every worker is the same."""
+    """A cell that is run again, or a second sampler of the same name, starts afresh; the n-th one
+    of every worker is the same."""
     count = _made.get(name or "", 0)
     _made[name or ""] = count + 1
     if name is None:
@@ -49,18 +49,19 @@ class Sampler(torch.utils.data.Sampler[int]):
             for batch in loader: ...
     """
 
-    def __init__(self, dataset: Sized, *, shuffle: bool = True, seed: int = 0, chunk: int | None = None,
-                 name: str | None = None, balance: bool = False) -> None:
+    def __init__(self, dataset: Sized, *, shuffle: bool = True, seed: int = 0,
+                 chunk: int | None = None, name: str | None = None, balance: bool = False) -> None:
         if not hasattr(dataset, "__len__"):
             raise TypeError(
-                f"{type(dataset).__name__} has no length: a sampler needs a dataset with __len__. An "
-                "IterableDataset can be split by cairn.rank() and cairn.world_size()"
+                f"{type(dataset).__name__} has no length: a sampler needs a dataset with __len__. "
+                "An IterableDataset can be split by cairn.rank() and cairn.world_size()"
             )
         if chunk is not None and chunk < 1:
             raise ValueError(f"chunk is {chunk}: give at least 1 sample, or None")
         if not 0 <= seed < 1 << 63:
             raise ValueError(f"seed is {seed}: give a number from 0 to 2^63 - 1")
-        self.dataset, self.shuffle, self.seed, self.chunk, self.balance = dataset, bool(shuffle), seed, chunk, balance
+        self.dataset, self.chunk, self.balance = dataset, chunk, balance
+        self.shuffle, self.seed = bool(shuffle), seed
         self.name = _own_name(name)
         self.epoch = 0
         self._context: context.Context | None = None
@@ -81,10 +82,11 @@ class Sampler(torch.utils.data.Sampler[int]):
     def __len__(self) -> int:
         """How many samples this worker has in an epoch if nobody joins, leaves or dies."""
         ctx = context.current()
-        cut = EpochCut.make(len(self.dataset), self._used_before(), ctx.world_size, self.chunk)
-        if ctx.rank >= cut.workers:  # has joined: about an equal share
-            return cut.samples // max(len(ctx.client.live_ranks()), 1)
-        start, end = cut.part_bounds(ctx.rank)
+        ranges = left_over(len(self.dataset), self._used_before())
+        samples = sum(end - start for start, end in ranges)
+        if ctx.rank >= ctx.world_size:  # has joined: about an equal share
+            return samples // max(len(ctx.client.live_ranks()), 1)
+        start, end = part_bounds(samples, ctx.world_size, ctx.rank)
         return end - start
 
     def __iter__(self) -> Iterator[int]:
@@ -114,8 +116,9 @@ class Sampler(torch.utils.data.Sampler[int]):
             book.close(epoch, again)
 
     def start_epoch(self) -> int:
-        """The epoch in which the job is: 0 at its beginning. A worker that joins or was restarted need
-        not go through the ones before: `for epoch in range(sampler.start_epoch(), epochs):`."""
+        """The epoch in which the job is: 0 at its beginning. A worker that joins or was restarted
+        need not go through the ones before: `for epoch in range(sampler.start_epoch(), epochs):`.
+        """
         _, book = self._attach()
         return max(book.start_epoch(), self._loaded[0] if self._loaded is not None else 0)
 
@@ -144,9 +147,9 @@ class Sampler(torch.utils.data.Sampler[int]):
                      for word, theirs, here in zip(words, agreed, ours) if theirs != here]
         if different:
             raise Error(
-                f'the samplers "{self.name}" of the workers do not fit together: {"; ".join(different)}. Make '
-                "the same samplers in the same order on every worker, over datasets of the same length, or "
-                "give each a name of its own with name="
+                f'the samplers "{self.name}" of the workers do not fit together: '
+                f'{"; ".join(different)}. Make the same samplers in the same order on every '
+                "worker, over datasets of the same length, or give each its own name="
             )
         return EpochCut.from_numbers(agreed[3:]), over
 
@@ -176,8 +179,8 @@ class Sampler(torch.utils.data.Sampler[int]):
     def state_dict(self) -> dict[str, Any]:
         """Where the epoch stands, for load_state_dict in another job, of any number of workers.
 
-        Not collective: one worker saves it. It has the chunks that are done, by all workers, and what
-        this worker has had of its current one; what others have had of theirs will come again.
+        Not collective: one worker saves it. It has the chunks that are done, by all workers, and
+        what this worker has had of its current one; what others have had of theirs comes again.
         """
         length = len(self.dataset)
         used = self._used_before()
@@ -189,19 +192,20 @@ class Sampler(torch.utils.data.Sampler[int]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Every worker loads the same state: the next iteration of its epoch has what is left of it."""
-        missing = [key for key in ("epoch", "seed", "shuffle", "length", "used") if key not in state]
+        """Every worker loads the same state: the next iteration of its epoch has what is left."""
+        ours = {"length": len(self.dataset), "seed": self.seed, "shuffle": self.shuffle}
+        missing = [key for key in ("epoch", *ours, "used") if key not in state]
         if missing:
-            raise ValueError(f"this is not a state of a cairn.data.Sampler: {', '.join(missing)} missing")
-        for key, here in (("length", len(self.dataset)), ("seed", self.seed), ("shuffle", self.shuffle)):
+            raise ValueError(f"not a state of a cairn.data.Sampler: {', '.join(missing)} missing")
+        for key, here in ours.items():
             if state[key] != here:
                 raise ValueError(
-                    f"the state is of a sampler with {key} {state[key]}, this one has {here}: make it with the "
-                    "same dataset, seed and shuffle, or start a new epoch with set_epoch()"
+                    f"the state is of a sampler with {key} {state[key]}, this one has {here}: make "
+                    "it with the same dataset, seed and shuffle, or start an epoch with set_epoch()"
                 )
         used = merged(state["used"])
         if used and (used[0][0] < 0 or used[-1][1] > state["length"]):
-            raise ValueError(f"the state is damaged: used samples {used[0]} to {used[-1]} of {state['length']}")
+            raise ValueError(f"the state is damaged: {used[0]} to {used[-1]} are used")
         self.set_epoch(state["epoch"])
         self._loaded = (self.epoch, used)
 

@@ -47,10 +47,10 @@ class FirstWins:
 
 
 class EpochBook:
-    """What the workers agree on about the epochs of one sampler: how each is cut, and which are over.
+    """What the workers agree on about the epochs of a sampler: how each is cut, which are over.
 
-    Row of an epoch: [hash of the cut, 1 when it is over]. The cut itself lies under its own hash and
-    was written before the row that names it.
+    Row of an epoch: [hash of the cut, 1 when it is over]. The cut itself lies under its own hash
+    and was written before the row that names it.
     """
 
     def __init__(self, client: _core.Client, name: str) -> None:
@@ -75,7 +75,8 @@ class EpochBook:
 
     def _read(self, cut: int) -> list[int]:
         count = int(self._rows.pull([hashed("part", cut, 0)])[0, 0])
-        rows = self._rows.pull([hashed("part", cut, i) for i in range(1, count // 2 + count % 2 + 1)])
+        keys = [hashed("part", cut, i) for i in range(1, (count + 1) // 2 + 1)]
+        rows = self._rows.pull(keys)
         return rows.flatten().tolist()[:count]
 
     def close(self, epoch: int, again: int) -> None:
@@ -98,7 +99,7 @@ class EpochBook:
 
 @dataclass
 class Survey:
-    """By chunk: its newest generation, and the owner and done mark of that one. An owner of 0: free."""
+    """By chunk: its newest generation, and that one's owner and done mark. An owner of 0: free."""
 
     generation: torch.Tensor
     owner: torch.Tensor
@@ -108,7 +109,8 @@ class Survey:
 class Claim:
     """A chunk that was asked for."""
 
-    def __init__(self, chunk: int, generation: int, pending: _core.Pending, row: torch.Tensor) -> None:
+    def __init__(self, chunk: int, generation: int, pending: _core.Pending,
+                 row: torch.Tensor) -> None:
         self.chunk, self.generation = chunk, generation
         self._pending, self._row = pending, row
 
@@ -162,7 +164,8 @@ class EpochClaims:
         """Raises NotFoundError if the table was dropped."""
         self.flush()
         rows = self._rows.pull(torch.arange(self._chunks))
-        survey = Survey(torch.zeros(self._chunks, dtype=torch.int64), rows[:, 0].clone(), rows[:, 1].clone())
+        generation = torch.zeros(self._chunks, dtype=torch.int64)
+        survey = Survey(generation, rows[:, 0].clone(), rows[:, 1].clone())
         open_chunks = torch.arange(self._chunks)
         while True:
             owners, done = survey.owner[open_chunks], survey.done[open_chunks]
@@ -175,8 +178,8 @@ class EpochClaims:
             survey.owner[open_chunks], survey.done[open_chunks] = rows[:, 0], rows[:, 1]
 
     def _dead(self, owners: set[int]) -> list[int]:
-        """Those of `owners` that live no more. One that we never heard of has joined just now: news of
-        it comes with the next heartbeats."""
+        """Those of `owners` that live no more. One that we never heard of has joined just now: news
+        of it comes with the next heartbeats."""
         end = time.monotonic() + NEWS_SECONDS
         while True:
             live = set(self._client.live_incarnations())

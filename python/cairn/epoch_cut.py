@@ -60,9 +60,14 @@ def left_over(length: int, used: Iterable[Sequence[int]]) -> list[Range]:
     return left
 
 
+def part_bounds(samples: int, workers: int, part: int) -> Range:
+    return samples * part // workers, samples * (part + 1) // workers
+
+
 class EpochCut:
-    """`ranges` of positions, cut into `workers` parts whose sizes differ by at most 1, and each part
-    into chunks of `chunk` samples (its last one may be smaller). Chunks are numbered through."""
+    """`ranges` of positions, cut into `workers` parts whose sizes differ by at most 1, and each
+    part into chunks of `chunk` samples (its last one may be smaller). Chunks are numbered through.
+    """
 
     def __init__(self, ranges: Sequence[Range], workers: int, chunk: int) -> None:
         self.ranges, self.workers, self.chunk = list(ranges), workers, chunk
@@ -73,21 +78,19 @@ class EpochCut:
         self.part_of: list[int] = []  # by chunk
         self._bounds: list[Range] = []  # of each chunk, counted over all ranges
         for part in range(workers):
-            first, (start, end) = len(self._bounds), self.part_bounds(part)
+            first, (start, end) = len(self._bounds), part_bounds(self.samples, workers, part)
             self._bounds += [(at, min(at + chunk, end)) for at in range(start, end, chunk)]
             self.parts.append(range(first, len(self._bounds)))
             self.part_of += [part] * len(self.parts[-1])
 
     @classmethod
-    def make(cls, length: int, used: Iterable[Sequence[int]], workers: int, chunk: int | None) -> EpochCut:
+    def make(cls, length: int, used: Iterable[Sequence[int]], workers: int,
+             chunk: int | None) -> EpochCut:
         ranges = left_over(length, used)
         if chunk is None:
             each = -(-sum(end - start for start, end in ranges) // workers)
             chunk = min(max(-(-each // CHUNKS_EACH), SMALLEST_CHUNK), LARGEST_CHUNK)
         return cls(ranges, workers, chunk)
-
-    def part_bounds(self, part: int) -> Range:
-        return self.samples * part // self.workers, self.samples * (part + 1) // self.workers
 
     @property
     def chunks(self) -> int:

@@ -44,8 +44,8 @@ class EpochPass:
         return found
 
     def used(self, length: int) -> list[Range]:
-        """Positions that are used up: what was before the epoch was cut, every chunk that is done, by
-        whomever, and what this worker has had of its current one."""
+        """Positions that are used up: what was before the epoch was cut, every chunk that is done,
+        by whomever, and what this worker has had of its current one."""
         found = left_over(length, self._cut.ranges)
         try:
             done = self._claims.survey().done
@@ -86,7 +86,8 @@ class EpochPass:
         by_part: dict[int, list[tuple[int, int]]] = {}
         for chunk, generation in self._free(survey, range(self._cut.chunks)):
             part = self._cut.part_of[chunk]
-            if generation > 0 or self._takes_from_the_living or part not in live or part == self._rank:
+            abandoned = generation > 0 or part not in live or part == self._rank
+            if abandoned or self._takes_from_the_living:
                 by_part.setdefault(part, []).append((chunk, generation))
         places = [(place, item) for items in by_part.values() for place, item in enumerate(items)]
         return [item for _, item in sorted(places, reverse=True)]
@@ -94,8 +95,8 @@ class EpochPass:
     def _won(self, chunks: list[tuple[int, int]], *, ours: bool) -> Iterator[Claim]:
         """Claims one after the other, one ahead of the one in use, and gives those that we got.
 
-        Of others' chunks no more are tried after one that was lost: somebody else is at it, and a new
-        survey is cheaper than to ask for each.
+        Of others' chunks no more are tried after one that was lost: somebody else is at it, and a
+        new survey is cheaper than to ask for each.
         """
         ahead: Claim | None = None
         lost = False

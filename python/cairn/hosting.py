@@ -80,7 +80,8 @@ class AgentStore:
         return host, int(port)
 
 
-def start(launched: Launched, servers: int, threads: int, store: Optional[AgentStore]) -> _core.EmbeddedCluster:
+def start(launched: Launched, servers: int, threads: int,
+          store: Optional[AgentStore]) -> _core.EmbeddedCluster:
     """The cluster for all workers of this job, in this process, which is rank 0."""
     if launched.one_host:
         host = advertised = LOOPBACK

@@ -57,8 +57,9 @@ def _check_names(name: str, given: dict[str, Any], known: Any, what: str) -> Non
 
 def _tuple(settings: dict[str, Any]) -> Hyper:
     beta1, beta2 = settings.get("betas", (settings.get("momentum", 0.0), settings.get("alpha", 0.0)))
-    return (float(settings.get("lr", 0.0)), float(settings.get("weight_decay", 0.0)), float(beta1), float(beta2),
-            float(settings.get("eps", 0.0)), float(settings.get("dampening", settings.get("lr_decay", 0.0))))
+    return (float(settings.get("lr", 0.0)), float(settings.get("weight_decay", 0.0)), float(beta1),
+            float(beta2), float(settings.get("eps", 0.0)),
+            float(settings.get("dampening", settings.get("lr_decay", 0.0))))
 
 
 def optimizer(name: str, given: dict[str, Any], *, maximize: bool, reduce: str) -> Optimizer:

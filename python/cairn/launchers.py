@@ -154,13 +154,14 @@ def _srun(environ: Mapping[str, str]) -> Optional[Launched]:
     host = _slurm_host(environ)
     nodes = _number(environ, "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
     here = environ.get("SLURMD_NODENAME", "")
-    if rank == 0 and size > 1 and nodes != 1 and here and host and here != host and not environ.get("CAIRN_SCHED_HOST"):
+    elsewhere = here and host and here != host and not environ.get("CAIRN_SCHED_HOST")
+    if rank == 0 and size > 1 and nodes != 1 and elsewhere:
         raise InvalidArgumentError(
             f"rank 0 runs on {here}, but the others will look for it on {host}, the first host of the "
             f"step: set CAIRN_SCHED_HOST={here}, on all processes"
         )
-    return _fixed("srun", environ, rank, size, _number(environ, "SLURM_LOCALID"), size if nodes == 1 else None,
-                  _slurm_id(environ), host)
+    return _fixed("srun", environ, rank, size, _number(environ, "SLURM_LOCALID"),
+                  size if nodes == 1 else None, _slurm_id(environ), host)
 
 
 def find(environ: Mapping[str, str]) -> Optional[Launched]:

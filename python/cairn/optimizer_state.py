@@ -66,6 +66,7 @@ class OptimizerState:
         for group in served.groups:
             self.assign_own(group)
             self.forget(group)
+        served.joining.tell()
         if not served.sync:
             served.context.client.barrier()
 

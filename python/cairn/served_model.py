@@ -15,6 +15,7 @@ import torch
 from . import _core, context
 from .calls_under_way import CallsUnderWay
 from .errors import Error, UnavailableError
+from .joining import Joining
 from .modes import Async, Mode, Sync
 from .optimizer_settings import NO_HYPER, GroupSettings, settings_of
 from .optimizer_state import OptimizerState
@@ -41,6 +42,7 @@ class ServedModel:
         self.buffers: ServedTensors | None = None
         self.context: context.Context | None = None
         self.state = OptimizerState(self)
+        self.joining = Joining(self)
         self.name = f"optimizer-{_wraps}"
         _wraps += 1
         self._model, self._reduce, self._root = model, reduce, root_rank
@@ -50,7 +52,7 @@ class ServedModel:
         self._known_groups = 0
         self._shared: list[ServedTensors] = []  # besides groups and buffers: given once
         self._integers: ServedIntegers | None = None  # buffers too, but not in every step
-        self._shares_model = model is not None  # not done yet
+        self._buffers_begun = False
         self._tables: list[str] = []
         self.make_groups()
 
@@ -88,23 +90,47 @@ class ServedModel:
             if ctx.world_size == 1:
                 # Nobody else can use these tables: a notebook's cell that is run again leaves none.
                 weakref.finalize(self, _drop_tables, ctx, self._tables).atexit = False
-        for group in self.groups:
-            if group.table is None:
-                name = f"{self.name}/{group.index}"
-                self._tables.append(name)
-                group.attach(ctx.client, name, self.mode, self._reduce)
+        new = [group for group in self.groups if group.table is None]
+        for group in new:
+            self._tables.append(f"{self.name}/{group.index}")
+            group.attach(ctx.client, self._tables[-1], self.mode, self._reduce)
+        integers, others = self._make_buffers()
+        if self._joins_all(new):
+            self.joining.catch_up()
+            for group in new:
+                self.state.forget(group)
+        else:
+            for group in new:
                 self._start(group)
-        if self._shares_model:
-            self._shares_model = False
-            assert self._model is not None
-            buffers, integers, others = shared_tensors(self._model, self.params())
-            if others:
-                self._share(ServedTensors(others), "others")
-            if integers:
-                self._integers = ServedIntegers(integers)
-                self._share(self._integers, "integers")
-            if buffers:
-                self._begin_buffers(ServedTensors(buffers))
+            if self.buffers is not None and not self._buffers_begun:
+                self._begin_buffers(self.buffers)
+        self._buffers_begun = True
+        if others:
+            self._share(ServedTensors(others), "others")
+        if integers:
+            self._integers = ServedIntegers(integers)
+            self._share(self._integers, "integers")
+        self.joining.tell()
+
+    def _make_buffers(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Once; returns what of the model is shared besides: (integers, others)."""
+        if self._model is None or self._buffers_begun:
+            return [], []
+        buffers, integers, others = shared_tensors(self._model, self.params())
+        if buffers:
+            self.buffers = ServedTensors(buffers)
+            self.make_table(self.buffers, "buffers", self.mode)
+        return integers, others
+
+    def _joins_all(self, new: list[ServedGroup]) -> bool:
+        """The others have begun every table that this worker has just made. (If only some: they are
+        about to begin the rest, and it does so with them.)"""
+        if not self.sync or self.reduces_only:
+            return False
+        tables = [group.table for group in new]
+        if self.buffers is not None and not self._buffers_begun:
+            tables.append(self.buffers.table)
+        return bool(tables) and all(table is not None and table.round() > 0 for table in tables)
 
     def gives(self) -> bool:
         """This worker is the one whose values count: the root, or the first one while that is dead."""
@@ -176,7 +202,10 @@ class ServedModel:
         The table is an async one in either mode: a sync table that nobody steps would keep a worker
         waiting that joins.
         """
-        self._make(tensors, name, Async())
+        self.make_table(tensors, name, Async())
+        self._take_once(tensors)
+
+    def _take_once(self, tensors: ServedTensors) -> None:
         self._give_once(lambda: tensors.give(once=True).wait(), lambda: tensors.take(when_assigned=True), tensors.store)
 
     def _share(self, tensors: ServedTensors, name: str) -> None:
@@ -195,20 +224,19 @@ class ServedModel:
             self.calls.expect(tensors.take(when_assigned=True), tensors.store)
         self.calls.finish()
 
-    def _make(self, tensors: ServedTensors, name: str, mode: Mode) -> None:
+    def make_table(self, tensors: ServedTensors, name: str, mode: Mode) -> None:
         assert self.context is not None
         self._tables.append(f"{self.name}/{name}")
         tensors.attach(self.context.client, self._tables[-1], mode)
 
     def _begin_buffers(self, buffers: ServedTensors) -> None:
-        self.buffers = buffers
-        if not self.sync:
-            return self.share_once(buffers, "buffers")
-        self._make(buffers, "buffers", self.mode)
         assert buffers.table is not None
-        if buffers.table.round() > 0:  # joins a running job
-            return self.calls.wait(buffers.take(when_assigned=False), buffers.store)
-        self._round_of_buffers()
+        if not self.sync:
+            self._take_once(buffers)
+        elif buffers.table.round() > 0:  # joins a running job
+            self.calls.wait(buffers.take(when_assigned=False), buffers.store)
+        else:
+            self._round_of_buffers()
 
     def _round_of_buffers(self) -> None:
         """Sync: the root's become everybody's. Every worker calls it."""
@@ -219,6 +247,7 @@ class ServedModel:
     def share_buffers(self) -> None:
         self._round_of_buffers()
         self._share_again([] if self._integers is None else [self._integers])
+        self.joining.tell()
 
     def assign(self, group: ServedGroup, column: int, addresses: Any, *, keep: Any,
                receives: bool = False) -> None:
@@ -252,7 +281,8 @@ class ServedModel:
                 self.assign(group, 0, group.parameter_addresses, keep=group.keep(), receives=True)
         if self.sync:
             self._round_of_buffers()
-            return self._share_again(self._shared)
+            self._share_again(self._shared)
+            return self.joining.tell()
         self._share_again([*self._shared, *([self.buffers] if self.buffers is not None else [])], waits=True)
         self.pull()
 

@@ -68,7 +68,8 @@ def _init(init: Init) -> tuple[str, float, float, int]:
     most = _KINDS.get(kind, -1)
     if len(numbers) not in (most, most + (most == 2)):
         raise InvalidArgumentError(
-            f'init is {init!r}: give a number, "zeros", ("uniform", low, high, seed) or ("normal", mean, std, seed)')
+            f'init is {init!r}: give a number, "zeros", ("uniform", low, high, seed) or '
+            '("normal", mean, std, seed)')
     a, b, seed = [*numbers, 0.0, 0.0, 0][:2] + [numbers[2] if len(numbers) > 2 else 0]
     return (kind, float(a), float(b), int(seed))
 
@@ -91,7 +92,8 @@ def _mode(mode: Any) -> dict[str, Any]:
 class DenseTable:
     """An array of known shape on the servers, split among them."""
 
-    def __init__(self, table: _core.DenseTable, shape: tuple[int, ...], dtype: str, optimizer: hypers.Optimizer):
+    def __init__(self, table: _core.DenseTable, shape: tuple[int, ...], dtype: str,
+                 optimizer: hypers.Optimizer):
         self._table = table
         self._dtype = tensors.DTYPES[dtype]
         self._optimizer = optimizer
@@ -147,7 +149,8 @@ class DenseTable:
         given = self._in("values", values)
         return Future(self._table.push(
             [given.address], [given.tensor.numel()], self._optimizer.hyper,
-            op=_core.OP_ASSIGN_ONCE if once else _core.OP_ASSIGN, timeout_ms=_milliseconds(timeout), keep=given))
+            op=_core.OP_ASSIGN_ONCE if once else _core.OP_ASSIGN, timeout_ms=_milliseconds(timeout),
+            keep=given))
 
     def done(self, *, weight: float = 1.0, timeout: Optional[float] = None, **settings: Any) -> Future:
         """Sync: ends this worker's part of the round without a gradient."""
@@ -199,7 +202,8 @@ class SparseTable:
             keys.data_ptr(), keys.numel(), given.address, self._optimizer.hyper_with(settings), weight=weight,
             timeout_ms=_milliseconds(timeout), keep=(keys, given)))
 
-    def pull(self, keys: Any, out: Optional[torch.Tensor] = None, *, timeout: Optional[float] = None) -> Future:
+    def pull(self, keys: Any, out: Optional[torch.Tensor] = None, *,
+             timeout: Optional[float] = None) -> Future:
         """Fetches rows: a tensor of the shape of `keys`, and dim. A key that was never pushed has its
         initial value, and is not made by this."""
         keys = tensors.take_keys(keys)
@@ -208,15 +212,16 @@ class SparseTable:
             keys.data_ptr(), keys.numel(), target.address, timeout_ms=_milliseconds(timeout),
             keep=(keys, target)), target)
 
-    def push_pull(self, keys: Any, rows: torch.Tensor, out: Optional[torch.Tensor] = None, *, weight: float = 1.0,
-                  timeout: Optional[float] = None, **settings: Any) -> Future:
+    def push_pull(self, keys: Any, rows: torch.Tensor, out: Optional[torch.Tensor] = None, *,
+                  weight: float = 1.0, timeout: Optional[float] = None, **settings: Any) -> Future:
         """Both in one round trip: the same rows with this push in them."""
         keys = tensors.take_keys(keys)
         given = tensors.take_input("rows", rows, self._shape(keys), self._dtype, self._named)
         target = tensors.take_output("out", out, self._shape(keys), self._dtype, self._named)
         return Future(self._table.push_pull(
-            keys.data_ptr(), keys.numel(), given.address, target.address, self._optimizer.hyper_with(settings),
-            weight=weight, timeout_ms=_milliseconds(timeout), keep=(keys, given, target)), target)
+            keys.data_ptr(), keys.numel(), given.address, target.address,
+            self._optimizer.hyper_with(settings), weight=weight, timeout_ms=_milliseconds(timeout),
+            keep=(keys, given, target)), target)
 
     def done(self, *, weight: float = 1.0, timeout: Optional[float] = None, **settings: Any) -> Future:
         """Sync: ends this worker's part of the round without a gradient."""
@@ -263,7 +268,8 @@ def sparse_table(name: str, dim: int, *, mode: Any = Sync(), optimizer: str = "s
     """
     what = hypers.optimizer(optimizer, settings, maximize=False, reduce="mean")
     if what.flags:
-        raise InvalidArgumentError(f'table "{name}": rows keep no state of an optimizer yet, so "sgd" has no momentum')
+        raise InvalidArgumentError(
+            f'table "{name}": rows keep no state of an optimizer yet, so "sgd" has no momentum')
     kind = _dtype(dtype)
     table = context.current().client.create_sparse(
         name, dim, dtype=kind, optimizer=what.name, non_finite=non_finite, init=_init(init), **_mode(mode))

@@ -45,14 +45,16 @@ def _describe(tensor: torch.Tensor) -> str:
 def _require_tensor(what: str, value: Any) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value
-    raise InvalidArgumentError(f"{what} is a {type(value).__name__}, not a torch.Tensor: torch.as_tensor makes one")
+    raise InvalidArgumentError(
+        f"{what} is a {type(value).__name__}, not a torch.Tensor: torch.as_tensor makes one")
 
 
 def _require_dense(what: str, tensor: torch.Tensor) -> None:
     if tensor.layout != torch.strided:
         raise InvalidArgumentError(f"{what} is a tensor of layout {tensor.layout}: .to_dense() first")
     if tensor.device.type not in ("cpu", "cuda"):
-        raise InvalidArgumentError(f"{what} lies on device {tensor.device}: only cpu and cuda are supported, .cpu() first")
+        raise InvalidArgumentError(
+            f"{what} lies on device {tensor.device}: only cpu and cuda are supported, .cpu() first")
 
 
 def _require_dtype(what: str, tensor: torch.Tensor, dtype: torch.dtype, table: str) -> None:
@@ -60,7 +62,8 @@ def _require_dtype(what: str, tensor: torch.Tensor, dtype: torch.dtype, table: s
         return
     advice = ".float()" if dtype == torch.float32 else ".long()"
     raise InvalidArgumentError(
-        f"{table} holds {str(dtype).replace('torch.', '')}, {what} is {_describe(tensor)}: convert it with {advice}")
+        f"{table} holds {str(dtype).replace('torch.', '')}, {what} is {_describe(tensor)}: convert it "
+        f"with {advice}")
 
 
 def _require_numel(what: str, tensor: torch.Tensor, shape: Sequence[int], table: str) -> None:
@@ -68,7 +71,8 @@ def _require_numel(what: str, tensor: torch.Tensor, shape: Sequence[int], table:
     for n in shape:
         numel *= n
     if tensor.numel() != numel:
-        raise InvalidArgumentError(f"{table} has shape {_shape(shape)}, {what} has shape {_shape(tensor.shape)}")
+        raise InvalidArgumentError(
+            f"{table} has shape {_shape(shape)}, {what} has shape {_shape(tensor.shape)}")
 
 
 def take_input(what: str, value: Any, shape: Sequence[int], dtype: torch.dtype, table: str) -> Input:
@@ -91,7 +95,8 @@ def on_cpu(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous()
 
 
-def take_output(what: str, value: Optional[Any], shape: Sequence[int], dtype: torch.dtype, table: str) -> Output:
+def take_output(what: str, value: Optional[Any], shape: Sequence[int], dtype: torch.dtype,
+                table: str) -> Output:
     """Where a pull writes: a new tensor of `shape`, or the caller's."""
     if value is None:
         fresh = torch.empty(tuple(shape), dtype=dtype)
@@ -102,10 +107,10 @@ def take_output(what: str, value: Optional[Any], shape: Sequence[int], dtype: to
     _require_numel(what, tensor, shape, table)
     if tensor.requires_grad and not tensor.is_leaf:
         raise InvalidArgumentError(
-            f"{what} is the result of a computation that needs grad, and would be overwritten: pull into a tensor "
-            "of its own, or into .detach()")
+            f"{what} is the result of a computation that needs grad, and would be overwritten: pull into a "
+            "tensor of its own, or into .detach()")
     target = tensor.detach()
-    if target.device.type == "cpu" and target.is_contiguous() and not target.is_neg() and not target.is_conj():
+    if target.device.type == "cpu" and target.is_contiguous() and not target.is_neg():
         # A parameter is a leaf: its values change as under torch.no_grad(), and autograd is told.
         return Output(target, tensor, lambda: _written(tensor))
     staged = torch.empty(target.shape, dtype=dtype, pin_memory=target.device.type == "cuda")
@@ -132,10 +137,12 @@ def take_keys(keys: Any) -> torch.Tensor:
         try:
             keys = torch.as_tensor(keys)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-            raise InvalidArgumentError(f"keys are a {type(keys).__name__}, which is no array of integers: {error}") from None
+            raise InvalidArgumentError(
+                f"keys are a {type(keys).__name__}, which is no array of integers: {error}") from None
         if keys.numel() == 0:
             keys = keys.to(torch.int64)
     _require_dense("keys", keys)
     if keys.dtype not in (torch.int64, torch.uint64):
-        raise InvalidArgumentError(f"keys are {_describe(keys)}: they must be int64 or uint64, convert them with .long()")
+        raise InvalidArgumentError(
+            f"keys are {_describe(keys)}: they must be int64 or uint64, convert them with .long()")
     return on_cpu(keys.detach())

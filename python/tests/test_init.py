@@ -133,8 +133,10 @@ def test_torch_leaves_a_core_to_the_server(job, tmp_path):
         print(before - torch.get_num_threads())
         """)
     cores = len(os.sched_getaffinity(0))
-    for how, threads, less in (("default", None, 1), ("chosen", None, 0), ("default", cores, 0)):
-        child = job.python(script, how, OMP_NUM_THREADS=threads, MKL_NUM_THREADS=None)
+    cases = (("default", None, 1), ("chosen", None, 0), ("default", cores, 0))
+    children = [job.python(script, how, OMP_NUM_THREADS=threads, MKL_NUM_THREADS=None)
+                for how, threads, _ in cases]
+    for child, (how, threads, less) in zip(children, cases):
         assert job.wait(child) == (0, f"{less}\n"), (how, threads)
 
 
@@ -203,7 +205,8 @@ def test_an_exception_in_one_worker_ends_the_job(job, tmp_path, cairn_bin):
     assert "callback" not in text
 
 
-@pytest.mark.parametrize("last_line, code, finishes", [
+# How a script ends, its exit code, whether the worker leaves in good order.
+ENDS = [
     ("pass", 0, True),
     ("sys.exit()", 0, True),
     ("sys.exit(0)", 0, True),
@@ -213,22 +216,27 @@ def test_an_exception_in_one_worker_ends_the_job(job, tmp_path, cairn_bin):
     ("raise KeyboardInterrupt", -2, False),
     ("threading.Thread(target=sys.exit, args=(3,)).start()", 0, True),
     ("caught()", 0, True),
-])
-def test_ends(tmp_path, job, last_line, code, finishes):
-    script = scripts.write(tmp_path, f"""
-        import sys, threading, cairn
-        def caught():
-            try:
-                sys.exit(4)
-            except SystemExit:
-                pass
-        context = cairn.init()
-        context.on_shutdown(lambda: print("callback", flush=True))
-        {last_line}
-        """)
-    got, text = job.wait(job.python(script))
-    assert got == code, text
-    assert ("callback" in text) == finishes, text
+]
+
+
+def test_ends(tmp_path, job):
+    children = []
+    for number, (last_line, _, _) in enumerate(ENDS):
+        script = scripts.write(tmp_path, f"""
+            import sys, threading, cairn
+            def caught():
+                try:
+                    sys.exit(4)
+                except SystemExit:
+                    pass
+            cairn.init().on_shutdown(lambda: print("callback", flush=True))
+            {last_line}
+            """, f"script{number}.py")
+        children.append(job.python(script))
+    for child, (last_line, code, finishes) in zip(children, ENDS):
+        got, text = job.wait(child)
+        assert got == code, (last_line, text)
+        assert ("callback" in text) == finishes, (last_line, text)
 
 
 def test_a_shutdown_that_fails_shows_in_the_exit_code(job, tmp_path):

@@ -69,6 +69,12 @@ def by_hand(size):
     return lambda rank: {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
 
 
+def as_on_two_hosts(size):
+    """It listens on every interface then, and is told by the address that torch was given."""
+    variables = by_hand(size)
+    return lambda rank: {**variables(rank), "LOCAL_WORLD_SIZE": 1, "LOCAL_RANK": rank}
+
+
 def like_srun(size):
     job = free_port()  # of the simulated job: some number that no other test has
     return lambda rank: {
@@ -76,7 +82,7 @@ def like_srun(size):
         "SLURM_STEP_NUM_TASKS": size, "SLURM_NNODES": 1, "SLURM_STEP_NODELIST": "here", "SLURMD_NODENAME": "here"}
 
 
-@pytest.mark.parametrize("variables", [by_hand, like_srun])
+@pytest.mark.parametrize("variables", [by_hand, as_on_two_hosts, like_srun])
 def test_ranks_find_each_other(job, tmp_path, variables):
     script = scripts.write(tmp_path, TOGETHER)
     done = [job.wait(child) for child in start_ranks(job, script, 2, variables(2))]

@@ -1,9 +1,12 @@
 """Workers of DistributedOptimizer that are killed, or fail with an exception."""
+import pytest
+
 from optimizer_workers.job import Job
 
 
-def test_a_killed_worker_is_started_again_and_goes_on(cairn_bin, tmp_path):
-    job = Job(cairn_bin, "killed.py", tmp_path, options=["--max-restarts", "1"])
+@pytest.mark.parametrize("when", ["at-once", "late"])
+def test_a_killed_worker_is_started_again_and_goes_on(cairn_bin, tmp_path, when):
+    job = Job(cairn_bin, "killed.py", tmp_path, when, options=["--max-restarts", "1"])
     assert job.code == 0, job.output
     assert job.of_worker(1, "^attached$"), job.output
     ended = [job.of_worker(rank, r"^ended (\w+)$") for rank in (0, 1)]

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import cairn
-from cairn.epoch_claims import EpochClaims
+from cairn.epoch_claims import EpochBook, EpochClaims
 from cairn.epoch_cut import EpochCut, epoch_order, left_over, merged
 from cairn.epoch_pass import EpochPass
 
@@ -25,7 +25,7 @@ def test_a_cut_has_each_position_once_and_equal_parts(length, workers, chunk):
     assert [c for part in cut.parts for c in part] == list(range(cut.chunks))
     positions = [p for c in range(cut.chunks) for bounds in cut.positions(c) for p in range(*bounds)]
     assert positions == list(range(length))
-    sizes = [end - start for start, end in map(cut.part_bounds, range(workers))]
+    sizes = [sum(end - start for c in part for start, end in cut.positions(c)) for part in cut.parts]
     assert sum(sizes) == length and max(sizes) - min(sizes) <= 1
     assert all(cut.part_of[c] == part for part in range(workers) for c in cut.parts[part])
 
@@ -162,6 +162,21 @@ def test_a_worker_far_behind_still_finishes_its_part(worker):
             worker.init().client.drop_table("behind/epoch-0")
     assert sorted(used) == list(range(100))
     assert sampler.state_dict()["used"] == [[0, 100]]
+
+
+def test_the_first_worker_decides_how_an_epoch_is_cut(worker):
+    """So a restarted worker that loads a newer state still cuts as the others did."""
+    book = EpochBook(worker.init().client, "agreeing")
+    for epoch, first in enumerate(([5], [5, 0], [1, 2, 3, 4, 0, 6, 7])):
+        assert book.agree(epoch, 0, first) == (first, False)
+        assert book.agree(epoch, 0, [9, 9, 9, 9]) == (first, False)
+        assert book.agree(epoch, 1, [8]) == ([8], False)
+    book.close(1, 0)
+    assert book.agree(1, 0, [9]) == ([5, 0], True)
+    assert book.over([(0, 0), (1, 0), (1, 1)]) == [False, True, False]
+    assert book.start_epoch() == 2
+    book.close(2, 0)
+    assert book.start_epoch() == 3
 
 
 def test_chunks_of_the_dead_are_claimed_again_in_the_next_generation(worker):

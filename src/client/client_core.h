@@ -120,8 +120,9 @@ class ClientCore {
   // then further rounds of the table are refused (those submitted before it ended are held back
   // until the kDecide is answered), and pulls give the values before that round. One that ends at
   // its deadline leaves its round open too: this worker's part counts, and only a kDecide may
-  // follow. One that ends in any other error leaves nothing to decide: the core has sent the
-  // decision to skip to all shard threads, in case the round is still open on some.
+  // follow, whatever is answered later. One that ends in any other error leaves nothing to decide:
+  // the core has sent the decision to skip to all shard threads, in case the round is still open
+  // on some.
   virtual void Submit(Request request, int64_t now_us) = 0;
   virtual bool has_room() const = 0;
   virtual void Barrier(int64_t deadline_us, Done done, int64_t now_us) = 0;

@@ -95,9 +95,10 @@ void Core::FinishContribute(uint64_t id, const Record& record, int64_t now_us) {
   if (order == nullptr) return;
   // Decided after its deadline; the decision's answers may even have come first.
   const bool decided = order->phase() != TableOrder::Phase::kContributing;
+  const bool expired = order->may_decide();  // its caller has been told to decide
   order->Ended(id);
   if (decided) return ReleaseRounds(record.request.table, now_us);
-  if (!record.outcome.ok()) SkipRound(record.request.table, now_us);
+  if (!record.outcome.ok() && !expired) SkipRound(record.request.table, now_us);
 }
 
 // A Contribute that failed leaves nothing to decide to its caller. Where the round is closed (the

@@ -338,6 +338,21 @@ TEST_F(TwoPhaseTest, AnExpiredContributeThatIsAnsweredLaterStillWaitsForItsDecid
   EXPECT_EQ(c.Inbox({0, 0})[0].header.round, 1u);
 }
 
+TEST_F(TwoPhaseTest, AnExpiredContributeThatFailsLaterLeavesTheDecisionToItsCaller) {
+  c.StartAll();
+  Contribute(nullptr, 5'000'000);
+  c.Wait(5'500'000);
+  Refuse({0, 0}, Code::kHyperMismatch, "ranks 0 and 1 differ in lr");
+  SumUpAll();
+  EXPECT_EQ(FramesThere(), 0u);
+  const size_t decide = Decide();
+  EXPECT_FALSE(ends[decide]);
+  Refuse({0, 0}, Code::kHyperMismatch, "ranks 0 and 1 differ in lr");
+  CloseAll();
+  ASSERT_TRUE(ends[decide]);
+  EXPECT_EQ(ends[decide]->code(), Code::kHyperMismatch);
+}
+
 TEST_F(TwoPhaseTest, BothPhasesAtOnceAfterADeadlineEndInAnyOrder) {
   c.StartAll();
   Contribute(nullptr, 5'000'000);

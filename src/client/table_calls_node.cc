@@ -126,14 +126,16 @@ void ClientImpl::Disown(std::span<const std::weak_ptr<wire::Frame>> frames) {
 Status ClientImpl::Reserve(const TableHandle& table, uint64_t bytes, int64_t deadline_us) {
   constexpr int64_t kAskUs = 50'000;
   while (true) {
-    const int64_t until_us = options_.interrupted ? std::min(deadline_us, Loop::NowUs() + kAskUs) : deadline_us;
+    const int64_t until_us =
+        options_.interrupted ? std::min(deadline_us, Loop::NowUs() + kAskUs) : deadline_us;
     if (unacked_.Reserve(bytes, until_us)) return Status::Ok();
     {
       std::lock_guard lock(mutex_);
       if (closed_) return closed_why_;
     }
     if (options_.interrupted && options_.interrupted()) {
-      return {Code::kCancelled, "push to table \"" + table.info.spec.name + "\": interrupted; nothing was sent"};
+      return {Code::kCancelled,
+              "push to table \"" + table.info.spec.name + "\": interrupted; nothing was sent"};
     }
     if (until_us >= deadline_us) break;
   }
@@ -145,7 +147,8 @@ Status ClientImpl::Reserve(const TableHandle& table, uint64_t bytes, int64_t dea
 
 Pending ClientImpl::Push(const TableHandle& table, const TableCall& call) {
   if (Status wrong = CheckGiven(table, call); !wrong.ok()) return Ready(wrong);
-  if (table.info.spec.mode == Mode::kSync && call.options.op != PushOp::kAssignOnce) return Round(table, call, {});
+  if (table.info.spec.mode == Mode::kSync && call.options.op != PushOp::kAssignOnce)
+    return Round(table, call, {});
   if (call.options.info != nullptr) *call.options.info = {};
   const int64_t deadline_us = DeadlineUs(call.options.timeout_ms);
   const auto state = Snapshot();

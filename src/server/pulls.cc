@@ -29,8 +29,8 @@ void ShardImpl::OnPull(const Request& request) {
   if (!table->sync()) return SendError(request.conn, header, WrongMode(table->info.spec, "a sync pull"));
   if (Status s = CheckPullShape(table->info.spec, pull->entries, pull->keys); !s.ok())
     return SendError(request.conn, header, s);
-  // A worker asks for the round after its last one, or for its first.
-  if (request.round() > std::max(table->highest_open.Next(), table->latest_start)) {
+  // A worker asks for the round after its last one, which may be its first and not be open here yet.
+  if (request.round() > std::max(table->highest_open, table->latest_start).Next()) {
     return SendError(
         request.conn, header,
         {Code::kInvalidArgument,

@@ -91,6 +91,20 @@ TEST(ViewsTest, AHeldShardReportsTheRoundAfterOneThatHasBegunAndClosesNoneFromIt
   EXPECT_EQ(h.seen.closed.back().divisor, 3.0);
 }
 
+TEST(ViewsTest, APullAfterANewcomersFirstRoundWaitsThoughThatIsNotOpenYet) {
+  Views v(1);
+  auto& h = v.h;
+  h.Deliver(0, h.Contribute(0, v.table, 0, {{1, 1.0f}}, {}));
+  v.Intend(1);
+  v.Go(1);
+  h.Connect(1);
+  h.SkipAnswers();
+  h.Deliver(1, h.Pull(1, v.table, {1}, 2));
+  EXPECT_EQ(h.Answer(1), "") << "rank 0 is in round 0";
+  h.Deliver(1, h.Pull(1, v.table, {1}, 3));
+  EXPECT_TRUE(h.Answer(1).starts_with("error invalid_argument")) << "nobody can have finished round 2";
+}
+
 TEST(ViewsTest, AWorkerMayNotContributeBeforeItsFirstRoundOrItsView) {
   Views v(1);
   auto& h = v.h;

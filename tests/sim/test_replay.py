@@ -36,10 +36,24 @@ def test_seeds_end_with_the_totals():
     assert run.stdout.splitlines()[-1] == "seeds: 20  violations: 0  stuck: 0"
 
 
-def test_a_planted_bug_is_named_with_its_checker():
-    run = sim("--planted-bugs", "--bug", "kDivisorByGradient")
+@pytest.mark.parametrize("bug, checker", [
+    ("kDivisorByGradient", "divisor"),
+    ("kFrozenDivisorLost", "divisor"),
+    ("kDecideEarly", "decisions"),
+    ("kReportForgotten", "reports"),
+    ("kAssignOnceAgain", "assigned"),
+    ("kJoinedByOne", "joined"),
+])
+def test_a_planted_bug_is_named_with_its_checker(bug, checker):
+    run = sim("--planted-bugs", "--bug", bug)
     assert run.returncode == 0, run.stdout
-    assert re.search(r"kDivisorByGradient\s*\|.*\|\s*divisor", run.stdout)
+    assert re.search(rf"{bug}\s*\|.*\|\s*{checker}\s*\|", run.stdout)
+
+
+def test_what_two_phases_assigns_and_joining_do_is_counted():
+    totals = sim("--seeds", "60").stdout
+    for deed in ("closed as decided", "decided to skip", "parts with a mask", "round of assigns", "all joined"):
+        assert int(re.search(rf"^{deed}\s+(\d+)$", totals, re.MULTILINE).group(1)) > 0, deed
 
 
 def test_an_unknown_bug_is_an_error():

@@ -147,9 +147,9 @@ def test_every_test_is_built_and_run():
             elif ROOT / path not in built:
                 problems.append(f"{path}: no target builds it")
         if re.fullmatch(r"test_\w+\.py|\w+_test\.py", path.name):
-            if path.parts[0] != "tests" or path.parts[1] not in python_folders or len(path.parts) != 3 or \
-                    not path.name.startswith("test_"):
-                problems.append(f"{path}: ctest does not run it (tests/CMakeLists.txt)")
+            known = path.parts[0] == "tests" and path.parts[1] in python_folders or path.parts[:2] == ("python", "tests")
+            if not known or len(path.parts) != 3 or not path.name.startswith("test_"):
+                problems.append(f"{path}: ctest does not run it (tests/CMakeLists.txt, python/CMakeLists.txt)")
     report(problems)
 
 

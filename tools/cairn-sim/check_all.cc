@@ -5,11 +5,11 @@ namespace cairn::sim {
 std::vector<std::unique_ptr<Checker>> MakeCheckers(Context& context) {
   std::vector<std::unique_ptr<Checker>> all;
   for (auto make :
-       {MakeAppliedOnce,   MakeEarlyAck,   MakeSameOutcome,    MakeExactSums,    MakeRoundOnce,
-        MakeNextRound,     MakeDecisions,  MakeContributors,   MakeDivisor,      MakeHyper,
-        MakeAssigned,      MakeJoined,     MakeReferenceModel, MakeReports,      MakeMonotoneReads,
-        MakeReadsCommitted, MakeIncarnations, MakeViewsDurable, MakeTables,      MakeBarrier,
-        MakeOutcomes,      MakeAmplification, MakeQueueBounds,  MakeLeftEarly}) {
+       {MakeAppliedOnce,    MakeEarlyAck,      MakeSameOutcome,    MakeExactSums, MakeRoundOnce,
+        MakeNextRound,      MakeDecisions,     MakeContributors,   MakeDivisor,   MakeHyper,
+        MakeAssigned,       MakeJoined,        MakeReferenceModel, MakeReports,   MakeMonotoneReads,
+        MakeReadsCommitted, MakeIncarnations,  MakeViewsDurable,   MakeTables,    MakeBarrier,
+        MakeOutcomes,       MakeAmplification, MakeQueueBounds,    MakeLeftEarly, MakeDeeds}) {
     all.push_back(make(context));
   }
   return all;

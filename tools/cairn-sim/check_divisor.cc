@@ -130,7 +130,9 @@ class HyperChecker final : public StagedChecker {
     if (sums_up || (two_phase && !differ)) {
       if (!sums_up || differ || !two_phase) {
         Violation(Words(record) + (sums_up ? " is summed up" : " closes at once") + " although its workers " +
-                  (differ ? "differ" : two_phase ? "want two phases" : "want one phase"));
+                  (differ      ? "differ"
+                   : two_phase ? "want two phases"
+                               : "want one phase"));
       }
       return;
     }

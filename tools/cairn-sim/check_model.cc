@@ -170,23 +170,26 @@ class ReferenceModel final : public Checker {
   }
 
   void CompareAnswer(TableId id, const wire::ValuesView& reply, const Asked& asked) {
-    ForEachPart(reply.entries, asked.keys, reply.values, [&](const wire::SlotEntry& e, auto part, auto values) {
-      NaiveTable* table = Find(id, SlotId(e.slot));
-      if (table == nullptr || e.count == 0) return;
-      const size_t rows = part.empty() ? 1 : part.size();
-      const size_t row_bytes = values.size() / rows;
-      for (size_t i = 0; i < rows; ++i) {
-        const RowKey key = part.empty() ? 0 : part[i];
-        const auto found = values.subspan(i * row_bytes, row_bytes);
-        if (!std::ranges::equal(table->Read(key, asked.column), found)) {
-          return Violation("a pull of table " + std::to_string(id.value) + ", slot " +
-                           std::to_string(e.slot) + ", key " + std::to_string(key) + ", column " +
-                           std::to_string(asked.column) + " is answered with other values than the model has");
-        }
-        // Dense tables have columns in the place of keys.
-        served_[{id.value, e.slot, part.empty() ? asked.column : key}].insert(XXH3_64bits(found.data(), found.size()));
-      }
-    });
+    ForEachPart(reply.entries, asked.keys, reply.values,
+                [&](const wire::SlotEntry& e, auto part, auto values) {
+                  NaiveTable* table = Find(id, SlotId(e.slot));
+                  if (table == nullptr || e.count == 0) return;
+                  const size_t rows = part.empty() ? 1 : part.size();
+                  const size_t row_bytes = values.size() / rows;
+                  for (size_t i = 0; i < rows; ++i) {
+                    const RowKey key = part.empty() ? 0 : part[i];
+                    const auto found = values.subspan(i * row_bytes, row_bytes);
+                    if (!std::ranges::equal(table->Read(key, asked.column), found)) {
+                      return Violation("a pull of table " + std::to_string(id.value) + ", slot " +
+                                       std::to_string(e.slot) + ", key " + std::to_string(key) + ", column " +
+                                       std::to_string(asked.column) +
+                                       " is answered with other values than the model has");
+                    }
+                    // Dense tables have columns in the place of keys.
+                    served_[{id.value, e.slot, part.empty() ? asked.column : key}].insert(
+                        XXH3_64bits(found.data(), found.size()));
+                  }
+                });
   }
 
   void CheckServed(const CallEnd& end, SlotId slot, RowKey key, uint64_t hash) {

@@ -134,8 +134,8 @@ class Reports final : public Checker {
   void OnCallEnd(const CallEnd& end) override {
     // Who has joined has no part in the first phase, and may be told after the second.
     if (end.kind != CallEnd::Kind::kContribute || !end.status.ok() || end.joined) return;
-    const std::string what = Words(end.table, end.round) + " is reported to incarnation " +
-                             std::to_string(end.incarnation.value);
+    const std::string what =
+        Words(end.table, end.round) + " is reported to incarnation " + std::to_string(end.incarnation.value);
     const auto& slots = context_.reports[{end.table.value, end.round.value}];
     if (slots.size() != context_.durable.slots.size()) {
       return Violation(what + " when it is summed up in " + std::to_string(slots.size()) + " of " +

@@ -16,6 +16,7 @@
 #include "base/ids.h"
 #include "cairn/status.h"
 #include "client/client_core.h"
+#include "deeds.h"
 #include "facts.h"
 #include "plan.h"
 #include "server/shard.h"
@@ -126,6 +127,7 @@ struct Context {
   std::map<std::pair<uint64_t, uint32_t>, std::vector<Position>> positions;
   // The reference model's reports, by (table, round) and slot.
   std::map<std::pair<uint32_t, uint64_t>, std::map<uint32_t, SlotReport>> reports;
+  DeedCounts deeds;
 
   // The live workers that a round awaits under this state.
   static std::vector<Incarnation> Awaited(const wire::ClusterState& state, TableId table, Round round);

@@ -29,6 +29,8 @@ CheckerPtr MakeReports(Context& context);    // reports
 CheckerPtr MakeAssigned(Context& context);  // assigned
 // check_joined.cc
 CheckerPtr MakeJoined(Context& context);  // joined
+// check_deeds.cc
+CheckerPtr MakeDeeds(Context& context);  // only counts
 // check_model.cc
 CheckerPtr MakeReferenceModel(Context& context);  // reference-model
 // check_reads.cc

@@ -83,7 +83,8 @@ std::vector<bool> NaiveTable::Named(std::span<const std::byte> mask) const {
   if (mask.empty()) return named;
   for (size_t i = 0; i < named.size(); ++i) {
     const uint32_t segment = segment_of_[i];
-    named[i] = segment / 8 < mask.size() && (static_cast<unsigned>(mask[segment / 8]) >> (segment % 8) & 1) != 0;
+    named[i] =
+        segment / 8 < mask.size() && (static_cast<unsigned>(mask[segment / 8]) >> (segment % 8) & 1) != 0;
   }
   return named;
 }

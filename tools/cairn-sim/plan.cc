@@ -99,7 +99,8 @@ void MakeModels(Plan& plan, Random random) {
   auto add = [&](const char* name, Mode mode, int64_t low, int64_t high) {
     TablePlan t;
     t.spec = {.name = name, .mode = mode, .optimizer = OptimizerKind::kSgd};
-    t.spec.size = static_cast<uint64_t>(random.Chance(0.5) ? random.Between(1100, 4000) : random.Between(1, 300));
+    t.spec.size =
+        static_cast<uint64_t>(random.Chance(0.5) ? random.Between(1100, 4000) : random.Between(1, 300));
     t.spec.init = Init::Uniform(-1.0f, 1.0f, random.Next());
     t.spec.deterministic = mode == Mode::kSync && random.Chance(0.5);
     t.ops = static_cast<uint32_t>(random.Between(low, high));
@@ -112,7 +113,7 @@ void MakeModels(Plan& plan, Random random) {
     const bool dense = t.spec.kind == TableKind::kDense && t.spec.element == ElementType::kFloat32;
     if (dense) MakeDense(t, random);
     if (t.spec.mode == Mode::kSync) MakeRounds(t, random);
-    t.assign_once = dense && t.spec.mode == Mode::kAsync && random.Chance(0.6);
+    t.assign_once = dense && random.Chance(t.spec.mode == Mode::kAsync ? 0.6 : 0.4);
   }
 }
 

@@ -18,15 +18,17 @@ struct TablePlan {
   // Dense tables of floats.
   double masks = 0;   // how often a push leaves segments out
   double pieces = 0;  // how often an array lies in several pieces
-  bool assign_once = false;  // async: begins with values that somebody assigns and the others await
+  // Async: begins with values that somebody assigns and the others await. Sync: workers begin by
+  // assigning a column, which has an effect only before the values are assigned.
+  bool assign_once = false;
   // Rounds. What all workers must do alike is a function of the round: round_program.h.
-  uint32_t assign_every = 0;      // every so many rounds one worker assigns; 0: never
-  bool two_phase = false;         // most rounds have two phases
-  uint32_t skip_every = 0;        // every so many of them are skipped; 0: none
-  bool clips = false;             // the scale is a function of the report
-  double not_finite = 0;          // how often a worker says that its gradient is not finite
-  double value_scales = 0;        // how often values are scaled by the server
-  bool joins = false;             // who has no more data joins until all have
+  uint32_t assign_every = 0;  // every so many rounds one worker assigns; 0: never
+  bool two_phase = false;     // most rounds have two phases
+  uint32_t skip_every = 0;    // every so many of them are skipped; 0: none
+  bool clips = false;         // the scale is a function of the report
+  double not_finite = 0;      // how often a worker says that its gradient is not finite
+  double value_scales = 0;    // how often values are scaled by the server
+  bool joins = false;         // who has no more data joins until all have
 };
 
 struct Plan {

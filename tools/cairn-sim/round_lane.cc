@@ -19,6 +19,7 @@ class RoundLane final : public Lane {
   RoundLane(WorkerProcess& worker, const TablePlan& plan, const wire::TableInfo& info)
       : Lane(worker), plan_(plan), info_(info) {
     left_ = plan.ops;
+    assign_once_ = plan.assign_once;
   }
 
   bool share_done() const override { return left_ == 0 && (!plan_.joins || all_joined_); }
@@ -31,6 +32,7 @@ class RoundLane final : public Lane {
     worker_.Later(random_.Between(0, worker_.world().plan().think_us), [this] {
       --under_way_;
       if (worker_.leaving()) return worker_.OnLaneProgress();
+      if (std::exchange(assign_once_, false)) AssignOnce();
       DoRound();
       // A trainer that does not wait: the client holds the second one back.
       if (left_ > 1 && random_.Chance(0.3)) DoRound();
@@ -113,10 +115,9 @@ class RoundLane final : public Lane {
     }
     // A part that is refused is told of at the end of the round.
     end.rogue = turn.rogue && phase == Phase::kWhole;
-    const bool alone = under_way_ == 0;
-    if (phase == Phase::kContribute && alone && plan().short_deadlines && random_.Chance(0.1)) {
-      end.short_deadline = true;
-    }
+    // One that is held back behind another would not be sent at all.
+    const bool alone = under_way_ == 0 && !late_;
+    end.short_deadline = alone && plan().short_deadlines && random_.Chance(0.1);
     Submit(std::move(*request), std::move(end), data, [this, turn, phase, data](const Status& status) {
       if (phase == Phase::kWhole) return EndTurn(status, data->told);
       const bool late = status.code() == Code::kDeadlineExceeded;
@@ -143,6 +144,7 @@ class RoundLane final : public Lane {
     input.joined = turn.joined;
     input.skip = decision.skip && !turn.joined;
     input.scale = decision.skip || turn.joined ? 1.0 : decision.scale;
+    end.short_deadline = plan().short_deadlines && random_.Chance(0.05);
     SetProgram(turn, &input, &end);
     input.hyper.lr *= 0.5;  // those of the decision count
     PullAfter(*data, turn.values, &input);
@@ -154,7 +156,8 @@ class RoundLane final : public Lane {
 
   // All that is sent lies in the call's own memory, and all of it counts.
   static bool CanPoke(const CallData& data, const client::PartitionInput& input) {
-    return data.mask.empty() && input.values.pieces().size() == 1;
+    const auto& pieces = input.values.pieces();
+    return data.mask.empty() && pieces.size() == 1 && pieces[0].data() != nullptr;
   }
   double Weight(const Turn& turn) {
     if (turn.program.op != PushOp::kUpdate) return turn.values ? 1 : 0;
@@ -194,9 +197,30 @@ class RoundLane final : public Lane {
   }
 
   void EndTurn(const Status& status, const RoundInfo& told) {
+    late_ = status.code() == Code::kDeadlineExceeded;
     if (left_ > 0) --left_;
     all_joined_ |= status.ok() && told.all_joined;
     if (random_.Chance(0.3)) Pull();
+  }
+
+  // A numbered push to a sync table: the state of an optimizer that goes on from a checkpoint.
+  void AssignOnce() {
+    auto data = NewCall();
+    FillPush(*data, plan_, worker_.core().incarnation().value * 100'000 + ++pushed_, random_);
+    const auto state = worker_.core().state();
+    client::PartitionInput input{.state = state.get(), .table = &data->info};
+    input.values = std::span(data->values);
+    input.op = PushOp::kAssignOnce;
+    input.column = random_.Chance(0.2) ? 0 : kStepColumn;
+    if (StateColumns(info_.spec.optimizer, info_.spec.optimizer_flags) > 0 && random_.Chance(0.5))
+      input.column = 1;
+    auto request = client::PreparePush(input, worker_.world().pool());
+    if (!request.ok()) {
+      worker_.world().context().report("outcomes", "PreparePush: " + request.status().ToString());
+      return;
+    }
+    Submit(std::move(*request), {.kind = CallEnd::Kind::kPush, .table = info_.id}, std::move(data),
+           [](const Status&) {});
   }
 
   void Pull() {
@@ -220,8 +244,7 @@ class RoundLane final : public Lane {
               std::function<void(const Status&)> then) {
     ++under_way_;
     request.deadline_us = worker_.Deadline();
-    if (end.short_deadline)
-      request.deadline_us = worker_.world().now_us() + random_.Between(1000, 1'000'000);
+    if (end.short_deadline) request.deadline_us = worker_.world().now_us() + random_.Between(1000, 1'000'000);
     worker_.Submit(std::move(request), std::move(end), std::move(data),
                    [this, then = std::move(then)](const Status& status) {
                      --under_way_;
@@ -234,7 +257,9 @@ class RoundLane final : public Lane {
   const TablePlan plan_;
   const wire::TableInfo info_;
   uint64_t pushed_ = 0;
+  bool assign_once_ = false;  // still to do
   bool all_joined_ = false;
+  bool late_ = false;  // the last round ended at its deadline, and may still be open
 };
 
 }  // namespace

@@ -15,8 +15,8 @@ namespace cairn::sim {
 namespace {
 
 constexpr uint64_t kLeastAcknowledged = 200;  // per seed, on average
-// With fewer seeds than this some kinds of fault may rightly not have happened.
-constexpr uint64_t kSeedsForEveryFault = 200;
+// With fewer seeds than this some kinds of fault or deed may rightly not have happened.
+constexpr uint64_t kSeedsForEveryKind = 200;
 
 unsigned Cores(unsigned wanted) {
   return wanted > 0 ? wanted : std::max(1u, std::thread::hardware_concurrency());
@@ -28,6 +28,7 @@ struct Totals {
   uint64_t view_changes = 0, rounds = 0, acknowledged = 0, reads = 0, restarts = 0, events = 0;
   int64_t virtual_us = 0;
   FaultCounts faults;
+  DeedCounts deeds;
 
   void Add(const Outcome& o) {
     ++seeds;
@@ -42,6 +43,7 @@ struct Totals {
     events += o.events;
     virtual_us += o.virtual_us;
     faults += o.faults;
+    deeds += o.deeds;
   }
 };
 
@@ -66,6 +68,10 @@ int PrintTotals(const Totals& t) {
     line(Name(static_cast<Fault>(i)), t.faults.of[i]);
     never |= t.faults.of[i] == 0;
   }
+  for (size_t i = 0; i < kDeedKinds; ++i) {
+    line(Name(static_cast<Deed>(i)), t.deeds.of[i]);
+    never |= t.deeds.of[i] == 0;
+  }
   line("view changes", t.view_changes);
   line("rounds (per slot)", t.rounds);
   line("acknowledged pushes", t.acknowledged);
@@ -75,8 +81,8 @@ int PrintTotals(const Totals& t) {
   line("events", t.events);
   std::printf("%-26s %12.0f s\n", "simulated time", static_cast<double>(t.virtual_us) / 1e6);
   int code = t.violations + t.stuck > 0 ? 1 : 0;
-  if (never && t.seeds >= kSeedsForEveryFault) {
-    std::printf("a kind of fault never happened\n");
+  if (never && t.seeds >= kSeedsForEveryKind) {
+    std::printf("a kind of fault or deed never happened\n");
     code = 1;
   }
   if (t.acknowledged < kLeastAcknowledged * t.seeds) {

@@ -77,6 +77,7 @@ Outcome World::Run() {
   if (outcome_.clean()) Tell([](Checker& c) { c.AtEnd(); });
   outcome_.trace_hash = trace_.hash();
   outcome_.events = queue_.ran();
+  outcome_.deeds = context_.deeds;
   outcome_.virtual_us = now_us();
   outcome_.view_changes = context_.durable.view.value;
   outcome_.failed_jobs = context_.durable.phase == wire::Phase::kFailed;

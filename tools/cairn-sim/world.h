@@ -43,6 +43,7 @@ struct Outcome {
   std::string stuck_why;
   uint64_t trace_hash = 0;
   FaultCounts faults;
+  DeedCounts deeds;
   uint64_t view_changes = 0, rounds = 0, acknowledged = 0, refused = 0, reads = 0, restarts = 0, events = 0;
   uint64_t failed_jobs = 0;
   int64_t virtual_us = 0;

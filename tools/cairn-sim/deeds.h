@@ -1,0 +1,38 @@
+// What workers and shards have done in a run, beside plain pushes and rounds: a simulator in which
+// one of these never happens no longer tests it, and a long run of seeds says so.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace cairn::sim {
+
+enum class Deed : uint8_t {
+  kTwoPhase,         // a slot closes a round as decided
+  kSkipped,          // so decided
+  kDeathInBetween,   // somebody has died between the sum and the decision
+  kNobodyDecides,    // all who could decide have died
+  kDecisionsDiffer,  // nothing is applied
+  kContributedLate,  // a Contribute that ended at its deadline, and was decided all the same
+  kNotFinite,        // a report says so
+  kMasked,           // a part leaves segments out
+  kAssignRound,
+  kNobodyAssigns,  // a round of assigns without values
+  kAssignOnce,
+  kAwaitedAssign,  // a pull has waited for assigned values and got them
+  kAllJoined,      // a worker is told so
+};
+inline constexpr size_t kDeedKinds = 13;
+const char* Name(Deed deed);
+
+struct DeedCounts {
+  std::array<uint64_t, kDeedKinds> of{};
+  void Add(Deed deed) { ++of[static_cast<size_t>(deed)]; }
+  DeedCounts& operator+=(const DeedCounts& other) {
+    for (size_t i = 0; i < kDeedKinds; ++i) of[i] += other.of[i];
+    return *this;
+  }
+};
+
+}  // namespace cairn::sim
