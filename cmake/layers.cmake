@@ -44,6 +44,7 @@ function(cairn_layer name)
   if(tests AND CAIRN_BUILD_TESTS)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE cairn_${name} gtest gtest_main)
+    target_compile_options(${name}_test PRIVATE -O1)  # the tests themselves need no speed, their build does
     add_test(NAME ${name} COMMAND ${name}_test)
     cairn_test_timeout(${name} 300)
   endif()

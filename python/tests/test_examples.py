@@ -62,8 +62,9 @@ def test_lenet_with_two_servers_and_two_workers(job, data, mode):
 
 def test_lenet_in_one_process_draws_its_loss(job, data):
     picture = job.folder / "loss.png"
-    text = finish(job, job.python(EXAMPLES / "mnist_lenet.py", "--data", data, "--epochs", 1, "--limit", 600,
+    text = finish(job, job.python(EXAMPLES / "mnist_lenet.py", "--data", data, "--epochs", 1, "--limit", 1000,
                                   "--batch-size", 10, "--plot", picture))
+    assert re.findall(r"step: (\d+)", text) == ["1"]  # of 100
     assert text.splitlines()[-1].startswith("test accuracy: "), text
     assert accuracy(text) > 0.9
     if "matplotlib is missing" not in text:

@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 import cairn
-from optimizer_workers.problems import assert_close, assert_same, backward, batch, copied, differs, net, train
+from optimizer_workers.problems import assert_close, assert_same, backward, batch, copied, differs, loss_of, net, train
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -210,6 +210,18 @@ def test_parameters_written_from_outside_are_noticed():
         optimizer.step()
         for n, p in model.named_parameters():
             assert torch.allclose(p, expected[n], atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", [cairn.Sync(), cairn.Async()], ids=["sync", "async"])
+def test_autograd_notices_a_step_between_forward_and_backward(mode):
+    """As with any optimizer: the servers write to the parameters behind autograd's back."""
+    model = net()
+    optimizer = cairn.DistributedOptimizer(sgd(model), model, mode=mode)
+    backward(model, batch(0, 0))
+    loss = loss_of(model, batch(0, 1))
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
 
 
 def test_pull_takes_back_what_was_written():

@@ -1,4 +1,5 @@
 """cairn.data.Sampler: every sample once an epoch, whoever comes, goes or dies."""
+import gc
 import json
 import os
 import pathlib
@@ -135,21 +136,30 @@ def test_wrong_arguments():
         cairn.data.Sampler([1]).set_epoch(-1)
 
 
+def is_there(name):
+    """A table of this name: then another kind of table can't have it."""
+    try:
+        cairn.init().client.create_sparse(name, 3, dtype="int64", mode="async", optimizer="first")
+    except cairn.AlreadyExistsError:
+        return True
+    return False
+
+
 def test_tables_of_past_epochs_are_dropped(worker):
     sampler = cairn.data.Sampler(range(100), name="dropping")
-    client = cairn.init().client
     for epoch in range(4):
         sampler.set_epoch(epoch)
         list(sampler)
-
-    def is_there(name):
-        try:
-            client.create_sparse(name, 3, dtype="int64", mode="async", optimizer="first")
-        except cairn.AlreadyExistsError:
-            return True
-        return False
-
     assert [is_there(f"dropping/epoch-{epoch}") for epoch in range(4)] == [False, False, True, True]
+
+
+def test_a_sampler_that_is_gone_leaves_no_tables_in_an_embedded_cluster(worker):
+    sampler = cairn.data.Sampler(range(100), name="gone")
+    list(sampler)
+    assert is_there("gone/epochs") and is_there("gone/epoch-0")
+    del sampler
+    gc.collect()
+    assert not is_there("gone/epochs") and not is_there("gone/epoch-0")
 
 
 def test_a_worker_far_behind_still_finishes_its_part(worker):

@@ -22,7 +22,8 @@ class RoundLane final : public Lane {
     assign_once_ = plan.assign_once;
   }
 
-  bool share_done() const override { return left_ == 0 && (!plan_.joins || all_joined_); }
+  // A round that is still open would keep the worker from leaving, and others may wait for it then.
+  bool share_done() const override { return left_ == 0 && !may_be_open_ && (!plan_.joins || all_joined_); }
 
   void Step() override {
     if (under_way_ > 0 || !worker_.core().fatal().ok()) return;
@@ -116,8 +117,8 @@ class RoundLane final : public Lane {
     // A part that is refused is told of at the end of the round.
     end.rogue = turn.rogue && phase == Phase::kWhole;
     // One that is held back behind another would not be sent at all.
-    const bool alone = under_way_ == 0 && !late_;
-    end.short_deadline = alone && plan().short_deadlines && random_.Chance(0.1);
+    const bool alone = under_way_ == 0 && !may_be_open_;
+    end.short_deadline = alone && left_ > 0 && plan().short_deadlines && random_.Chance(0.1);
     Submit(std::move(*request), std::move(end), data, [this, turn, phase, data](const Status& status) {
       if (phase == Phase::kWhole) return EndTurn(status, data->told);
       const bool late = status.code() == Code::kDeadlineExceeded;
@@ -144,7 +145,7 @@ class RoundLane final : public Lane {
     input.joined = turn.joined;
     input.skip = decision.skip && !turn.joined;
     input.scale = decision.skip || turn.joined ? 1.0 : decision.scale;
-    end.short_deadline = plan().short_deadlines && random_.Chance(0.05);
+    end.short_deadline = left_ > 0 && plan().short_deadlines && random_.Chance(0.05);
     SetProgram(turn, &input, &end);
     input.hyper.lr *= 0.5;  // those of the decision count
     PullAfter(*data, turn.values, &input);
@@ -197,7 +198,7 @@ class RoundLane final : public Lane {
   }
 
   void EndTurn(const Status& status, const RoundInfo& told) {
-    late_ = status.code() == Code::kDeadlineExceeded;
+    may_be_open_ = !status.ok();
     if (left_ > 0) --left_;
     all_joined_ |= status.ok() && told.all_joined;
     if (random_.Chance(0.3)) Pull();
@@ -259,7 +260,7 @@ class RoundLane final : public Lane {
   uint64_t pushed_ = 0;
   bool assign_once_ = false;  // still to do
   bool all_joined_ = false;
-  bool late_ = false;  // the last round ended at its deadline, and may still be open
+  bool may_be_open_ = false;  // the last round: it ended at its deadline, or the client gives it up
 };
 
 }  // namespace
