@@ -1,9 +1,9 @@
 """How a worker that joins a running job gets in step with the others (sync tables only).
 
-A step is one round of each table of a wrap, but a table's rounds also count assigns, and the view in
-which a worker joins may catch one table before the end of its round and another one after it. So
-the root tells in a small table of its own, whenever no step is under way, how far the tables' rounds are
-apart; who joins takes part without a gradient where a table is behind.
+A step is one round of each table of a wrap, but a table's rounds also count assigns, and the view
+in which a worker joins may catch one table before the end of its round and another one after it. So
+the root tells in a small table, whenever no step is under way, how far the tables' rounds are apart;
+who joins takes part without a gradient where a table is behind.
 """
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class Joining:
                 assert group.table is not None
                 targets, keep = group.targets(), group.keep()
                 if lag > more:
-                    pending = group.table.done_pull(targets, group.sizes, NO_HYPER, weight=0.0, joined=True, keep=keep)
+                    pending = group.table.done_pull(targets, group.sizes, NO_HYPER, weight=0.0,
+                                                    joined=True, keep=keep)
                 elif more == 0:
                     pending = group.table.pull(targets, group.sizes, keep=keep)
                 else:
@@ -75,7 +76,7 @@ class Joining:
         rounds = [table.round() for table in self._tables()]
         assert served.context is not None
         if served.context.world_size == 1:
-            return [0] * len(rounds)  # a job of one worker that was started again: there are no others
+            return [0] * len(rounds)  # the only worker was started again: there are no others
         distances = self._table_of_distances(len(rounds))
         served.calls.wait(distances.take(when_assigned=True), distances.store)
         steps = [r - int(d) for r, d in zip(rounds, distances.tensors[0].tolist())]

@@ -57,11 +57,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._attach()
 
     def _take_hooks_of_torch(self) -> None:
-        """What Optimizer.__init__ sets up besides groups and state, which are the inner one's. Hooks
-        that were registered there run here too."""
+        """What Optimizer.__init__ sets up besides groups and state, which are the inner one's.
+        Hooks that were registered there run here too."""
         for name, hooks in vars(self.optimizer).items():
             if name.startswith("_optimizer_"):
-                of_step = name.startswith("_optimizer_step_")  # the inner step() runs in worker updates only
+                of_step = name.startswith("_optimizer_step_")  # run by the inner step() there
                 self.__dict__[name] = OrderedDict() if of_step and self._updates_here else hooks
         self._patch_step_function()
 
@@ -117,7 +117,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         try:
             self._step(samples)
         except BaseException:
-            for name in ("grad_scale", "found_inf"):  # GradScaler takes them back only after a good step
+            # GradScaler takes them back only after a good step.
+            for name in ("grad_scale", "found_inf"):
                 self.__dict__.pop(name, None)
             raise
         self._note_versions()
@@ -227,7 +228,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._note_versions()
 
     def _begin(self, *, steps: bool = False, clips: bool = False, overwrites: bool = False) -> None:
-        """What every call begins with: `overwrites` those that need not mind the parameters' values."""
+        """What every call begins with; `overwrites`: it need not mind the parameters' values."""
         served = self._served
         ctx = context.current()
         if served.context is None:

@@ -31,8 +31,9 @@ class Rounds:
 
     def _gradients(self) -> list[Gradients]:
         """Of all groups, before any is sent: what is wrong with one of them must stop them all."""
-        for group in self._served.groups:
-            self._hyper(group)
+        if len(self._served.groups) > 1:
+            for group in self._served.groups:
+                self._hyper(group)
         return [group.gradients() for group in self._served.groups]
 
     def _run(self, start: Callable[[ServedGroup], _core.Pending], *, joined: bool = False,
@@ -85,8 +86,9 @@ class Rounds:
             return self._done(group, weight)
         addresses, mask = group.send(gradients)
         targets = group.targets()
-        return group.table.push_pull(addresses, group.sizes, targets, group.sizes, self._hyper(group),
-                                     weight=weight, mask=mask, keep=group.keep(gradients))
+        return group.table.push_pull(addresses, group.sizes, targets, group.sizes,
+                                     self._hyper(group), weight=weight, mask=mask,
+                                     keep=group.keep(gradients))
 
     def step_async(self) -> None:
         served = self._served
@@ -114,7 +116,8 @@ class Rounds:
         return all(pending.all_joined for pending in pendings)
 
     # Two phases.
-    def contribute(self, weight: float, value_scale: float = 1.0, not_finite: bool = False) -> Undecided:
+    def contribute(self, weight: float, value_scale: float = 1.0,
+                   not_finite: bool = False) -> Undecided:
         """The parts of all workers are being summed up, none is applied. `summed_up` waits."""
         groups = self._served.groups
         sent = self._gradients()
@@ -149,14 +152,15 @@ class Rounds:
             self._served.calls.expect(self._decide(group, undecided, skip=True), lambda: None)
         self._served.calls.finish()
 
-    def _contribute(self, group: ServedGroup, gradients: Gradients, weight: float, value_scale: float,
-                    not_finite: bool) -> _core.Pending:
+    def _contribute(self, group: ServedGroup, gradients: Gradients, weight: float,
+                    value_scale: float, not_finite: bool) -> _core.Pending:
         assert group.table is not None
         hyper = self._hyper(group)
         if not not_finite:
             addresses, mask = group.send(gradients)
-            pending = group.table.contribute(addresses, group.sizes, hyper, weight=weight, mask=mask,
-                                             value_scale=value_scale, keep=group.keep(gradients))
+            pending = group.table.contribute(addresses, group.sizes, hyper, weight=weight,
+                                             mask=mask, value_scale=value_scale,
+                                             keep=group.keep(gradients))
             if not _is_refused(pending):
                 return pending
         # All are told, so that nobody waits for us.
@@ -164,10 +168,11 @@ class Rounds:
 
     def _decide(self, group: ServedGroup, undecided: Undecided, skip: bool) -> _core.Pending:
         assert group.table is not None
-        wanted = not (skip and group.reduces_only)  # nothing was reduced: gradients stay as they are
+        wanted = not (skip and group.reduces_only)  # nothing was reduced: gradients stay
         targets, sizes = (group.targets(), group.sizes) if wanted else ([0], [sum(group.sizes)])
+        scale = 1.0 if skip else undecided.scale
         return group.table.decide(targets, sizes, self._hyper(group), weight=undecided.weight,
-                                  scale=1.0 if skip else undecided.scale, skip=skip, keep=group.keep())
+                                  scale=scale, skip=skip, keep=group.keep())
 
     def decide(self, *, skip: bool = False) -> bool:
         """Applies what was summed up, times its scale, unless some worker's part was not finite or
@@ -194,21 +199,23 @@ class Rounds:
         assert undecided is not None
         why = ""
         if not undecided.same_gradients():
-            why = ("gradients changed between clip_grad_norm_() and step(), after they had been sent: change them "
-                   "before clip_grad_norm_()")
+            why = ("gradients changed between clip_grad_norm_() and step(), after they had been "
+                   "sent: change them before clip_grad_norm_()")
         elif scaled:
-            why = "the gradients that were clipped are scaled: call scaler.unscale_(optimizer) before clip_grad_norm_()"
+            why = ("the gradients that were clipped are scaled: call scaler.unscale_(optimizer) "
+                   "before clip_grad_norm_()")
         elif samples is not None and samples != undecided.weight:
-            why = "give samples= to clip_grad_norm_(), where the gradients leave, and the same to step()"
+            why = ("give samples= to clip_grad_norm_(), where the gradients leave, and the same to "
+                   "step()")
         if why:
             self.decide(skip=True)
             raise Error(f"{why}. The step was skipped")
 
     # After a Ctrl-C.
     def resume(self, *, steps: bool = False, clips: bool = False) -> bool:
-        """Ends what was interrupted, before a step(), a clip_grad_norm_() or another call. The other
-        workers go on to apply it, so it is applied; but a clip is left to the step() that it is for,
-        and to the same clip_grad_norm_() again. True if there was anything."""
+        """Ends what was interrupted, before a step(), a clip_grad_norm_() or another call. The
+        other workers go on to apply it, so it is applied; but a clip is left to the step() that it
+        is for, and to the same clip_grad_norm_() again. True if there was anything."""
         undecided, calls = self.undecided, self._served.calls
         interrupted = undecided is not None and undecided.interrupted
         if not interrupted and not calls.under_way():
@@ -252,6 +259,6 @@ def _not_finite(group: ServedGroup, gradients: Gradients) -> str:
         if gradient is None or bool(torch.isfinite(gradient).all()):
             continue
         what = "NaN" if bool(torch.isnan(gradient).any()) else "infinite"
-        return (f"the gradient of {name} is {what} on this worker: nothing of it was sent. Look for the cause in "
-                "the loss, or use torch.amp.GradScaler if it comes from half precision")
+        return (f"the gradient of {name} is {what} on this worker: nothing of it was sent. Look for "
+                "the cause in the loss, or use torch.amp.GradScaler if it comes from half precision")
     return "the gradients of this worker are not finite: nothing of them was sent"

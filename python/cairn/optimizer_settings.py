@@ -83,9 +83,9 @@ def settings_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Grou
 def hyper_of(kind: str, group: dict[str, Any]) -> Hyper:
     """The group's hyper-parameters now: schedulers may change them every step."""
     if kind == "mean":  # nothing is computed with them, but workers that disagree are told
-        given = [group.get(name) for name in ("lr", "weight_decay")]
-        return (*(float(value) if isinstance(value, (int, float, torch.Tensor)) else 0.0 for value in given),
-                0.0, 0.0, 0.0, 0.0)
+        lr, decay = (float(value) if isinstance(value, (int, float, torch.Tensor)) else 0.0
+                     for value in (group.get("lr"), group.get("weight_decay")))
+        return (lr, decay, 0.0, 0.0, 0.0, 0.0)
     lr, decay = float(group["lr"]), float(group.get("weight_decay", 0.0))
     if kind == "sgd":
         return (lr, decay, float(group["momentum"]), 0.0, 0.0, float(group["dampening"]))

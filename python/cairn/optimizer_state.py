@@ -90,15 +90,17 @@ class OptimizerState:
     def share_own(self, group: ServedGroup) -> None:
         """update="worker": the root's state becomes that of everybody's inner optimizer."""
         served, state = self._served, self._served.optimizer.state
-        tensors = [value for param in group.params if param in state for _, value in sorted(state[param].items())
+        tensors = [value for param in group.params if param in state
+                   for _, value in sorted(state[param].items())
                    if isinstance(value, torch.Tensor) and value.is_floating_point()]
         self._loads += 1
         name = f"{group.index}/state-{self._loads}"
         elements = sum(tensor.numel() for tensor in tensors) % (1 << 24)  # exact in float32
         if served.roots(f"{name}/size", elements) != elements:
             raise Error(
-                "the root's optimizer has state of another size than this worker's: with update=\"worker\" give "
-                "every worker the same before cairn.DistributedOptimizer(...) and to load_state_dict()"
+                "the root's optimizer has state of another size than this worker's: with "
+                'update="worker" give every worker the same before cairn.DistributedOptimizer(...) '
+                "and to load_state_dict()"
             )
         if elements > 0 and served.context is not None and served.context.world_size > 1:
             served.share_once(ServedTensors(tensors), name)

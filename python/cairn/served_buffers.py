@@ -33,7 +33,8 @@ def shared_tensors(model: torch.nn.Module, held: Iterable[torch.Tensor]) -> tupl
         return taken
 
     buffers, integers = take(model.named_buffers(), True), take(model.named_buffers(), False)
-    return buffers, [t for t in integers if not t.is_complex()], take(model.named_parameters(), True)
+    integers = [tensor for tensor in integers if not tensor.is_complex()]
+    return buffers, integers, take(model.named_parameters(), True)
 
 
 class ServedTensors:
@@ -118,7 +119,8 @@ class ServedIntegers(ServedTensors):
         whole = torch.zeros(self._packed.shape[1], dtype=torch.int64)
         for part in range(self._PARTS):
             whole |= self._packed[part].long() << (self._BITS * part)
-        for tensor, mine in zip(self._integers, whole.split([tensor.numel() for tensor in self._integers])):
+        sizes = [tensor.numel() for tensor in self._integers]
+        for tensor, mine in zip(self._integers, whole.split(sizes)):
             values = mine.view(torch.float64) if tensor.dtype == torch.float64 else mine
             tensor.copy_(values.reshape(tensor.shape))
 

@@ -36,7 +36,8 @@ class ServedGroup:
         self.table: _core.DenseTable | None = None
         shapes = [param.shape for param in params]
         if reduces_only:
-            self._marks_out, self._marks_in = torch.zeros(len(params) + 2), torch.zeros(len(params) + 2)
+            self._marks_out = torch.zeros(len(params) + 2)
+            self._marks_in = torch.zeros(len(params) + 2)
             shapes.append(self._marks_out.shape)
             self._receiving: list[torch.Tensor] = []
             self._expected_mark = 0
@@ -91,7 +92,7 @@ class ServedGroup:
 
     # Values in.
     def targets(self) -> list[int]:
-        """Where the round's result goes. Call it before `keep`, and `store` when the call has ended."""
+        """Where a round's result goes. Call it before `keep`, and `store` when the call has ended."""
         if not self.reduces_only:
             return self._values.targets(self.params)
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.params]

@@ -197,7 +197,7 @@ class ServedModel:
         return int(number)
 
     def share_once(self, tensors: ServedTensors, name: str) -> None:
-        """The root's become everybody's, also those of a worker that joins later. Every worker calls it.
+        """The root's become everybody's, a later joining worker's too. Every worker calls it.
 
         The table is an async one in either mode: a sync table that nobody steps would keep a worker
         waiting that joins.
@@ -206,7 +206,8 @@ class ServedModel:
         self._take_once(tensors)
 
     def _take_once(self, tensors: ServedTensors) -> None:
-        self._give_once(lambda: tensors.give(once=True).wait(), lambda: tensors.take(when_assigned=True), tensors.store)
+        self._give_once(lambda: tensors.give(once=True).wait(),
+                        lambda: tensors.take(when_assigned=True), tensors.store)
 
     def _share(self, tensors: ServedTensors, name: str) -> None:
         self.share_once(tensors, name)
@@ -283,7 +284,8 @@ class ServedModel:
             self._round_of_buffers()
             self._share_again(self._shared)
             return self.joining.tell()
-        self._share_again([*self._shared, *([self.buffers] if self.buffers is not None else [])], waits=True)
+        buffers = [] if self.buffers is None else [self.buffers]
+        self._share_again([*self._shared, *buffers], waits=True)
         self.pull()
 
     def pull(self) -> None:

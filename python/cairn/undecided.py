@@ -31,7 +31,7 @@ class Undecided:
 
     def _clipped(self, limits: list[float]) -> tuple[float, float]:
         """The norm and the factor that so many clips lead to, each as torch computes it."""
-        norm = math.sqrt(sum(pending.sum_squares for pending in self.pendings)) if self.finite else math.inf
+        norm = math.sqrt(sum(pending.sum_squares for pending in self.pendings))
         scale = 1.0
         for limit in limits:
             factor = min(1.0, limit / (norm + 1e-6))

@@ -5,12 +5,13 @@ import torch
 from torch import nn
 
 import cairn
-from optimizer_workers.problems import assert_close, batch, copied, differs, net, norm_net, tensors_of, train
+from optimizer_workers.problems import (assert_close, batch, copied, differs, net, norm_net,
+                                        tensors_of, train)
 
 pytestmark = [
     pytest.mark.usefixtures("worker"),
-    pytest.mark.skipif(not torch.cuda.is_available(),
-                       reason="NO GPU: the CUDA paths of DistributedOptimizer are NOT TESTED on this machine"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="NO GPU: the CUDA paths of "
+                       "DistributedOptimizer are NOT TESTED on this machine"),
 ]
 
 OPTIMIZERS = {
@@ -77,12 +78,16 @@ def test_staged_memory_is_pinned_and_used_again():
     optimizer = cairn.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model)
     train(model, optimizer, [on_gpu(0)])
     group = optimizer._served.groups[0]
-    staged = [*group._gradients._staging.values(), *group._values._staging.values()]
+
+    def all_staged():
+        return [*group._gradients._staging.values(), *group._values._staging.values()]
+
+    staged = all_staged()
     assert len(staged) == 2 * len(list(model.parameters()))
     assert all(s.is_pinned() for s in staged)
     addresses = [s.data_ptr() for s in staged]
     train(model, optimizer, [on_gpu(1)])
-    assert addresses == [s.data_ptr() for s in [*group._gradients._staging.values(), *group._values._staging.values()]]
+    assert addresses == [s.data_ptr() for s in all_staged()]
 
 
 def test_steps_in_a_row_do_not_overtake_each_other():
@@ -103,7 +108,8 @@ def test_steps_in_a_row_do_not_overtake_each_other():
 def test_amp_and_clipping():
     model, alone = net().cuda(), net().cuda()
     make = OPTIMIZERS["SGD"]
-    optimizer, plain = cairn.DistributedOptimizer(make(model.parameters()), model), make(alone.parameters())
+    optimizer = cairn.DistributedOptimizer(make(model.parameters()), model)
+    plain = make(alone.parameters())
     ours, theirs = (torch.amp.GradScaler("cuda", init_scale=2.0**8) for _ in range(2))
     for step in range(6):
         before = copied(model)
@@ -120,7 +126,8 @@ def test_amp_and_clipping():
                 if one is model:
                     norm = float(optimizer.clip_grad_norm_(0.2))
                 else:
-                    assert norm == pytest.approx(float(nn.utils.clip_grad_norm_(alone.parameters(), 0.2)), rel=1e-3)
+                    wanted = float(nn.utils.clip_grad_norm_(alone.parameters(), 0.2))
+                    assert norm == pytest.approx(wanted, rel=1e-3)
             scaler.step(other)
             scaler.update()
         assert differs(model, before) == (step != 2)
@@ -131,7 +138,8 @@ def test_amp_and_clipping():
 def test_state_dict_is_on_the_gpu_and_goes_on_in_torch():
     model, alone = net().cuda(), net().cuda()
     make = OPTIMIZERS["Adam"]
-    optimizer, plain = cairn.DistributedOptimizer(make(model.parameters()), model), make(alone.parameters())
+    optimizer = cairn.DistributedOptimizer(make(model.parameters()), model)
+    plain = make(alone.parameters())
     for step in range(3):
         train(model, optimizer, [on_gpu(step)])
         train(alone, plain, [on_gpu(step)])
@@ -163,7 +171,8 @@ def test_a_model_on_two_devices():
 
     model, alone = Split(), Split()
     make = OPTIMIZERS["SGD"]
-    optimizer, plain = cairn.DistributedOptimizer(make(model.parameters()), model), make(alone.parameters())
+    optimizer = cairn.DistributedOptimizer(make(model.parameters()), model)
+    plain = make(alone.parameters())
     for step in range(4):
         train(model, optimizer, [batch(0, step)])
         train(alone, plain, [batch(0, step)])

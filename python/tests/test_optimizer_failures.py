@@ -11,7 +11,7 @@ def test_a_killed_worker_is_started_again_and_goes_on(cairn_bin, tmp_path, when)
     assert job.of_worker(1, "^attached$"), job.output
     ended = [job.of_worker(rank, r"^ended (\w+)$") for rank in (0, 1)]
     assert [len(lines) for lines in ended] == [1, 1], job.output
-    assert ended[0][0].group(1) == ended[1][0].group(1), "the workers end with different models\n" + job.output
+    assert ended[0][0].group(1) == ended[1][0].group(1), f"models differ at the end\n{job.output}"
     assert job.left_behind() == []
 
 

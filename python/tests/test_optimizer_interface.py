@@ -14,7 +14,8 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 import cairn
-from optimizer_workers.problems import assert_close, assert_same, backward, batch, copied, differs, loss_of, net, train
+from optimizer_workers.problems import (assert_close, assert_same, backward, batch, copied, differs,
+                                        loss_of, net, train)
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -60,7 +61,8 @@ def test_schedulers_made_before_and_after_the_wrap(name, when):
         if scheduler is None:
             scheduler = SCHEDULERS[name](optimizer)
         for step in range(6):
-            for one, other, schedule in ((model, optimizer, scheduler), (alone, plain, plain_scheduler)):
+            for one, other, schedule in ((model, optimizer, scheduler),
+                                         (alone, plain, plain_scheduler)):
                 train(one, other, [batch(0, step)])
                 schedule.step(*((1.0,) if name == "ReduceLROnPlateau" else ()))
             assert optimizer.param_groups[0]["lr"] == plain.param_groups[0]["lr"]
@@ -201,7 +203,8 @@ def test_parameters_written_from_outside_are_noticed():
         written = copied(model)
         optimizer.zero_grad()
         backward(model, batch(0, 1))
-        with pytest.raises(cairn.ParametersChangedError, match=r"parameter \d\.\w+ .*optimizer\.push_parameters\(\)"):
+        with pytest.raises(cairn.ParametersChangedError,
+                           match=r"parameter \d\.\w+ .*optimizer\.push_parameters\(\)"):
             optimizer.step()
         optimizer.push_parameters()
         assert_same(model, written)

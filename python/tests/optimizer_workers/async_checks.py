@@ -8,8 +8,8 @@ from torch.nn import functional as F
 import cairn
 from optimizer_workers.checks import Checks
 from optimizer_workers.clip_checks import assert_raises
-from optimizer_workers.problems import (assert_close, assert_same, backward, batch, copied, differs, loss_of, net,
-                                        norm_net, train, whole)
+from optimizer_workers.problems import (assert_close, assert_same, backward, batch, copied, differs,
+                                        loss_of, net, norm_net, train, whole)
 from optimizer_workers.step_checks import adam, sgd
 
 CHECKS = Checks()
@@ -84,7 +84,8 @@ def a_step_gives_the_others_updates_too(rank):
 @CHECKS
 def unused_parameters_are_untouched(rank):
     params = [nn.Parameter(torch.ones(4)) for _ in range(3)]
-    optimizer = wrap(None, torch.optim.SGD([{"params": params[:2]}, {"params": params[2:]}], lr=0.5, weight_decay=0.5))
+    groups = [{"params": params[:2]}, {"params": params[2:]}]
+    optimizer = wrap(None, torch.optim.SGD(groups, lr=0.5, weight_decay=0.5))
     for _ in range(2):
         params[0].grad, params[1].grad, params[2].grad = torch.ones(4), None, None
         optimizer.step()
@@ -164,7 +165,8 @@ def clipping_is_of_the_own_gradient(rank):
 @CHECKS
 def not_a_number_raises_here_and_names(rank):
     model = net()
-    optimizer = wrap(model, sgd([{"params": model[0].parameters()}, {"params": model[2].parameters()}]))
+    groups = [{"params": model[0].parameters()}, {"params": model[2].parameters()}]
+    optimizer = wrap(model, sgd(groups))
     if rank == 1:
         backward(model, batch(rank, 0))
         model[2].bias.grad[0] = math.nan
@@ -207,7 +209,7 @@ def loading_a_state_the_root_wins(rank):
     optimizer.push_parameters()
     state = plain.state_dict()
     if rank == 1:
-        state = torch.optim.SGD(net().parameters(), lr=0.1, momentum=0.9, weight_decay=0.01).state_dict()
+        state = sgd(net().parameters()).state_dict()
     optimizer.load_state_dict(state)
     if rank == 0:  # alone, so that there is one right answer
         train(model, optimizer, [whole(2)])

@@ -22,7 +22,8 @@ SECONDS = 30
 def _waits(thread):
     frame = sys._current_frames().get(thread)
     while frame is not None:
-        if frame.f_code.co_filename.endswith("calls_under_way.py") and frame.f_code.co_name == "finish":
+        code = frame.f_code
+        if code.co_name == "finish" and code.co_filename.endswith("calls_under_way.py"):
             return True
         frame = frame.f_back
     return False

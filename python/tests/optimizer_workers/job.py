@@ -14,17 +14,20 @@ SECONDS = 150  # no job of these tests is near it
 class Job:
     """A job that has ended."""
 
-    def __init__(self, cairn_bin, script, *arguments, workers=2, servers=2, options=(), seconds=SECONDS, **variables):
+    def __init__(self, cairn_bin, script, *arguments, workers=2, servers=2, options=()):
         self.token = uuid.uuid4().hex
         path = os.pathsep.join(p for p in (str(HERE.parent), os.environ.get("PYTHONPATH", "")) if p)
-        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CAIRN_PYTHON": sys.executable,
-                       "CAIRN_CALL_TIMEOUT_MS": "60000", "OPTIMIZER_TEST_TOKEN": self.token, **variables}
-        command = [str(cairn_bin / "cairn"), "run", "-s", str(servers), "-w", str(workers), "--no-logs", *options,
-                   str(HERE / script), *map(str, arguments)]
+        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1",
+                       "CAIRN_PYTHON": sys.executable, "CAIRN_CALL_TIMEOUT_MS": "60000",
+                       "OPTIMIZER_TEST_TOKEN": self.token}
+        command = [str(cairn_bin / "cairn"), "run", "-s", str(servers), "-w", str(workers),
+                   "--no-logs", *options, str(HERE / script), *map(str, arguments)]
         try:
-            done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, errors="replace", timeout=seconds)
-        except subprocess.TimeoutExpired as expired:  # the launcher is killed, and the kernel kills its children
+            done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  errors="replace", timeout=SECONDS)
+        except subprocess.TimeoutExpired as expired:
+            # The launcher has been killed; the kernel kills its children.
             raise AssertionError(f"the job does not end\n{_text(expired.stdout)}") from None
         self.code, self.output = done.returncode, done.stdout
         self.lines = self.output.splitlines()
@@ -48,10 +51,11 @@ class Job:
 class CheckedJob:
     """A job whose workers run checks (checks.py)."""
 
-    def __init__(self, cairn_bin, script, checks, workers=2, **options):
-        self._job = Job(cairn_bin, script, workers=workers, **options)
+    def __init__(self, cairn_bin, script, checks, workers=2):
+        self._job = Job(cairn_bin, script, workers=workers)
         self._checks = list(checks)
-        self._ended = [{m.group(1): m.group(2) for m in self._job.of_worker(rank, r"^ok (\S+) (\S+)$")}
+        ok = r"^ok (\S+) (\S+)$"
+        self._ended = [dict(found.groups() for found in self._job.of_worker(rank, ok))
                        for rank in range(workers)]
 
     def assert_passed(self, name):

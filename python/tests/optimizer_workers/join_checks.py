@@ -7,8 +7,8 @@ import torch
 import cairn
 from optimizer_workers.checks import Checks
 from optimizer_workers.clip_checks import amp_steps, assert_raises, clipped
-from optimizer_workers.problems import (assert_close, assert_same, backward, batch, copied, differs, net, norm_net,
-                                        train, whole)
+from optimizer_workers.problems import (assert_close, assert_same, backward, batch, copied, differs,
+                                        net, norm_net, train, whole)
 from optimizer_workers.step_checks import adam, pair, sgd
 
 CHECKS = Checks()
@@ -25,7 +25,7 @@ def uneven(count, epoch, step):
     return torch.cat([x for x, _ in data]), torch.cat([y for _, y in data])
 
 
-def uneven_epochs(rank, make, model=net, one_step=lambda m, o, data: train(m, o, [data]), **options):
+def uneven_epochs(rank, make, model=net, one_step=clipped, **options):
     mine, optimizer, alone, plain = pair(make, model=model, **options)
     for epoch, count in enumerate(EPOCHS):
         with optimizer.join():
@@ -230,8 +230,9 @@ def worker_updates_and_nan(rank):
 @CHECKS
 def worker_updates_and_join(rank):
     for clips in (False, True):
-        model, alone = uneven_epochs(rank, nadam, update="worker", one_step=lambda m, o, data: clipped(
-            m, o, data, *((0.1,) if clips else ())))
+        limits = (0.1,) if clips else ()
+        model, alone = uneven_epochs(rank, nadam, update="worker",
+                                     one_step=lambda m, o, data: clipped(m, o, data, *limits))
         assert_close(model, alone)
     return model
 

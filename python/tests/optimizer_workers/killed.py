@@ -1,7 +1,7 @@
 """A worker that is killed in the middle of training: killed.py FOLDER at-once|late.
 
-Rank 1 kills itself once, and is started again. `late`: not before rank 0 has gone on alone, so that it
-joins in the middle of a step. It begins where the servers are.
+Rank 1 kills itself once, and is started again. `late`: not before rank 0 has gone on alone, so that
+it joins in the middle of a step. It begins where the servers are.
 """
 import itertools
 import os
@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 import cairn
-from optimizer_workers.problems import assert_same, backward, batch, copied, differs, digest, norm_net
+from optimizer_workers.problems import (assert_same, backward, batch, copied, differs, digest,
+                                        norm_net)
 
 folder, late = pathlib.Path(sys.argv[1]), sys.argv[2] == "late"
 end = time.monotonic() + 60
@@ -29,7 +30,7 @@ rank = cairn.rank()
 
 def make_model(seed):
     model = norm_net(seed)
-    # In a group of its own, the last one: it takes a while, and the other groups' rounds end before.
+    # In a group of its own, the last one: it takes a while, the other groups' rounds end before.
     model.large = nn.Parameter(torch.zeros(1_000_000))
     return model
 
@@ -38,11 +39,13 @@ model = make_model(20 + rank)
 initial = copied(model)
 large = model.large
 small = [param for param in model.parameters() if param is not large]
-optimizer = cairn.DistributedOptimizer(torch.optim.SGD(
-    [{"params": [p for p in small if p.ndim > 1], "weight_decay": 0.01},
-     {"params": [p for p in small if p.ndim == 1]}, {"params": [large]}], lr=0.01, momentum=0.9), model)
+groups = [{"params": [p for p in small if p.ndim > 1], "weight_decay": 0.01},
+          {"params": [p for p in small if p.ndim == 1]},
+          {"params": [large]}]
+optimizer = cairn.DistributedOptimizer(torch.optim.SGD(groups, lr=0.01, momentum=0.9), model)
 if again:
-    assert rank == 1 and differs(model, make_model(20)) and differs(model, initial)  # what rank 0 has trained
+    # It has what rank 0 has trained.
+    assert rank == 1 and differs(model, make_model(20)) and differs(model, initial)
     state = optimizer.state_dict()["state"]
     assert len(state) == 7 and all(bool(entry["momentum_buffer"].any()) for entry in state.values())
     served = optimizer._served

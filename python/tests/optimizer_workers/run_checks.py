@@ -1,4 +1,4 @@
-"""What `cairn run` starts as a worker: run_checks.py [MODULE or MODULE.CHECK …]; all without any."""
+"""What `cairn run` starts as a worker: run_checks.py [MODULE or MODULE.CHECK …]. None: all."""
 import sys
 
 from optimizer_workers.checks import run_all
