@@ -42,6 +42,7 @@ from .errors import (
 from .modes import Async, Sync
 from .optimizer import DistributedOptimizer, ParametersChangedError
 from .tables import DenseTable, Future, SparseTable, dense_table, sparse_table
+from .uneven import join
 
 __all__ = [
     "AlreadyExistsError",
@@ -77,6 +78,7 @@ __all__ = [
     "init",
     "is_server",
     "is_worker",
+    "join",
     "local_rank",
     "rank",
     "shutdown",

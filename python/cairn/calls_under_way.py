@@ -1,9 +1,35 @@
 """Calls that were begun and must end before the next ones: what a Ctrl-C leaves unfinished."""
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from . import _core
+
+
+class _Once:
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call = call
+
+
+@contextmanager
+def interrupts_later() -> Iterator[None]:
+    """A SIGINT in the block takes effect at its end. Only the main thread gets any."""
+    before = signal.getsignal(signal.SIGINT)
+    # A handler that is not Python's (None) could not be put back.
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    noted: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if noted:
+            signal.raise_signal(signal.SIGINT)
 
 
 class CallsUnderWay:
@@ -22,7 +48,12 @@ class CallsUnderWay:
         self._ends.append(end)
 
     def expect_call(self, end: Callable[[], None]) -> None:
+        """`end` may be called again after a Ctrl-C in it."""
         self._ends.append(end)
+
+    def expect_once(self, end: Callable[[], None]) -> None:
+        """`end` must neither be cut short nor be called again: a Ctrl-C waits for its end."""
+        self._ends.append(_Once(end))
 
     def under_way(self) -> bool:
         """Something was begun and has not been waited for to its end."""
@@ -33,10 +64,18 @@ class CallsUnderWay:
         raised when the others have ended too, so that nothing uses memory that is let go."""
         first: Exception | None = None
         while self._ends:
+            end = self._ends[0]
             try:
-                self._ends[0]()
+                if isinstance(end, _Once):
+                    self._ends.pop(0)
+                    with interrupts_later():
+                        end.call()
+                    continue
+                end()
             except Exception as error:
                 first = first or error
+                if isinstance(end, _Once):
+                    continue
             self._ends.pop(0)
         if first is not None:
             raise first

@@ -42,7 +42,7 @@ class Joining:
         """Called where this worker has ended the last round of every table. Waits for nobody."""
         served = self._served
         assert served.context is not None
-        if not served.sync or served.context.world_size == 1 or not served.gives():
+        if not served.sync or served.context.embedded or not served.gives():
             return
         rounds = [table.round() for table in self._tables()]
         distances = self._table_of_distances(len(rounds))
@@ -75,7 +75,7 @@ class Joining:
         served = self._served
         rounds = [table.round() for table in self._tables()]
         assert served.context is not None
-        if served.context.world_size == 1:
+        if served.context.client.live_ranks() in ([], [served.context.rank]):
             return [0] * len(rounds)  # the only worker was started again: there are no others
         distances = self._table_of_distances(len(rounds))
         served.calls.wait(distances.take(when_assigned=True), distances.store)

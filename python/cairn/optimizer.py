@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
-from . import context
+from . import _core, context
 from .errors import Error, NotFiniteError
 from .modes import Async, Mode, Sync, check_mode
 from .optimizer_rounds import Rounds
 from .served_model import ServedModel
+from .uneven import join
 
 
 class ParametersChangedError(Error):
@@ -115,18 +116,18 @@ class DistributedOptimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         try:
-            self._step(samples)
+            self._begin(steps=True)
+            with self._writes():
+                self._step(samples)
         except BaseException:
             # GradScaler takes them back only after a good step.
             for name in ("grad_scale", "found_inf"):
                 self.__dict__.pop(name, None)
             raise
-        self._note_versions()
         self.optimizer._opt_called = True  # schedulers made before the wrap look for it
         return loss
 
     def _step(self, samples: float | None) -> None:
-        self._begin(steps=True)
         weight = 1.0 if samples is None else float(samples)
         found_inf = getattr(self, "found_inf", None)  # set by torch.amp.GradScaler for this step
         scale = getattr(self, "grad_scale", None)  # the same; None after unscale_()
@@ -181,15 +182,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def join(self) -> Iterator[None]:
         """For workers that run out of data at different times, as in DistributedDataParallel: whoever
         leaves the block takes part in the others' steps, without a gradient, until all have left it."""
-        yield
-        if not self._served.sync:
-            return
-        with torch.no_grad():
-            self._settle()
-            while not self._rounds.joined():
-                pass
-            self._served.share_buffers()  # the root may have been the first to leave
-            self._note_versions()
+        with join(self):
+            yield
 
     # Values and state.
     @torch.no_grad()
@@ -197,8 +191,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         """The newest parameters (and the first worker's buffers) into the model: before evaluating in
         Async()."""
         self._begin(overwrites=True)
-        self._served.pull()
-        self._note_versions()
+        with self._writes():
+            self._served.pull()
 
     @torch.no_grad()
     def push_parameters(self) -> None:
@@ -207,8 +201,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._served.context is None:
             return self._attach()
         self._settle(overwrites=True)
-        self._served.push_parameters()
-        self._note_versions()
+        with self._writes():
+            self._served.push_parameters()
 
     def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
         """As torch's; not collective: any worker may call it alone."""
@@ -222,6 +216,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._served.state.load_state_dict(state_dict)
 
     # Writes from outside are noticed by torch's version counters.
+    @contextmanager
+    def _writes(self) -> Iterator[None]:
+        """What is written in the block is ours, however it ends."""
+        try:
+            yield
+        finally:
+            self._note_versions()
+
     def _attach(self) -> None:
         with torch.no_grad():
             self._served.attach()
@@ -235,16 +237,36 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._attach()
         elif served.context is not ctx:
             raise Error("cairn was shut down after this optimizer was made: make the optimizer anew")
-        if not overwrites and not self._updates_here:
+        if not overwrites:
             self._check_versions()
-        if self._rounds.resume(steps=steps, clips=clips):
-            self._note_versions()
+        resumed = True
+        try:
+            resumed = self._rounds.resume(steps=steps, clips=clips)
+        finally:
+            if resumed:
+                self._note_versions()
+
+    @torch.no_grad()
+    def _begin_joining(self) -> list[_core.Pending]:
+        self._settle()
+        return self._rounds.begin_joined()
+
+    @torch.no_grad()
+    def _go_on_joining(self, pendings: list[_core.Pending]) -> list[_core.Pending]:
+        """Ends a round of a worker without data and begins the next one; empty when all have left."""
+        with self._writes():
+            self._served.calls.finish()
+            if not all(pending.all_joined for pending in pendings):
+                return self._rounds.begin_joined()
+            self._served.share_buffers()  # the root may have been the first to leave
+            return []
 
     def _settle(self, *, overwrites: bool = False) -> None:
         """The same, and gradients that were clipped and not used for a step are dropped."""
         self._begin(overwrites=overwrites)
         if self._rounds.undecided is not None:
-            self._rounds.decide(skip=True)
+            with self._writes():
+                self._rounds.decide(skip=True)
 
     def _check_versions(self) -> None:
         served = self._served

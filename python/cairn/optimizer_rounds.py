@@ -6,16 +6,21 @@ has been begun on all tables; the next call ends it as the other workers expect.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 
 import torch
 
 from . import _core
-from .errors import Error, NotFiniteError
+from .calls_under_way import interrupts_later
+from .errors import DeadlineExceededError, Error, NotFiniteError
 from .optimizer_settings import Hyper, check_unchanged, hyper_of
 from .served_group import ServedGroup
 from .served_model import ServedModel
 from .undecided import Gradients, Undecided
+
+
+_SKIP_TIMEOUT_MS = 1000
 
 
 class Rounds:
@@ -36,20 +41,21 @@ class Rounds:
                 self._hyper(group)
         return [group.gradients() for group in self._served.groups]
 
-    def _run(self, start: Callable[[ServedGroup], _core.Pending], *, joined: bool = False,
-             receives: bool = True) -> list[_core.Pending]:
+    def _begin(self, start: Callable[[ServedGroup], _core.Pending], *, joined: bool = False,
+               receives: bool = True) -> list[_core.Pending]:
+        """Begins a round of every table. Call it with interrupts put off: a Ctrl-C between two tables
+        would leave them at different steps."""
         served = self._served
         pendings = [start(group) for group in served.groups]
         for group, pending in zip(served.groups, pendings):
             served.calls.expect(pending, group.store if receives else lambda: None)
         if receives and served.reduces_only:
-            served.calls.expect_call(self._update_here)
+            served.calls.expect_once(self._update_here)
         if served.buffers is not None:
             buffers = served.buffers
             shared = buffers.give_and_take(served.gives(), joined)
             pendings.append(shared)
             served.calls.expect_call(lambda: (buffers.finish(shared), None)[1])
-        served.calls.finish()
         return pendings
 
     def _update_here(self) -> None:
@@ -74,7 +80,9 @@ class Rounds:
                 return self._done(group, weight)
             return pending
 
-        self._run(start)
+        with interrupts_later():
+            self._begin(start)
+        self._served.calls.finish()
         if refused:
             raise refused[0]
 
@@ -110,22 +118,25 @@ class Rounds:
         return group.table.done_pull(targets, group.sizes, self._hyper(group), weight=weight,
                                      joined=joined, keep=group.keep())
 
-    def joined(self) -> bool:
-        """One round without a gradient; true when every worker has run out of data."""
-        pendings = self._run(lambda group: self._done(group, 0.0, joined=True), joined=True)
-        return all(pending.all_joined for pending in pendings)
+    def begin_joined(self) -> list[_core.Pending]:
+        """One round without a gradient; its pendings tell whether every worker has run out of data."""
+        with interrupts_later():
+            return self._begin(lambda group: self._done(group, 0.0, joined=True), joined=True)
 
     # Two phases.
-    def contribute(self, weight: float, value_scale: float = 1.0,
-                   not_finite: bool = False) -> Undecided:
+    def contribute(self, weight: float, value_scale: float = 1.0, not_finite: bool = False,
+                   limits: Sequence[float] = ()) -> Undecided:
         """The parts of all workers are being summed up, none is applied. `summed_up` waits."""
         groups = self._served.groups
         sent = self._gradients()
-        pendings = [self._contribute(group, gradients, weight, value_scale, not_finite)
-                    for group, gradients in zip(groups, sent)]
-        for pending in pendings:
-            self._served.calls.expect(pending, lambda: None)
-        self.undecided = Undecided(groups, sent, weight, pendings)
+        with interrupts_later():
+            pendings = [self._contribute(group, gradients, weight, value_scale, not_finite)
+                        for group, gradients in zip(groups, sent)]
+            for pending in pendings:
+                self._served.calls.expect(pending, lambda: None)
+            self.undecided = Undecided(groups, sent, weight, pendings)
+            self.undecided.limits.extend(limits)
+            self.undecided.interrupted = True  # until it is summed up
         return self.undecided
 
     def summed_up(self) -> None:
@@ -142,15 +153,21 @@ class Rounds:
             raise
 
     def _abandon(self, undecided: Undecided) -> None:
-        """Some tables could not be summed up (the workers disagree): the others are not applied."""
-        self.undecided = None
+        """Some tables could not be summed up (the workers disagree, or one of them is late): nothing
+        is applied. Whoever is late may take long: the decision does not wait for its answer."""
+        decisions = []
         for group, pending in zip(self._served.groups, undecided.pendings):
             try:
                 pending.wait()
+            except DeadlineExceededError:
+                pass  # it may still be summed up, and nothing else can follow on this table before
             except Error:
                 continue
-            self._served.calls.expect(self._decide(group, undecided, skip=True), lambda: None)
-        self._served.calls.finish()
+            decisions.append(self._decide(group, undecided, skip=True, timeout_ms=_SKIP_TIMEOUT_MS))
+        self.undecided = None
+        for decision in decisions:
+            with contextlib.suppress(Error):
+                decision.wait()
 
     def _contribute(self, group: ServedGroup, gradients: Gradients, weight: float,
                     value_scale: float, not_finite: bool) -> _core.Pending:
@@ -166,30 +183,37 @@ class Rounds:
         # All are told, so that nobody waits for us.
         return group.table.contribute([], [], hyper, weight=weight, not_finite=True)
 
-    def _decide(self, group: ServedGroup, undecided: Undecided, skip: bool) -> _core.Pending:
+    def _decide(self, group: ServedGroup, undecided: Undecided, skip: bool,
+                timeout_ms: int = 0) -> _core.Pending:
         assert group.table is not None
         wanted = not (skip and group.reduces_only)  # nothing was reduced: gradients stay
         targets, sizes = (group.targets(), group.sizes) if wanted else ([0], [sum(group.sizes)])
         scale = 1.0 if skip else undecided.scale
         return group.table.decide(targets, sizes, self._hyper(group), weight=undecided.weight,
-                                  scale=scale, skip=skip, keep=group.keep())
+                                  scale=scale, skip=skip, timeout_ms=timeout_ms, keep=group.keep())
 
     def decide(self, *, skip: bool = False) -> bool:
         """Applies what was summed up, times its scale, unless some worker's part was not finite or
         it is to be skipped; false if it was skipped."""
-        undecided, self.undecided = self.undecided, None
+        undecided = self.undecided
         assert undecided is not None
         skip = skip or not undecided.finite
-        self._run(lambda group: self._decide(group, undecided, skip),
-                  receives=not (skip and self._served.reduces_only))
+        with interrupts_later():
+            self._begin(lambda group: self._decide(group, undecided, skip),
+                        receives=not (skip and self._served.reduces_only))
+            self.undecided = None
+        self._served.calls.finish()
         return not skip
 
     def clip(self, max_norm: float, weight: float) -> float:
         undecided = self.undecided
         if undecided is not None and not undecided.same_gradients():
             self.decide(skip=True)  # there was no step after the last one
-        undecided = self.undecided or self.contribute(weight)
-        undecided.limits.append(max_norm)
+        undecided = self.undecided
+        if undecided is None:
+            undecided = self.contribute(weight, limits=[max_norm])
+        else:
+            undecided.limits.append(max_norm)
         self.summed_up()
         return undecided.norm
 

@@ -79,7 +79,7 @@ class OptimizerState:
             self._served.assign(group, column, lambda v=values: [t.data_ptr() for t in v], keep=values)
 
     def push_own(self, group: ServedGroup) -> None:
-        """Async: this worker's state, if it has any, where nobody's is: before the first values."""
+        """This worker's state, if it has any, where no values have been assigned yet."""
         if not self.has_any(group):
             return
         assert group.table is not None
@@ -102,7 +102,7 @@ class OptimizerState:
                 'update="worker" give every worker the same before cairn.DistributedOptimizer(...) '
                 "and to load_state_dict()"
             )
-        if elements > 0 and served.context is not None and served.context.world_size > 1:
+        if elements > 0 and served.context is not None and not served.context.embedded:
             served.share_once(ServedTensors(tensors), name)
 
     def forget(self, group: ServedGroup) -> None:

@@ -87,7 +87,7 @@ class ServedModel:
         ctx = context.current()
         if self.context is None:
             self.context = ctx
-            if ctx.world_size == 1:
+            if ctx.embedded:
                 # Nobody else can use these tables: a notebook's cell that is run again leaves none.
                 weakref.finalize(self, _drop_tables, ctx, self._tables).atexit = False
         new = [group for group in self.groups if group.table is None]
@@ -155,9 +155,8 @@ class ServedModel:
         if group.table.round() > 0:  # joins a running job
             self.calls.wait(group.table.pull(group.targets(), group.sizes, keep=group.keep()), group.store)
         else:
-            self.assign(group, 0, group.parameter_addresses, keep=group.keep(), receives=True)
-            if self.roots(f"{group.index}/has-state", self.state.has_any(group)):
-                self.state.assign_own(group)
+            self.assign(group, 0, group.parameter_addresses, keep=group.keep(), receives=True,
+                        before=lambda: self.state.push_own(group))
         self.state.forget(group)
 
     def _start_async(self, group: ServedGroup) -> None:
@@ -190,7 +189,7 @@ class ServedModel:
     def roots(self, name: str, value: int) -> int:
         """A small number as the root has it. Sync; every worker calls it."""
         assert self.context is not None
-        if self.context.world_size == 1:
+        if self.context.embedded:
             return value
         number = torch.tensor([float(value)])
         self.share_once(ServedTensors([number]), name)
@@ -251,8 +250,9 @@ class ServedModel:
         self.joining.tell()
 
     def assign(self, group: ServedGroup, column: int, addresses: Any, *, keep: Any,
-               receives: bool = False) -> None:
-        """The root's values of a column become everybody's. Every worker calls it."""
+               receives: bool = False, before: Callable[[], None] | None = None) -> None:
+        """The root's values of a column become everybody's. Every worker calls it; the root does
+        `before` first."""
         table, sizes, op = group.table, group.sizes, _core.OP_ASSIGN
         assert table is not None
         if not self.sync:
@@ -264,6 +264,8 @@ class ServedModel:
             targets = group.targets() if receives else [0]
             target_sizes = sizes if receives else [sum(sizes)]  # not wanted
             if self.gives():
+                if before is not None:
+                    before()
                 pending = table.push_pull(addresses(), sizes, targets, target_sizes, NO_HYPER, op=op,
                                           column=column, keep=keep)
             else:
