@@ -49,6 +49,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise ValueError('reduce="sum" is for Sync(): in Async() each gradient is applied by itself')
         self.optimizer = optimizer
         self._updates_here = update == "worker"
+        self._reduce = reduce
         self._take_hooks_of_torch()
         self._served = ServedModel(optimizer, model, self.mode, reduces_only=self._updates_here,
                                    reduce=reduce, root_rank=root_rank)
@@ -94,7 +95,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
         return f"DistributedOptimizer({self.optimizer!r}, mode={self.mode!r})"
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        self.optimizer.zero_grad(set_to_none=set_to_none)
+        # What a Ctrl-C left under way is still sent from where the gradients lie.
+        under_way = self._served.calls.under_way()
+        self.optimizer.zero_grad(set_to_none=set_to_none or under_way)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As in torch; every worker does the same. The new parameters get a table of their own."""
@@ -111,6 +114,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         samples: the weight of this worker's gradient in the mean. Give the number of samples in the
             batch where batches are not equal, on every worker.
         """
+        weight = self._weight(samples)
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -118,7 +122,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         try:
             self._begin(steps=True)
             with self._writes():
-                self._step(samples)
+                self._step(weight, samples)
         except BaseException:
             # GradScaler takes them back only after a good step.
             for name in ("grad_scale", "found_inf"):
@@ -127,8 +131,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.optimizer._opt_called = True  # schedulers made before the wrap look for it
         return loss
 
-    def _step(self, samples: float | None) -> None:
-        weight = 1.0 if samples is None else float(samples)
+    def _weight(self, samples: float | None) -> float:
+        if samples is None:
+            return 1.0
+        if self._reduce == "sum":
+            raise ValueError('samples= is a weight in the mean: with reduce="sum" there is none')
+        return float(samples)
+
+    def _step(self, weight: float, samples: float | None) -> None:
         found_inf = getattr(self, "found_inf", None)  # set by torch.amp.GradScaler for this step
         scale = getattr(self, "grad_scale", None)  # the same; None after unscale_()
         skips = found_inf is not None and bool(float(found_inf) > 0)
@@ -172,10 +182,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         params = list(self._served.params())
         if not self._served.sync:
             return torch.nn.utils.clip_grad_norm_(params, max_norm, norm_type)
+        if not max_norm >= 0:
+            raise ValueError(f"max_norm is {max_norm}: give a number that is not negative")
         if norm_type != 2.0:
             raise ValueError(f"clip_grad_norm_ has the 2-norm only, not norm_type={norm_type}")
         self._begin(clips=True)
-        norm = self._rounds.clip(float(max_norm), 1.0 if samples is None else float(samples))
+        norm = self._rounds.clip(float(max_norm), self._weight(samples))
         return torch.tensor(norm, dtype=torch.float32)
 
     @contextmanager
@@ -237,6 +249,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._attach()
         elif served.context is not ctx:
             raise Error("cairn was shut down after this optimizer was made: make the optimizer anew")
+        if served.take_new_groups():
+            self._attach()
         if not overwrites:
             self._check_versions()
         resumed = True

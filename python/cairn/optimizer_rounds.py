@@ -36,10 +36,21 @@ class Rounds:
 
     def _gradients(self) -> list[Gradients]:
         """Of all groups, before any is sent: what is wrong with one of them must stop them all."""
-        if len(self._served.groups) > 1:
+        gradients = [group.gradients() for group in self._served.groups]
+        if len(gradients) > 1:
             for group in self._served.groups:
                 self._hyper(group)
-        return [group.gradients() for group in self._served.groups]
+        return gradients
+
+    def _finite_gradients(self) -> list[Gradients]:
+        """The same, and NaN or Inf in any of them stops them all. A single group needs no look: the
+        core looks while it reads."""
+        gradients = self._gradients()
+        if len(gradients) > 1 and not _all_finite([g for group in gradients for g in group if g is not None]):
+            for group, found in zip(self._served.groups, gradients):
+                if not _all_finite([g for g in found if g is not None]):
+                    raise NotFiniteError(_not_finite(group, found))
+        return gradients
 
     def _begin(self, start: Callable[[ServedGroup], _core.Pending], *, joined: bool = False,
                receives: bool = True) -> list[_core.Pending]:
@@ -67,7 +78,7 @@ class Rounds:
     # One phase.
     def plain(self, weight: float) -> None:
         refused: list[NotFiniteError] = []
-        gradients = dict(zip(self._served.groups, self._gradients()))
+        gradients = dict(zip(self._served.groups, self._finite_gradients()))
 
         def start(group: ServedGroup) -> _core.Pending:
             pending = self.push_pull(group, gradients[group], weight)
@@ -100,7 +111,7 @@ class Rounds:
 
     def step_async(self) -> None:
         served = self._served
-        for group, gradients in zip(served.groups, self._gradients()):
+        for group, gradients in zip(served.groups, self._finite_gradients()):
             pending = self.push_pull(group, gradients, 1.0)
             if _is_refused(pending):
                 served.calls.finish()
@@ -264,6 +275,13 @@ class Rounds:
             for param, grad in held:
                 param.grad = grad
         return True
+
+
+def _all_finite(gradients: list[torch.Tensor]) -> bool:
+    if not gradients:
+        return True
+    largest = torch.nn.utils.get_total_norm([g.detach() for g in gradients], float("inf"))
+    return bool(torch.isfinite(largest))
 
 
 def _is_refused(pending: _core.Pending) -> bool:

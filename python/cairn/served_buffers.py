@@ -3,6 +3,7 @@ the first worker's are the truth, as in DistributedDataParallel.
 """
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from itertools import accumulate
 
@@ -16,7 +17,7 @@ from .tensor_pieces import STAGED_TYPES, TensorPieces
 
 
 def shared_tensors(model: torch.nn.Module, held: Iterable[torch.Tensor]) -> tuple[list, list, list]:
-    """(buffers, buffers of other types, other parameters) of the model; those `held` are left out.
+    """(buffers, tensors of other types, other parameters) of the model; those `held` are left out.
 
     Those of other types (num_batches_tracked, which counts the same on every worker by itself) are
     not worth a message in every step.
@@ -33,8 +34,11 @@ def shared_tensors(model: torch.nn.Module, held: Iterable[torch.Tensor]) -> tupl
         return taken
 
     buffers, integers = take(model.named_buffers(), True), take(model.named_buffers(), False)
-    integers = [tensor for tensor in integers if not tensor.is_complex()]
-    return buffers, integers, take(model.named_parameters(), True)
+    others = take(model.named_parameters(), True)
+    integers += take(model.named_parameters(), False)
+    if any(tensor.is_complex() for tensor in integers):
+        warnings.warn("complex tensors of the model are not shared: give all workers the same", stacklevel=2)
+    return buffers, [tensor for tensor in integers if not tensor.is_complex()], others
 
 
 class ServedTensors:
@@ -95,7 +99,7 @@ class ServedTensors:
                                keep=(self.tensors, self._in))
 
     def store(self) -> None:
-        self._in.store(self.tensors)
+        self._in.store(self.tensors, only_changes=True)  # another wrap may hold it
 
 
 class ServedIntegers(ServedTensors):

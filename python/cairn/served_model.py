@@ -14,7 +14,7 @@ import torch
 
 from . import _core, context
 from .calls_under_way import CallsUnderWay
-from .errors import Error, UnavailableError
+from .errors import Error, InvalidArgumentError, NotFiniteError, UnavailableError
 from .joining import Joining
 from .modes import Async, Mode, Sync
 from .optimizer_settings import NO_HYPER, GroupSettings, settings_of
@@ -50,6 +50,7 @@ class ServedModel:
         if model is not None:
             self._names = {id(p): _plain_name(n) for n, p in model.named_parameters()}
         self._known_groups = 0
+        self._listed: list[list[torch.Tensor]] = []  # the optimizer's groups as they were served
         self._shared: list[ServedTensors] = []  # besides groups and buffers: given once
         self._integers: ServedIntegers | None = None  # buffers too, but not in every step
         self._buffers_begun = False
@@ -77,15 +78,36 @@ class ServedModel:
             group = self.optimizer.param_groups[index]
             params = [p for p in group["params"] if p.numel() > 0]
             settings = _REDUCED if self.reduces_only else settings_of(self.optimizer, group)
+            self._listed.append(list(group["params"]))
             if params:
                 names = [self._names.get(id(p), f"{index}.{i}") for i, p in enumerate(params)]
                 self.groups.append(ServedGroup(index, params, names, settings, self.reduces_only))
         self._known_groups = len(self.optimizer.param_groups)
 
+    def take_new_groups(self) -> bool:
+        """True if the optimizer was given more groups, behind our back. What else changes in its
+        groups would never be trained, or with another group's rate."""
+        groups = self.optimizer.param_groups
+        for group, listed in zip(groups, self._listed):
+            now = group["params"]
+            if len(now) != len(listed) or any(a is not b for a, b in zip(now, listed)):
+                raise Error(
+                    "the parameters of a group were changed after the wrap, and the servers don't know: use "
+                    "optimizer.add_param_group(), or make a new optimizer and wrap that"
+                )
+        if len(groups) < self._known_groups:
+            raise Error("parameter groups were removed after the wrap: make a new optimizer and wrap that")
+        if len(groups) == self._known_groups:
+            return False
+        self.make_groups()
+        return True
+
     def attach(self) -> None:
         """Makes the tables that are not there yet, and starts from the root's values."""
         ctx = context.current()
         if self.context is None:
+            if not 0 <= self._root < ctx.world_size:
+                raise InvalidArgumentError(f"root_rank is {self._root}, there are ranks 0 to {ctx.world_size - 1}")
             self.context = ctx
             if ctx.embedded:
                 # Nobody else can use these tables: a notebook's cell that is run again leaves none.
@@ -273,6 +295,11 @@ class ServedModel:
                                           keep=keep)
             try:
                 return self.calls.wait(pending, then)
+            except NotFiniteError:
+                raise NotFiniteError(
+                    f"the {'parameters' if column == 0 else 'state'} that this worker gives to {self.name} "
+                    "have NaN or Inf in them: look for the cause before the wrap"
+                ) from None
             except UnavailableError:
                 pass  # the one who should have given its values died; another one does now
 

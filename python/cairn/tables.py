@@ -29,11 +29,13 @@ class Future:
     def __init__(self, pending: _core.Pending, output: Optional[tensors.Output] = None):
         self._pending = pending
         self._output = output
+        if pending.ready():
+            pending.wait()  # what was refused at once is told at once, also to those who never wait
 
     def wait(self, timeout: Optional[float] = None) -> None:
         """Returns when the call has ended; raises its error. With `timeout` (seconds) it raises
         DeadlineExceededError if that takes longer; the call goes on, and may be waited for again."""
-        if timeout is not None and not self._pending.wait_for(int(timeout * 1000)):
+        if timeout is not None and not self._pending.wait_for(int(min(max(timeout, 0), 1e9) * 1000)):
             raise DeadlineExceededError(f"the call has not ended within {timeout} s; it goes on")
         self._pending.wait()
         output = self._output

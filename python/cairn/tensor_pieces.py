@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import torch
 
+from .errors import InvalidArgumentError
+
 # On the servers everything is float32: halves gain by it, doubles would silently lose.
 STAGED_TYPES = (torch.float16, torch.bfloat16)
 
@@ -41,6 +43,14 @@ class TensorPieces:
         self._staging: dict[int, torch.Tensor] = {}
         self._copied: dict[int, torch.cuda.Event] = {}
 
+    def _check(self, index: int, tensor: torch.Tensor) -> None:
+        """The addresses are used for as many elements as there were when the table was made."""
+        if tensor.shape != self._shapes[index] or tensor.is_complex() or tensor.dtype == torch.float64:
+            raise InvalidArgumentError(
+                f"a tensor of shape {tuple(self._shapes[index])} in float32 has become {tensor.dtype} of "
+                f"shape {tuple(tensor.shape)} since the wrap: make a new optimizer and wrap that"
+            )
+
     def _stage(self, index: int, pinned: bool) -> torch.Tensor:
         staged = self._staging.get(index)
         if staged is None or staged.is_pinned() != pinned:
@@ -57,7 +67,9 @@ class TensorPieces:
         for index, tensor in enumerate(tensors):
             if tensor is None:
                 addresses.append(0)
-            elif is_direct(tensor):
+                continue
+            self._check(index, tensor)
+            if is_direct(tensor):
                 addresses.append(tensor.data_ptr())
             else:
                 on_gpu = tensor.device.type != "cpu"
@@ -72,6 +84,8 @@ class TensorPieces:
 
     def targets(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """Addresses to receive values into; call `store` with the same tensors afterwards."""
+        for index, tensor in enumerate(tensors):
+            self._check(index, tensor)
         return [
             tensor.data_ptr()
             if is_direct(tensor)
@@ -79,14 +93,17 @@ class TensorPieces:
             for index, tensor in enumerate(tensors)
         ]
 
-    def store(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Staged values into their tensors, on the current stream where they are on a GPU."""
+    def store(self, tensors: Sequence[torch.Tensor], only_changes: bool = False) -> None:
+        """Staged values into their tensors, on the current stream where they are on a GPU.
+        only_changes: a tensor that has its value already is not written to."""
         if not self._staging:
             return
         for index, tensor in enumerate(tensors):
             if is_direct(tensor):
                 continue
             on_gpu = tensor.device.type != "cpu"
+            if only_changes and torch.equal(self._staging[index].to(tensor.device, tensor.dtype), tensor.detach()):
+                continue
             tensor.detach().copy_(self._staging[index], non_blocking=on_gpu)
             if on_gpu:
                 event = torch.cuda.Event()

@@ -6,6 +6,7 @@ memory, an output is written back when the operation has ended.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -66,21 +67,20 @@ def _require_dtype(what: str, tensor: torch.Tensor, dtype: torch.dtype, table: s
         f"with {advice}")
 
 
-def _require_numel(what: str, tensor: torch.Tensor, shape: Sequence[int], table: str) -> None:
-    numel = 1
-    for n in shape:
-        numel *= n
-    if tensor.numel() != numel:
+def _require_shape(what: str, tensor: torch.Tensor, shape: Sequence[int], table: str) -> None:
+    """The same shape, or flat: anything else with as many elements would be taken in a wrong order."""
+    flat = tensor.dim() == 1 and tensor.numel() == math.prod(shape)
+    if tensor.shape != torch.Size(shape) and not flat:
         raise InvalidArgumentError(
             f"{table} has shape {_shape(shape)}, {what} has shape {_shape(tensor.shape)}")
 
 
 def take_input(what: str, value: Any, shape: Sequence[int], dtype: torch.dtype, table: str) -> Input:
-    """What is pushed. It may need grad (only its values count); as many elements as `shape`."""
+    """What is pushed. It may need grad (only its values count); of `shape`, or flat."""
     tensor = _require_tensor(what, value).detach()
     _require_dense(what, tensor)
     _require_dtype(what, tensor, dtype, table)
-    _require_numel(what, tensor, shape, table)
+    _require_shape(what, tensor, shape, table)
     return Input(on_cpu(tensor))
 
 
@@ -104,7 +104,7 @@ def take_output(what: str, value: Optional[Any], shape: Sequence[int], dtype: to
     tensor = _require_tensor(what, value)
     _require_dense(what, tensor)
     _require_dtype(what, tensor, dtype, table)
-    _require_numel(what, tensor, shape, table)
+    _require_shape(what, tensor, shape, table)
     if tensor.requires_grad and not tensor.is_leaf:
         raise InvalidArgumentError(
             f"{what} is the result of a computation that needs grad, and would be overwritten: pull into a "

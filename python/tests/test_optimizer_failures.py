@@ -25,3 +25,12 @@ def test_an_exception_in_one_worker_ends_the_job(cairn_bin):
     assert "ValueError: this batch is spoilt" in tail and "[worker 0]" not in tail, job.output
     assert len(job.lines) - last < 20, job.output
     assert job.left_behind() == []
+
+
+def test_a_clip_past_its_deadline_can_be_followed_by_steps(cairn_bin, tmp_path):
+    job = Job(cairn_bin, "late.py", tmp_path)
+    assert job.code == 0, job.output
+    assert job.of_worker(0, "^late: ") and job.of_worker(1, "^told: .* rank 0 skips it"), job.output
+    ended = [job.of_worker(rank, r"^ended (.+)$") for rank in (0, 1)]
+    assert [len(lines) for lines in ended] == [1, 1], job.output
+    assert ended[0][0].group(1) == ended[1][0].group(1), job.output

@@ -227,3 +227,21 @@ def test_staging_does_not_copy_what_lies_right():
     tensor = torch.ones(4)
     assert tensors.take_input("x", tensor, (4,), torch.float32, "t").address == tensor.data_ptr()
     assert tensors.take_output("x", tensor, (2, 2), torch.float32, "t").address == tensor.data_ptr()
+
+
+def test_what_has_as_many_elements_but_another_shape_is_refused(worker):
+    table = worker.dense_table("shapes", (2, 3), mode=cairn.Async())
+    with pytest.raises(cairn.InvalidArgumentError, match=r"\(2, 3\).*\(3, 2\)"):
+        table.push(torch.ones(3, 2))
+    table.push(torch.ones(6)).wait()  # flat is plain enough
+    rows = worker.sparse_table("rows", 4, mode=cairn.Async())
+    with pytest.raises(cairn.InvalidArgumentError, match="shape"):
+        rows.push(torch.arange(3), torch.ones(4, 3))
+
+
+def test_what_is_refused_at_once_is_told_to_those_who_do_not_wait(worker):
+    table = worker.dense_table("unwaited", 3, mode=cairn.Async())
+    with pytest.raises(cairn.NotFiniteError, match="non_finite"):
+        table.push(torch.full((3,), float("nan")))
+    with pytest.raises(cairn.InvalidArgumentError, match="weight"):
+        table.push(torch.ones(3), weight=2.0)

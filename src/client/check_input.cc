@@ -62,7 +62,7 @@ size_t SegmentOf(const TableSpec& spec, uint64_t element) {
 }
 
 const char kAllow[] =
-    ": nothing was sent; look for the cause in the gradient, or create the table with policy allow";
+    ": nothing was sent; look for the cause in the gradient, or create the table with non_finite = allow";
 
 Status BadElement(const PartitionInput& input, uint64_t element, const std::byte* at) {
   float value;

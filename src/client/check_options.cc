@@ -83,7 +83,8 @@ Status CheckMask(const PartitionInput& input) {
 }
 
 Status CheckAsync(const PartitionInput& input) {
-  const char* what = input.joined ? "joined" : input.value_scale != 1.0 ? "value_scale" : nullptr;
+  const char* what = input.joined ? "joined" : input.value_scale != 1.0 ? "value_scale"
+                     : input.weight != 1.0 ? "weight" : nullptr;
   if (what == nullptr) return Status::Ok();
   return Wrong(Named(*input.table) + " is asynchronous: " + what +
                " is for rounds of synchronous tables");

@@ -51,7 +51,7 @@ TEST(SparsePartition, PushesAgreeWithANaiveReference) {
                          .keys = keys,
                          .values = std::as_bytes(std::span(rows)),
                          .out = std::as_writable_bytes(std::span(out)),
-                         .weight = 2.0,
+                         .weight = sync ? 2.0 : 1.0,
                          .pull_after = sync};
     Result<Request> request = sync ? PrepareRound(input, pool) : PreparePush(input, pool);
     ASSERT_TRUE(request.ok());
@@ -71,7 +71,7 @@ TEST(SparsePartition, PushesAgreeWithANaiveReference) {
       }
       ASSERT_EQ(k, seen.keys.size());
       if (!sync) continue;
-      EXPECT_EQ(seen.params.weight, 2.0);
+      EXPECT_EQ(seen.params.weight, sync ? 2.0 : 1.0);
       EXPECT_EQ(seen.header.type == wire::FrameType::kDone, seen.entries.empty());
       const bool marked = seen.header.type == wire::FrameType::kDone || (seen.header.flags & wire::kFlagDone);
       marks[{part.server, part.thread}] += marked;
@@ -227,7 +227,7 @@ TEST(Partition, NotFiniteValuesAreNamedAndTheWholePushIsRefused) {
     EXPECT_EQ(prepare().status().message(),
               "element 17 of the push to table \"w\" is NaN: nothing was sent; look for the cause in the "
               "gradient, or "
-              "create the table with policy allow");
+              "create the table with non_finite = allow");
     table.spec.non_finite = NonFinitePolicy::kAllow;
     EXPECT_TRUE(prepare().ok());
   }

@@ -124,6 +124,11 @@ TEST_F(Segments, InARoundASegmentTakesPartIfAnybodyHasIt) {
   table->Stage({}, Bytes(Over(0, 0, 0)), {}, 1.0);
   EXPECT_EQ(table->ReportStaged(1.0).sum_squares, 0.0);
   table->DropStaged();
+  table->Stage({}, Bytes(Over(5, 6, 7)), {}, 1.0);
+  table->DropStaged();
+  table->Stage({}, Bytes(Over(2, 9, 9)), MaskOf(3, {0}), 1.0);
+  EXPECT_EQ(table->ReportStaged(1.0).sum_squares, 3 * 4.0) << "of what is left out nothing counts";
+  table->DropStaged();
   ExpectSameBits(ReadFloats(*table, {}, kStepColumn), Over(1, 1, 0));
 }
 

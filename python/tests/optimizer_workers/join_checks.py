@@ -260,3 +260,20 @@ def worker_updates_with_rates_that_differ_raise(rank):
     assert_raises(cairn.HyperMismatchError, optimizer.step, "rank")
     assert_same(model, before)
     return model
+
+
+@CHECKS
+def join_two_optimizers_at_different_rates(rank):
+    """A GAN's loop: the second optimizer steps once for three steps of the first."""
+    (one, first, _, _), (other, second, _, _) = pair(sgd), pair(adam)
+    with cairn.join(first, second):
+        for step in range((5, 9)[rank]):
+            train(one, first, [batch(rank, step)])
+            if step % 3 == 2:
+                train(other, second, [batch(rank, step)])
+    both = torch.nn.ModuleList([one, other])
+    assert first._served.groups[0].table.round() == 1 + 9 + 1  # initial values, steps, all have left
+    for step in range(2):  # and it goes on
+        train(one, first, [batch(rank, step)])
+        train(other, second, [batch(rank, step)])
+    return both

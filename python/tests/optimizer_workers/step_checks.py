@@ -407,3 +407,16 @@ def a_state_from_before_the_wrap(rank):
             train(alone, plain, [whole(step)])
         assert_close(model, alone)
     return model
+
+
+@CHECKS
+def a_worker_without_any_gradient_counts_with_its_weight(rank):
+    param = torch.nn.Parameter(torch.zeros(3))
+    optimizer = cairn.DistributedOptimizer(torch.optim.SGD([param], lr=1.0))
+    for samples in (None, 3.0):
+        if rank == 0:
+            param.grad = torch.full((3,), 4.0)
+        optimizer.step(samples=samples)
+        param.grad = None
+    assert param.tolist() == [-4.0] * 3, param  # twice the half of 4
+    return torch.nn.ParameterList([param])
