@@ -100,7 +100,7 @@ struct Hyper {
 enum class PushOp : uint8_t {
   kUpdate = 0,      // the optimizer
   kAssign = 1,      // dense: the values become those pushed, the optimizer is not asked
-  kAssignOnce = 2,  // dense, async: the same, but only where nothing has been assigned yet
+  kAssignOnce = 2,  // dense: the same, but only where no values have been assigned yet; never a round
 };
 
 // Columns of a dense table: 0 are the values; 1, 2, 3 the optimizer's state arrays in the order

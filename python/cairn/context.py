@@ -22,6 +22,8 @@ from .exiting import ExitWatch
 
 # Set while a process has a context, for children that run the module's top level again.
 _OWNER = "CAIRN_OWNER"
+# The exit code of a worker that was declared dead while it was paused: `cairn run` starts it again.
+_START_AGAIN = 75
 _lock = threading.RLock()
 _context: Optional[Context] = None
 _exit_watch: Optional[ExitWatch] = None
@@ -324,15 +326,21 @@ def _at_exit() -> None:
     failure = _exit_watch.failure() if _exit_watch is not None else None
     if failure is not None:
         context._abandon(failure)
+        if _exit_watch is not None and _exit_watch.retired:
+            _exit(_START_AGAIN)
         return
     try:
         shutdown()
     except BaseException:
         # The launcher looks at the exit code, and an exit handler has no other way to set it.
         traceback.print_exc()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(1)
+        _exit(1)
+
+
+def _exit(code: int) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def rank() -> int:

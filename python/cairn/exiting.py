@@ -9,6 +9,8 @@ import sys
 import threading
 from typing import Any, Callable, Optional, Tuple
 
+from .errors import RetiredError
+
 
 def _interactive() -> bool:
     """At a prompt, an exception ends nothing."""
@@ -22,6 +24,7 @@ class ExitWatch:
         self._hook: Optional[Callable[..., Any]] = None
         self._exit: Optional[Callable[..., Any]] = None
         self._exception: Optional[str] = None
+        self.retired = False  # by a RetiredError: this process can't go on, but another one could
         self._exiting: Optional[Tuple[Any, int, object]] = None  # outermost frame, where it was, code
 
     def install(self) -> None:
@@ -50,6 +53,7 @@ class ExitWatch:
     def _on_exception(self, kind: Any, value: Any, trace: Any) -> None:
         if not _interactive():
             self._exception = f"{kind.__name__}: {value}"[:300]
+            self.retired = issubclass(kind, RetiredError)
         self._hook(kind, value, trace)  # type: ignore[misc]
 
     def _on_exit(self, code: object = None) -> None:

@@ -62,12 +62,15 @@ class Rounds:
             served.calls.expect(pending, group.store if receives else lambda: None)
         if receives and served.reduces_only:
             served.calls.expect_once(self._update_here)
-        if served.buffers is not None:
-            buffers = served.buffers
-            shared = buffers.give_and_take(served.gives(), joined)
-            pendings.append(shared)
-            served.calls.expect_call(lambda: (buffers.finish(shared), None)[1])
-        return pendings
+        return pendings + self._begin_buffers(joined)
+
+    def _begin_buffers(self, joined: bool = False) -> list[_core.Pending]:
+        served, buffers = self._served, self._served.buffers
+        if buffers is None:
+            return []
+        shared = buffers.give_and_take(served.gives(), joined)
+        served.calls.expect_call(lambda: (buffers.finish(shared), None)[1])
+        return [shared]
 
     def _update_here(self) -> None:
         """update="worker": the gradients are the workers' mean now. A round that nobody gave a
@@ -176,6 +179,7 @@ class Rounds:
                 continue
             decisions.append(self._decide(group, undecided, skip=True, timeout_ms=_SKIP_TIMEOUT_MS))
         self.undecided = None
+        self._begin_buffers()  # as every step does, so that all workers' tables stay together
         for decision in decisions:
             with contextlib.suppress(Error):
                 decision.wait()

@@ -92,7 +92,7 @@ def test_a_forked_child_ends(job, tmp_path):
                 cairn.shutdown()
                 del pending
                 exec(end)
-            print(os.waitstatus_to_exitcode(os.wait()[1]))
+            print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)  # or the next child prints it too
         table.assign(torch.ones(4)).wait()
         print(pending[0].result().tolist())
         """)

@@ -246,3 +246,14 @@ def test_a_shutdown_that_fails_shows_in_the_exit_code(job, tmp_path):
         """)
     code, text = job.wait(job.python(script))
     assert code == 1 and "ZeroDivisionError" in text
+
+
+def test_a_worker_that_was_declared_dead_asks_to_be_started_again(job, tmp_path):
+    """`cairn run` does so at this exit code; any other error would end the job."""
+    script = scripts.write(tmp_path, """
+        import cairn
+        cairn.init()
+        raise cairn.RetiredError("worker 0 was not heard for 5 s and declared dead")
+        """)
+    code, text = job.wait(job.python(script))
+    assert code == 75 and "RetiredError" in text

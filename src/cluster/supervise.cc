@@ -103,7 +103,17 @@ void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_
     return;
   }
   const std::string what = ToString(node) + " " + ToString(end);
-  if (end.signal == 0) {
+  const bool over = options_.node_rank == 0 && !Any(wire::Role::kScheduler);
+  if (end.signal != 0 && (end.left_job || over)) {
+    Say(what + " after it had left the job: it is not started again");
+    ++workers_done_;
+    if (!exit_code_) {
+      exit_code_ = end.exit_code();
+      cause_ = what + " after it had left the job";
+    }
+    return;
+  }
+  if (end.signal == 0 && end.code != kStartAgainCode) {
     tail_ = node;
     return Fail({.exit_code = end.code, .cause = what, .consequence = ": the job ends"}, now_ms);
   }

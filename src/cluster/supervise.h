@@ -36,10 +36,15 @@ std::string ToString(const NodeName& node);  // "scheduler", "server 0", "worker
 struct ProcessEnd {
   int code = 0;
   int signal = 0;
+  bool left_job = false;  // a worker: the scheduler had it as done before its process ended
   bool clean() const { return code == 0 && signal == 0; }
   int exit_code() const { return signal != 0 ? 128 + signal : code; }  // as a shell says it
 };
 std::string ToString(const ProcessEnd& end);  // "exited with code 3", "was killed by signal 9 (Killed)"
+
+// A worker that exits with it asks to be started again: it was declared dead while it was paused, and
+// can't go on as what it was. (EX_TEMPFAIL of sysexits.h.)
+inline constexpr int kStartAgainCode = 75;
 
 struct SuperviseOptions {
   uint32_t servers = 1;  // on this node, as on every other

@@ -100,6 +100,29 @@ TEST_F(Supervise, AKilledWorkerIsStartedAgainUpToTheLimitOfTheJob) {
   EXPECT_EQ(supervisor_.exit_code(), 128 + SIGKILL);
 }
 
+TEST_F(Supervise, AWorkerThatCrashesAfterItHasLeftTheJobIsNotStartedAgain) {
+  EXPECT_EQ(End(Worker(1), {.signal = 11, .left_job = true}), "");
+  EXPECT_EQ(End(Worker(0), kClean), "");
+  End(Server(0), kClean);
+  End(kScheduler, kClean);
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 128 + 11);
+}
+
+TEST_F(Supervise, NobodyIsStartedAgainWhenTheJobIsOver) {
+  End(Server(0), kClean);
+  End(kScheduler, kClean);
+  EXPECT_EQ(End(Worker(1), kKilled), "");
+  End(Worker(0), kClean);
+  EXPECT_TRUE(supervisor_.finished());
+}
+
+TEST_F(Supervise, AWorkerThatAsksForItIsStartedAgain) {
+  EXPECT_EQ(End(Worker(1), {.code = kStartAgainCode}), "start worker 1");
+  EXPECT_EQ(End(Worker(0), kKilled), "start worker 0");
+  EXPECT_EQ(End(Worker(1), {.code = kStartAgainCode}), "give up 1") << "it counts among the restarts";
+}
+
 TEST_F(Supervise, AFailingWorkerEndsTheJobWithItsCodeAndItsLastLines) {
   const Actions actions = supervisor_.OnEnd(Worker(1), {.code = 3}, now_);
   EXPECT_EQ(Show(actions), "terminate worker 0");

@@ -225,6 +225,16 @@ void Launcher::ReadSignals() {
   }
 }
 
+// The scheduler has this rank as done: its process may end as it likes.
+bool Launcher::HasLeft(uint32_t rank) const {
+  constexpr int64_t kAskTimeoutMs = 500;
+  if (place_.scheduler.port == 0) return false;
+  const Result<ClusterSummary> summary = AskSummary(place_.scheduler, kAskTimeoutMs);
+  if (!summary.ok()) return false;
+  const std::vector<uint32_t>& done = summary->done_ranks;
+  return std::find(done.begin(), done.end(), rank) != done.end();
+}
+
 void Launcher::Reap() {
   std::vector<std::pair<int64_t, NodeName>> ended;
   for (auto& [name, node] : nodes_) {
@@ -248,7 +258,8 @@ void Launcher::Reap() {
         ReadReady();  // its last word, before its end is judged
       }
     }
-    const Node& node = nodes_.at(name);
+    Node& node = nodes_.at(name);
+    node.end.left_job = name.role == Role::kWorker && node.end.signal != 0 && HasLeft(name.index);
     const std::vector<std::string> words = node.lines->ending().lines;
     if (name.role == Role::kServer && node.end.code != 0 && !words.empty()) {
       constexpr std::string_view kPrefix = "cairn: server: ";

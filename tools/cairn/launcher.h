@@ -82,6 +82,7 @@ class Launcher {
   void ReadReady();
   void ReadSignals();
   void Reap();
+  bool HasLeft(uint32_t rank) const;
   void TakeEnd(Node& node);
   void FlushOutput();
 

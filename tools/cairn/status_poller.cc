@@ -52,7 +52,9 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
   out.expected_workers = static_cast<uint32_t>(Number(json, "expected_workers"));
   out.view = static_cast<uint64_t>(Number(json, "view"));
   out.workers = static_cast<uint32_t>(List(json, "workers").size());
-  out.done = static_cast<uint32_t>(List(json, "done_ranks").size());
+  for (const Json& rank : List(json, "done_ranks"))
+    if (rank.is_number_unsigned()) out.done_ranks.push_back(rank.get<uint32_t>());
+  out.done = static_cast<uint32_t>(out.done_ranks.size());
   for (const Json& server : List(json, "servers")) {
     if (!server.is_object()) continue;
     ++out.servers;

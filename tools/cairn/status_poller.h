@@ -21,6 +21,7 @@ struct ClusterSummary {
   std::string cluster_id, phase, failure, awaiting;
   uint32_t expected_servers = 0, expected_workers = 0;
   uint32_t servers = 0, workers = 0, done = 0;
+  std::vector<uint32_t> done_ranks;
   uint64_t view = 0;                // 0: the cluster has never been complete
   uint64_t rounds = 0, pushes = 0;  // rounds: of the server that has closed the most
   double pushes_per_s = 0, bytes_per_s = 0;
