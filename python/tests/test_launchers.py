@@ -22,8 +22,8 @@ TOGETHER = """
     dist.init_process_group("gloo")
     ranks = torch.tensor([dist.get_rank() + 1])
     dist.all_reduce(ranks)
-    print("rank", cairn.rank(), "of", cairn.world_size(), "local", cairn.local_rank(), "sum", int(total[0]),
-          int(ranks), flush=True)
+    line = f"rank {cairn.rank()} of {cairn.world_size()} local {cairn.local_rank()} sum {int(total[0])} {int(ranks)}"
+    os.write(1, f"{line}\\n".encode())  # in one piece: the processes share this output
     dist.destroy_process_group()
     """
 
