@@ -108,11 +108,18 @@ def child_with(pid, words):
     raise AssertionError(f"no child of {pid} with {words!r}: {children_of(pid)}")
 
 
+def _lives(pid):
+    """It may end between any two looks at it; a zombie has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def wait_gone(pids):
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        if not any(pathlib.Path(f"/proc/{pid}").exists() and
-                   pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z" for pid in pids):
+        if not any(_lives(pid) for pid in pids):
             return
         time.sleep(0.02)  # between polls of a condition
     raise AssertionError(f"still there: {pids}")
