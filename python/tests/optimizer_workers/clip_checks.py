@@ -6,7 +6,7 @@ import torch
 import cairn
 from optimizer_workers.checks import Checks
 from optimizer_workers.problems import (assert_close, assert_same, backward, batch, copied, differs,
-                                        loss_of, train, whole)
+                                        loss_of, norm_net, train, whole)
 from optimizer_workers.step_checks import adam, pair, sgd
 
 CHECKS = Checks()
@@ -228,3 +228,25 @@ def clipping_scaled_gradients_raises(rank):
     train(alone, plain, [whole(1)])
     assert_close(model, alone)
     return model
+
+
+@CHECKS
+def a_step_that_is_given_up_keeps_the_buffers_in_step(rank):
+    """Rates that differ end a clipped step on both workers; each step is one round of every table."""
+    model, optimizer, _, _ = pair(sgd, model=norm_net)
+    served = optimizer._served
+
+    def distance():
+        return served.groups[0].table.round() - served.buffers.table.round()
+
+    train(model, optimizer, [batch(rank, 0)])
+    before = distance()
+    rate = optimizer.param_groups[0]["lr"]
+    optimizer.param_groups[0]["lr"] = rate * (1 + rank)
+    backward(model, batch(rank, 1))
+    assert_raises(cairn.HyperMismatchError, lambda: (optimizer.clip_grad_norm_(1.0), optimizer.step()))
+    optimizer.param_groups[0]["lr"] = rate
+    train(model, optimizer, [batch(rank, 2)])
+    assert distance() == before, (before, distance())
+    return model
+
