@@ -17,6 +17,11 @@ STAGED_TYPES = (torch.float16, torch.bfloat16)
 
 
 def check_type(name: str, tensor: torch.Tensor) -> None:
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise TypeError(
+            f"parameter {name} lies on device {tensor.device}: only cpu and cuda are supported. Put the model "
+            "there before you make the optimizer"
+        )
     if tensor.dtype == torch.float32 or tensor.dtype in STAGED_TYPES:
         return
     raise TypeError(

@@ -211,3 +211,8 @@ def test_samples_have_no_meaning_in_a_sum():
         optimizer.step(samples=8)
     with pytest.raises(ValueError, match="reduce"):
         optimizer.clip_grad_norm_(1.0, samples=8)
+
+
+def test_a_device_that_is_not_supported_is_named():
+    with pytest.raises(TypeError, match="device meta"):
+        cairn.DistributedOptimizer(torch.optim.SGD([torch.nn.Parameter(torch.zeros(3, device="meta"))], lr=1.0))
