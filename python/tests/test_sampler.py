@@ -336,7 +336,8 @@ def test_an_interrupted_epoch_goes_on_with_another_number_of_workers(job, tmp_pa
     second.mkdir()
     again = run(job, 2, "--chunk", 10, "--load", job.folder / "state", "--epochs", 2, folder=second)
     for rank in range(2):
-        assert again.starts[f"start-{rank}-0"] == "0 152"
+        # Nobody waits here: the epoch may be the next one already for the one that came later.
+        assert again.starts[f"start-{rank}-0"].split()[1] == "152"
         assert len(again.indices(rank)) == 152 and len(again.indices(rank, epoch=1)) == 200
     assert sorted(used + again.indices(0) + again.indices(1)) == list(range(400))
 

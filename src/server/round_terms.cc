@@ -92,9 +92,7 @@ bool SameBits(const Hyper& a, const Hyper& b) {
 }
 
 bool Decision::SameAs(const Decision& other) const {
-  // Where nothing is applied, neither scale nor hyper-parameters matter.
-  if (skip || other.skip) return skip == other.skip;
-  return SameBits(scale, other.scale) && server::SameBits(hyper, other.hyper);
+  return skip == other.skip && (skip || SameBits(scale, other.scale)) && server::SameBits(hyper, other.hyper);
 }
 
 Status TermsDiffer(const TableSpec& spec, Round round, const std::vector<GivenBy<RoundTerms>>& given) {

@@ -127,16 +127,6 @@ TEST(TwoPhaseTest, ASkippedRoundAppliesNothingAndLeavesNothingBehind) {
   EXPECT_FALSE(h.seen.closed.back().two_phase);
 }
 
-TEST(TwoPhaseTest, ASkipIsASkipWithWhateverSettings) {
-  TwoPhase t(2);
-  auto& h = t.h;
-  for (uint32_t rank : {0u, 1u}) h.Deliver(rank, t.Give(rank, 0, 1, 2.0f));
-  h.SkipAnswers();
-  h.Deliver(0, t.Skip(0, 0));
-  h.Deliver(1, t.Decide(1, 0, 0.25, 7.0f, wire::kParamSkip));
-  for (uint32_t rank : {0u, 1u}) EXPECT_EQ(h.Answer(rank), "values 0");
-}
-
 TEST(TwoPhaseTest, DecisionsThatDifferApplyNothingAndNameTheRanks) {
   struct {
     double scale;
