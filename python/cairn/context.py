@@ -41,7 +41,6 @@ class Context:
         self._scheduler = scheduler
         self._timeout_s = timeout_s
         self._pid = os.getpid()
-        self._names: Dict[str, int] = {}
         self._callbacks: List[Callable[[], object]] = []
         self._variables: Dict[str, str] = {}
         self.rank = rank
@@ -58,13 +57,6 @@ class Context:
     def embedded(self) -> bool:
         """The cluster is inside this process, and this is its only worker."""
         return self._cluster is not None and not self._launcher
-
-    def next_name(self, kind: str) -> str:
-        """"optimizer-0", "optimizer-1", …: the n-th of its kind in this process."""
-        with _lock:
-            number = self._names.get(kind, 0)
-            self._names[kind] = number + 1
-        return f"{kind}-{number}"
 
     def first_rank(self) -> int:
         """The lowest rank that is alive."""

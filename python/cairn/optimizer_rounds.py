@@ -80,25 +80,17 @@ class Rounds:
 
     # One phase.
     def plain(self, weight: float) -> None:
-        refused: list[NotFiniteError] = []
         gradients = dict(zip(self._served.groups, self._finite_gradients()))
 
         def start(group: ServedGroup) -> _core.Pending:
             pending = self.push_pull(group, gradients[group], weight)
-            if _is_refused(pending):
-                error = NotFiniteError(_not_finite(group, gradients[group]))
-                if len(self._served.groups) == 1:
-                    raise error
-                # Other tables may be under way already: this one takes part without a gradient.
-                refused.append(error)
-                return self._done(group, weight)
+            if _is_refused(pending):  # of several groups none is: they have been looked at
+                raise NotFiniteError(_not_finite(group, gradients[group]))
             return pending
 
         with interrupts_later():
             self._begin(start)
         self._served.calls.finish()
-        if refused:
-            raise refused[0]
 
     def push_pull(self, group: ServedGroup, gradients: Gradients, weight: float) -> _core.Pending:
         assert group.table is not None

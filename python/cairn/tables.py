@@ -91,16 +91,14 @@ def _mode(mode: Any) -> dict[str, Any]:
             "deterministic": isinstance(mode, Sync) and mode.deterministic}
 
 
-class DenseTable:
-    """An array of known shape on the servers, split among them."""
+class _Table:
+    """What dense and sparse tables have in common."""
 
-    def __init__(self, table: _core.DenseTable, shape: tuple[int, ...], dtype: str,
-                 optimizer: hypers.Optimizer):
+    def __init__(self, table: Any, dtype: str, optimizer: hypers.Optimizer):
         self._table = table
         self._dtype = tensors.DTYPES[dtype]
         self._optimizer = optimizer
         self._named = f'table "{table.name}"'
-        self.shape = torch.Size(shape)
 
     @property
     def name(self) -> str:
@@ -109,6 +107,28 @@ class DenseTable:
     @property
     def dtype(self) -> torch.dtype:
         return self._dtype
+
+    def done(self, *, weight: float = 1.0, timeout: Optional[float] = None, **settings: Any) -> Future:
+        """Sync: ends this worker's part of the round without a gradient."""
+        return Future(self._table.done(self._optimizer.hyper_with(settings), weight=weight,
+                                       timeout_ms=_milliseconds(timeout)))
+
+    def round(self) -> int:
+        """Sync: the number of the round that the next push takes part in."""
+        return self._table.round()
+
+    def drop(self) -> None:
+        """Removes the table from the servers, for all workers."""
+        context.current().client.drop_table(self.name)
+
+
+class DenseTable(_Table):
+    """An array of known shape on the servers, split among them."""
+
+    def __init__(self, table: _core.DenseTable, shape: tuple[int, ...], dtype: str,
+                 optimizer: hypers.Optimizer):
+        super().__init__(table, dtype, optimizer)
+        self.shape = torch.Size(shape)
 
     def __repr__(self) -> str:
         return f"<cairn.DenseTable {self.name!r}, {tuple(self.shape)}, {self._optimizer.name}>"
@@ -154,40 +174,16 @@ class DenseTable:
             op=_core.OP_ASSIGN_ONCE if once else _core.OP_ASSIGN, timeout_ms=_milliseconds(timeout),
             keep=given))
 
-    def done(self, *, weight: float = 1.0, timeout: Optional[float] = None, **settings: Any) -> Future:
-        """Sync: ends this worker's part of the round without a gradient."""
-        return Future(self._table.done(self._optimizer.hyper_with(settings), weight=weight,
-                                       timeout_ms=_milliseconds(timeout)))
 
-    def round(self) -> int:
-        """Sync: the number of the round that the next push takes part in."""
-        return self._table.round()
-
-    def drop(self) -> None:
-        """Removes the table from the servers, for all workers."""
-        context.current().client.drop_table(self.name)
-
-
-class SparseTable:
+class SparseTable(_Table):
     """Rows of `dim` values by 64-bit key, made when first needed. A negative key is taken bit by bit."""
 
     def __init__(self, table: _core.SparseTable, dtype: str, optimizer: hypers.Optimizer):
-        self._table = table
-        self._dtype = tensors.DTYPES[dtype]
-        self._optimizer = optimizer
-        self._named = f'table "{table.name}"'
-
-    @property
-    def name(self) -> str:
-        return self._table.name
+        super().__init__(table, dtype, optimizer)
 
     @property
     def dim(self) -> int:
         return self._table.dim
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._dtype
 
     def __repr__(self) -> str:
         return f"<cairn.SparseTable {self.name!r}, dim {self.dim}, {self._optimizer.name}>"
@@ -224,19 +220,6 @@ class SparseTable:
             keys.data_ptr(), keys.numel(), given.address, target.address,
             self._optimizer.hyper_with(settings), weight=weight, timeout_ms=_milliseconds(timeout),
             keep=(keys, given, target)), target)
-
-    def done(self, *, weight: float = 1.0, timeout: Optional[float] = None, **settings: Any) -> Future:
-        """Sync: ends this worker's part of the round without a gradient."""
-        return Future(self._table.done(self._optimizer.hyper_with(settings), weight=weight,
-                                       timeout_ms=_milliseconds(timeout)))
-
-    def round(self) -> int:
-        """Sync: the number of the round that the next push takes part in."""
-        return self._table.round()
-
-    def drop(self) -> None:
-        """Removes the table from the servers, for all workers."""
-        context.current().client.drop_table(self.name)
 
 
 def dense_table(name: str, shape: Union[int, Sequence[int]], *, mode: Any = Sync(), optimizer: str = "sgd",
