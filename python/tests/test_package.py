@@ -95,5 +95,8 @@ def test_the_extension_shows_nothing_but_its_entry():
 
 
 def test_the_extension_needs_nothing_of_torch():
-    needed = subprocess.run(["ldd", _core.__file__], capture_output=True, text=True, check=True).stdout
-    assert not re.search(r"torch|c10", needed), needed
+    # Names only: ldd also prints load addresses, and a random address may well contain "c10".
+    listing = subprocess.run(["ldd", _core.__file__], capture_output=True, text=True, check=True).stdout
+    needed = [line.split()[0] for line in listing.splitlines() if line.strip()]
+    assert any("libc.so" in name for name in needed), listing
+    assert not [name for name in needed if re.search(r"torch|c10", name)], listing
