@@ -24,6 +24,9 @@
 namespace cairn {
 
 class ClientImpl;
+namespace client {
+class OpenTrip;
+}
 
 struct ClientOptions {
   std::string scheduler_host = "127.0.0.1";
@@ -88,7 +91,7 @@ struct PushOptions {
 };
 struct PullOptions {
   int64_t timeout_ms = 0;
-  uint8_t column = 0;          // dense: 0 values, 1 to 3 the optimizer's state, kStepColumn
+  uint8_t column = 0;          // 0 values, 1 to 3 the optimizer's state, kStepColumn
   bool when_assigned = false;  // dense, async: waits until the table's values have been assigned
 };
 
@@ -137,7 +140,8 @@ class DenseTable {
   std::shared_ptr<const struct TableHandle> table_;
 };
 
-// Rows of `dim` values by key. Keys of a push may repeat: their rows are summed.
+// Rows of `dim` values by key. Keys of a push may repeat: their rows are summed (of an assign: the
+// last one counts).
 class SparseTable {
  public:
   uint32_t dim() const;
@@ -148,6 +152,12 @@ class SparseTable {
   Pending PushPull(std::span<const RowKey> keys, std::span<const float> rows, std::span<float> out,
                    const PushOptions& options = {});
   Pending Done(const PushOptions& options = {});
+  // A round in two phases, as of DenseTable. With options.not_finite or options.joined without keys.
+  Pending Contribute(std::span<const RowKey> keys, std::span<const float> rows, const PushOptions& options = {});
+  Pending Decide(const PushOptions& options = {});
+  // The keys of all rows that exist, in no particular order. Rows that are made meanwhile may be
+  // missing. Blocks.
+  Result<std::vector<RowKey>> Keys(const PullOptions& options = {});
   Pending Push(std::span<const RowKey> keys, std::span<const int64_t> rows, const PushOptions& options = {});
   Pending Pull(std::span<const RowKey> keys, std::span<int64_t> out, const PullOptions& options = {});
   Pending PushPull(std::span<const RowKey> keys, std::span<const int64_t> rows, std::span<int64_t> out,
@@ -160,8 +170,28 @@ class SparseTable {
   std::shared_ptr<const struct TableHandle> table_;
 };
 
+// What the rows of a sparse table hold before their first push, where init.stream is not 0. `out` has
+// keys.size() * dim elements. Asks nobody.
+void InitialRows(const Init& init, std::span<const RowKey> keys, uint32_t dim, std::span<float> out);
+
 class Client {
  public:
+  // Calls of this thread on this client's tables that begin while a Trip lives are sent together
+  // when it ends: one hand-over, one round trip to the servers, however many tables there are. Don't
+  // wait for them before (who does sends what was begun so far, and they are two trips). A Trip
+  // within a Trip of the same thread belongs to it; it may end on another thread.
+  class Trip {
+   public:
+    explicit Trip(Client& client);
+    Trip(const Trip&) = delete;
+    Trip& operator=(const Trip&) = delete;
+    ~Trip();
+
+   private:
+    std::shared_ptr<ClientImpl> impl_;
+    std::shared_ptr<client::OpenTrip> trip_;
+  };
+
   // Registers with the scheduler and waits until the cluster is complete. While it waits it says
   // every few seconds who is missing.
   static Result<std::unique_ptr<Client>> Connect(ClientOptions options);

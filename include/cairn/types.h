@@ -19,7 +19,8 @@ enum class Mode : uint8_t {
 };
 // What the server does with a push. All but kSum, kMean and kFirst have the arithmetic of the
 // torch.optim class of their name, in float32. In sync they work with the weighted mean of the
-// round. Dense tables have all of them; sparse tables kSum, kSgd and kFirst so far.
+// round. Dense tables have kSum to kFirst and kFtrl; sparse tables kSum, kSgd, kAdagrad, kFirst,
+// kSparseAdam, kRowwiseAdagrad and kFtrl, which change only the rows that a push names.
 enum class OptimizerKind : uint8_t {
   kSum = 0,      // w += g (in sync: the sum over the workers; int64 wraps)
   kSgd = 1,      // momentum, nesterov and dampening by flags
@@ -29,6 +30,9 @@ enum class OptimizerKind : uint8_t {
   kRmsprop = 5,
   kMean = 6,     // sync: w = the mean of the round: the servers only reduce
   kFirst = 7,    // int64, async: w = g where w is 0, else nothing: the first one wins
+  kSparseAdam = 8,      // torch.optim.SparseAdam: Adam on the rows that have a gradient
+  kRowwiseAdagrad = 9,  // one accumulator a row: sum += mean(g²), w -= lr · g / (√sum + eps)
+  kFtrl = 10,           // FTRL-Proximal of McMahan et al. 2013: lr α, beta β, l1 λ₁, l2 λ₂
 };
 // Details that decide which state a table keeps: bits of TableSpec::optimizer_flags.
 enum OptimizerFlag : uint32_t {
@@ -50,14 +54,17 @@ struct Init {
   float a = 0.0f;  // constant: the value; uniform: the low end; normal: the mean
   float b = 0.0f;  // uniform: the high end (exclusive); normal: the standard deviation
   uint64_t seed = 0;
+  // 0: the table's own number takes part, so that tables of one seed differ. Else this number does
+  // in its place: tables with the same one (and InitialRows) have the same initial rows.
+  uint64_t stream = 0;
 
   static Init Zeros() { return {}; }
-  static Init Constant(float value) { return {InitKind::kConstant, value, 0, 0}; }
+  static Init Constant(float value) { return {InitKind::kConstant, value, 0, 0, 0}; }
   static Init Uniform(float low, float high, uint64_t seed) {
-    return {InitKind::kUniform, low, high, seed};
+    return {InitKind::kUniform, low, high, seed, 0};
   }
   static Init Normal(float mean, float stddev, uint64_t seed) {
-    return {InitKind::kNormal, mean, stddev, seed};
+    return {InitKind::kNormal, mean, stddev, seed, 0};
   }
   bool operator==(const Init&) const = default;
 };
@@ -75,7 +82,7 @@ struct TableSpec {
   uint32_t dim = 0;            // sparse: elements of a row
   Init init;
   uint32_t optimizer_flags = 0;    // OptimizerFlag bits
-  float initial_state = 0.0f;      // kAdagrad: what its accumulator starts with
+  float initial_state = 0.0f;      // kAdagrad, kRowwiseAdagrad, kFtrl: what the accumulator starts with
   // Dense: the ends of the segments (a model's tensors) that the table is made of, ascending, the
   // last one being `size`; empty: one segment. A push may leave segments out; each counts its own
   // steps, as each parameter does in torch.optim.
@@ -88,26 +95,40 @@ struct TableSpec {
 // workers must give the same.
 struct Hyper {
   double lr = 0.01;
-  double weight_decay = 0.0;
-  double beta1 = 0.0;      // kAdam, kAdamW: beta1; kSgd, kRmsprop: momentum
-  double beta2 = 0.0;      // kAdam, kAdamW: beta2; kRmsprop: alpha
-  double eps = 0.0;        // kAdagrad, kAdam, kAdamW, kRmsprop
+  double weight_decay = 0.0;  // kFtrl: l2
+  double beta1 = 0.0;      // kAdam, kAdamW, kSparseAdam: beta1; kSgd, kRmsprop: momentum; kFtrl: l1
+  double beta2 = 0.0;      // kAdam, kAdamW, kSparseAdam: beta2; kRmsprop: alpha; kFtrl: beta
+  double eps = 0.0;        // kAdagrad, kRowwiseAdagrad, kAdam, kAdamW, kSparseAdam, kRmsprop
   double dampening = 0.0;  // kSgd: dampening; kAdagrad: lr_decay
+  // Sparse tables: the number of this step of the table, counted from 1 (kSparseAdam's correction,
+  // kAdagrad's lr_decay; 0 counts as 1). A slot sees only the pushes that touch it, so the worker
+  // counts. Dense tables count by themselves, each segment its own.
+  uint64_t step = 0;
   bool operator==(const Hyper&) const = default;
 };
 
 // What a push does to a table.
 enum class PushOp : uint8_t {
   kUpdate = 0,      // the optimizer
-  kAssign = 1,      // dense: the values become those pushed, the optimizer is not asked
-  kAssignOnce = 2,  // dense: the same, but only where no values have been assigned yet; never a round
+  // The values become those pushed, the optimizer is not asked. Dense: a round in sync mode. Sparse:
+  // the rows named, never a round: for one worker, between steps; rows that exist keep their state.
+  kAssign = 1,
+  // The same, but only where no values have been assigned yet (sparse: where the row does not exist
+  // yet); never a round.
+  kAssignOnce = 2,
 };
 
 // Columns of a dense table: 0 are the values; 1, 2, 3 the optimizer's state arrays in the order
 // below; kStepColumn the number of steps, once per element of its segment.
 //   kSgd: momentum_buffer; kAdagrad: sum; kAdam, kAdamW: exp_avg, exp_avg_sq, max_exp_avg_sq
-//   (kAmsgrad); kRmsprop: square_avg, then momentum_buffer (kWithMomentum), then grad_avg (kCentered)
+//   (kAmsgrad); kRmsprop: square_avg, then momentum_buffer (kWithMomentum), then grad_avg (kCentered);
+//   kSparseAdam: exp_avg, exp_avg_sq; kRowwiseAdagrad: sum; kFtrl: z, n
+// Sparse tables are read in the same columns, a row of dim values for each key: what a row has once
+// (kRowwiseAdagrad's sum; kStepColumn: the step of the slot's last applied push) stands in all of them.
 inline constexpr uint8_t kStepColumn = 15;
+// For Cairn itself: what SparseTable::Keys asks servers for in the place of a column, the keys of a
+// slot's rows.
+inline constexpr uint8_t kKeyColumn = 14;
 // State arrays that such a table has (0 to 3).
 uint32_t StateColumns(OptimizerKind kind, uint32_t flags);
 

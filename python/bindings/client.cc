@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <map>
@@ -113,8 +114,9 @@ PyDense CreateDense(PyClient& self, const std::string& name, uint64_t size, cons
 }
 
 PySparse CreateSparse(PyClient& self, const std::string& name, uint32_t dim, const std::string& dtype,
-                      const std::string& mode, const std::string& optimizer, bool deterministic,
-                      const std::string& non_finite, const InitTuple& init) {
+                      const std::string& mode, const std::string& optimizer, uint32_t flags,
+                      bool deterministic, const std::string& non_finite, double initial_state,
+                      const InitTuple& init) {
   TableSpec spec;
   spec.name = name;
   spec.kind = TableKind::kSparse;
@@ -122,11 +124,29 @@ PySparse CreateSparse(PyClient& self, const std::string& name, uint32_t dim, con
   spec.element = ElementOf(dtype);
   spec.mode = ModeOf(mode);
   spec.optimizer = OptimizerOf(optimizer);
+  spec.optimizer_flags = flags;
   spec.deterministic = deterministic;
   spec.non_finite = NonFiniteOf(non_finite);
+  spec.initial_state = static_cast<float>(initial_state);
   spec.init = InitOf(init);
   return {Owned<SparseTable>(new SparseTable(self.CreateSparse(std::move(spec))))};
 }
+
+// `with Trip(client):` the calls of this thread in its body are sent together at its end.
+class PyTrip {
+ public:
+  explicit PyTrip(nb::object client) : client_(std::move(client)) {}
+
+  void Enter() {
+    if (trip_) RaiseNamed("InvalidArgumentError", "this Trip is under way already: make another one");
+    trip_.reset(new Client::Trip(nb::cast<PyClient&>(client_).client()));
+  }
+  void Exit() { trip_.reset(); }
+
+ private:
+  nb::object client_;
+  Owned<Client::Trip> trip_;
+};
 
 // A connect that was interrupted goes on by itself, and has perhaps registered already: the same
 // connect made again waits for that one, so that no second worker appears.
@@ -173,6 +193,7 @@ PyClient Connect(const std::string& host, uint16_t port, const std::string& clus
 }  // namespace
 
 void BindClient(nb::module_& m) {
+  const InitTuple zeros = OwnInit("zeros", 0.0, 0.0, 0);
   nb::class_<PyClient>(m, "Client", "A worker's connection to its cluster.")
       .def_prop_ro("rank", [](const PyClient& self) { return self.client().rank(); })
       .def_prop_ro("world_size", [](const PyClient& self) { return self.client().world_size(); })
@@ -186,16 +207,27 @@ void BindClient(nb::module_& m) {
       .def("create_dense", &CreateDense, "name"_a, "size"_a, nb::kw_only(), "dtype"_a = "float32",
            "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
            "non_finite"_a = "reject", "initial_state"_a = 0.0, "segments"_a = std::vector<uint64_t>(),
-           "init"_a = InitTuple("zeros", 0.0, 0.0, 0))
+           "init"_a = zeros)
       .def("create_sparse", &CreateSparse, "name"_a, "dim"_a, nb::kw_only(), "dtype"_a = "float32",
-           "mode"_a = "sync", "optimizer"_a = "sgd", "deterministic"_a = false, "non_finite"_a = "reject",
-           "init"_a = InitTuple("zeros", 0.0, 0.0, 0))
+           "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
+           "non_finite"_a = "reject", "initial_state"_a = 0.0, "init"_a = zeros)
       .def("drop_table", &PyClient::DropTable, "name"_a)
       .def("barrier", &PyClient::Barrier,
            "Opens when every live worker has entered it. If it was interrupted, the next call waits for\n"
            "the same one.")
       .def("finish", &PyClient::Finish, "Everything pushed is acknowledged, then this worker leaves the job.")
       .def("close", &PyClient::Close, "Leaves as a dead worker would, unless it has finished.");
+  nb::class_<PyTrip>(m, "Trip", "Calls of this thread on the client's tables, sent together: one round trip.")
+      .def(
+          "__init__",
+          [](PyTrip* self, nb::handle_t<PyClient> client) { new (self) PyTrip(nb::borrow(client)); },
+          "client"_a)
+      .def("__enter__",
+           [](nb::handle self) {
+             nb::cast<PyTrip&>(self).Enter();
+             return nb::borrow(self);
+           })
+      .def("__exit__", [](PyTrip& self, const nb::args&) { self.Exit(); });
   m.def("connect", &Connect, "host"_a, "port"_a, nb::kw_only(), "cluster_id"_a = "", "rank"_a = -1,
         "connect_timeout_ms"_a = 0, "call_timeout_ms"_a = 0,
         "Joins a cluster as a worker; returns when the cluster is complete. Times of 0 are the defaults.");

@@ -1,13 +1,16 @@
 #include "cluster.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/buffer.h"
 #include "cairn/embedded.h"
@@ -88,8 +91,11 @@ nb::object OrNone(const std::optional<T>& value) {
   return value ? nb::cast(*value) : nb::none();
 }
 
-nb::dict ReadEnvironment() {
-  const cluster::Environment environment = Take(cluster::ReadEnvironment(cluster::ProcessVariables()));
+nb::dict ReadEnvironment(const std::vector<std::string>& without, const cluster::Variables& given) {
+  cluster::Variables variables = cluster::ProcessVariables();
+  for (const std::string& name : without) variables.erase(name);
+  for (const auto& [name, value] : given) variables[name] = value;
+  const cluster::Environment environment = Take(cluster::ReadEnvironment(variables));
   nb::dict out;
   out["role"] = environment.role ? nb::cast(RoleName(*environment.role)) : nb::none();
   out["scheduler_host"] = OrNone(environment.scheduler_host);
@@ -123,8 +129,10 @@ void BindCluster(nb::module_& m) {
       .def_prop_ro("scheduler_port", &PyCluster::port)
       .def("wait", &PyCluster::Wait, "timeout_ms"_a, "Waits for the end of the job; true if it is over.")
       .def("stop", &PyCluster::Stop, "Ends scheduler and servers; calls of clients under way get errors.");
-  m.def("read_environment", &ReadEnvironment,
-        "What CAIRN_*, MS_*, PADDLE_* and DMLC_* variables say about this process; None where nothing.");
+  m.def("read_environment", &ReadEnvironment, nb::kw_only(), "without"_a = std::vector<std::string>(),
+        "given"_a = cluster::Variables(),
+        "What CAIRN_*, MS_*, PADDLE_* and DMLC_* variables say about this process; None where nothing. As if "
+        "those of `without` were not set and those of `given` were.");
   m.def("abort_message", &AbortMessage, "reason"_a,
         "Bytes which, sent to a scheduler, end its job as failed with this reason.");
 }

@@ -11,7 +11,6 @@
 #include "operation.h"
 #include "raising.h"
 #include "tables.h"
-#include "waiting.h"
 
 namespace cairn::python {
 namespace nb = nanobind;
@@ -55,60 +54,22 @@ std::span<T> OnePiece(const PyDense& self, const Array& array) {
   return {reinterpret_cast<T*>(array.addresses[0]), array.sizes[0]};
 }
 
-bool IsInt64(const PyDense& self) { return self.table->spec().element == ElementType::kInt64; }
-bool IsAsync(const PyDense& self) { return self.table->spec().mode == Mode::kAsync; }
-
-// What every call begins with.
-std::unique_ptr<Operation> Begin(const nb::object& keep) {
-  RefuseInForkedChild();
-  SweepDropped();
-  auto operation = std::make_unique<Operation>();
-  operation->keep = keep;
-  return operation;
-}
-
-PushOptions Options(Operation& operation, const PyDense& self, const HyperTuple& hyper, double weight,
-                    int64_t timeout_ms) {
-  PushOptions options;
-  options.hyper = HyperOf(hyper);
-  options.weight = weight;
-  options.timeout_ms = timeout_ms;
-  if (!IsAsync(self)) options.info = &operation.info;
-  return options;
-}
-
 void SetMask(Operation& operation, PushOptions& options, const nb::bytes& mask) {
   operation.mask.assign(mask.c_str(), mask.size());
   options.mask = std::as_bytes(std::span(operation.mask));
 }
 
 void SetOp(PushOptions& options, int op, int column) {
-  if (op < 0 || op > static_cast<int>(PushOp::kAssignOnce))
-    RaiseNamed("InvalidArgumentError",
-               "op is OP_UPDATE, OP_ASSIGN or OP_ASSIGN_ONCE, not " + std::to_string(op));
-  if (column < 0 || column > UINT8_MAX)
-    RaiseNamed("InvalidArgumentError", "there is no column " + std::to_string(column));
-  options.op = static_cast<PushOp>(op);
-  options.column = static_cast<uint8_t>(column);
-}
-
-// Runs `call` without the GIL; it gives the operation its Pending.
-template <class Call>
-PyPending Go(std::unique_ptr<Operation> operation, bool detached, Call call) {
-  {
-    nb::gil_scoped_release released;
-    operation->pending = call();
-  }
-  RaiseIfSet();
-  return PyPending(std::move(operation), detached);
+  options.op = OpOf(op);
+  options.column = ColumnOf(column);
 }
 
 PyPending Push(PyDense& self, const Numbers& addresses, const Numbers& sizes, const HyperTuple& hyper,
                double weight, const nb::bytes& mask, int op, int column, double value_scale,
                int64_t timeout_ms, const nb::object& keep) {
-  auto operation = Begin(keep);
+  auto operation = BeginOperation(keep);
   Operation& o = *operation;
-  PushOptions options = Options(o, self, hyper, weight, timeout_ms);
+  PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
   SetMask(o, options, mask);
   SetOp(options, op, column);
   options.value_scale = value_scale;
@@ -123,12 +84,10 @@ PyPending Push(PyDense& self, const Numbers& addresses, const Numbers& sizes, co
 
 PyPending Pull(PyDense& self, const Numbers& addresses, const Numbers& sizes, int column, bool when_assigned,
                int64_t timeout_ms, const nb::object& keep) {
-  auto operation = Begin(keep);
+  auto operation = BeginOperation(keep);
   Operation& o = *operation;
-  PushOptions checked;
-  SetOp(checked, 0, column);
   const PullOptions options{
-      .timeout_ms = timeout_ms, .column = checked.column, .when_assigned = when_assigned};
+      .timeout_ms = timeout_ms, .column = ColumnOf(column), .when_assigned = when_assigned};
   if (IsInt64(self)) {
     const auto out = OnePiece<int64_t>(self, {addresses, sizes});
     return Go(std::move(operation), false, [&] { return self.table->Pull(out, options); });
@@ -141,9 +100,9 @@ PyPending PushPull(PyDense& self, const Numbers& addresses, const Numbers& sizes
                    const Numbers& out_addresses, const Numbers& out_sizes, const HyperTuple& hyper,
                    double weight, const nb::bytes& mask, int op, int column, double value_scale,
                    int64_t timeout_ms, const nb::object& keep) {
-  auto operation = Begin(keep);
+  auto operation = BeginOperation(keep);
   Operation& o = *operation;
-  PushOptions options = Options(o, self, hyper, weight, timeout_ms);
+  PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
   SetMask(o, options, mask);
   SetOp(options, op, column);
   options.value_scale = value_scale;
@@ -160,8 +119,8 @@ PyPending PushPull(PyDense& self, const Numbers& addresses, const Numbers& sizes
 
 PyPending Done(PyDense& self, const HyperTuple& hyper, double weight, bool joined, int op, int column,
                int64_t timeout_ms) {
-  auto operation = Begin({});
-  PushOptions options = Options(*operation, self, hyper, weight, timeout_ms);
+  auto operation = BeginOperation({});
+  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms);
   SetOp(options, op, column);
   options.joined = joined;
   return Go(std::move(operation), false, [&] { return self.table->Done(options); });
@@ -170,9 +129,9 @@ PyPending Done(PyDense& self, const HyperTuple& hyper, double weight, bool joine
 PyPending DonePull(PyDense& self, const Numbers& out_addresses, const Numbers& out_sizes,
                    const HyperTuple& hyper, double weight, bool joined, int op, int column,
                    int64_t timeout_ms, const nb::object& keep) {
-  auto operation = Begin(keep);
+  auto operation = BeginOperation(keep);
   Operation& o = *operation;
-  PushOptions options = Options(o, self, hyper, weight, timeout_ms);
+  PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
   SetOp(options, op, column);
   options.joined = joined;
   o.out = PiecesOf<float>({out_addresses, out_sizes});
@@ -182,9 +141,9 @@ PyPending DonePull(PyDense& self, const Numbers& out_addresses, const Numbers& o
 PyPending Contribute(PyDense& self, const Numbers& addresses, const Numbers& sizes, const HyperTuple& hyper,
                      double weight, const nb::bytes& mask, double value_scale, bool not_finite, bool joined,
                      int64_t timeout_ms, const nb::object& keep) {
-  auto operation = Begin(keep);
+  auto operation = BeginOperation(keep);
   Operation& o = *operation;
-  PushOptions options = Options(o, self, hyper, weight, timeout_ms);
+  PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
   SetMask(o, options, mask);
   options.value_scale = value_scale;
   options.not_finite = not_finite;
@@ -196,24 +155,14 @@ PyPending Contribute(PyDense& self, const Numbers& addresses, const Numbers& siz
 PyPending Decide(PyDense& self, const Numbers& out_addresses, const Numbers& out_sizes,
                  const HyperTuple& hyper, double weight, double scale, bool skip, bool joined,
                  int64_t timeout_ms, const nb::object& keep) {
-  auto operation = Begin(keep);
+  auto operation = BeginOperation(keep);
   Operation& o = *operation;
-  PushOptions options = Options(o, self, hyper, weight, timeout_ms);
+  PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
   options.scale = scale;
   options.skip = skip;
   options.joined = joined;
   o.out = PiecesOf<float>({out_addresses, out_sizes});
   return Go(std::move(operation), false, [&] { return self.table->Decide(Pieces(o.out), options); });
-}
-
-uint64_t Round(PyDense& self) {
-  RefuseInForkedChild();
-  Result<uint64_t> round(0);
-  {
-    nb::gil_scoped_release released;
-    round = self.table->round();
-  }
-  return Take(std::move(round));
 }
 
 }  // namespace
@@ -224,7 +173,7 @@ void BindDense(nb::module_& m) {
                       "An array on the servers. Arrays are given by address and size, in pieces.")
       .def_prop_ro("name", [](const PyDense& self) { return self.table->spec().name; })
       .def_prop_ro("size", [](const PyDense& self) { return self.table->size(); })
-      .def("round", &Round, "Sync: the round that this worker's next push takes part in.")
+      .def("round", &RoundOf<PyDense>, "Sync: the round that this worker's next push takes part in.")
       .def("push", &Push, "addresses"_a, "sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
            "weight"_a = 1.0, "mask"_a = all, "op"_a = 0, "column"_a = 0, "value_scale"_a = 1.0,
            "timeout_ms"_a = 0, "keep"_a = nb::none())

@@ -9,6 +9,7 @@
 #include "forked.h"
 #include "names.h"
 #include "operation.h"
+#include "rows.h"
 #include "tables.h"
 
 NB_MODULE(_core, m) {
@@ -39,6 +40,7 @@ NB_MODULE(_core, m) {
   BindPending(m);
   BindDense(m);
   BindSparse(m);
+  BindRows(m);
   BindClient(m);
   BindCluster(m);
 }

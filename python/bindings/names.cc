@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 #include <utility>
+#include <variant>
 
 #include "raising.h"
 
@@ -40,7 +41,10 @@ OptimizerKind OptimizerOf(const std::string& name) {
                                {"adamw", OptimizerKind::kAdamW},
                                {"rmsprop", OptimizerKind::kRmsprop},
                                {"mean", OptimizerKind::kMean},
-                               {"first", OptimizerKind::kFirst}});
+                               {"first", OptimizerKind::kFirst},
+                               {"sparse_adam", OptimizerKind::kSparseAdam},
+                               {"rowwise_adagrad", OptimizerKind::kRowwiseAdagrad},
+                               {"ftrl", OptimizerKind::kFtrl}});
 }
 
 NonFinitePolicy NonFiniteOf(const std::string& name) {
@@ -48,14 +52,21 @@ NonFinitePolicy NonFiniteOf(const std::string& name) {
                                 {{"reject", NonFinitePolicy::kReject}, {"allow", NonFinitePolicy::kAllow}});
 }
 
+InitKind InitKindOf(const std::string& name) {
+  return Named<InitKind>("init", name,
+                         {{"zeros", InitKind::kZeros},
+                          {"constant", InitKind::kConstant},
+                          {"uniform", InitKind::kUniform},
+                          {"normal", InitKind::kNormal}});
+}
+
 Init InitOf(const InitTuple& init) {
-  const auto& [kind, a, b, seed] = init;
-  return {Named<InitKind>("init", kind,
-                          {{"zeros", InitKind::kZeros},
-                           {"constant", InitKind::kConstant},
-                           {"uniform", InitKind::kUniform},
-                           {"normal", InitKind::kNormal}}),
-          static_cast<float>(a), static_cast<float>(b), seed};
+  if (const auto* own = std::get_if<OwnInit>(&init)) {
+    const auto& [kind, a, b, seed] = *own;
+    return {InitKindOf(kind), static_cast<float>(a), static_cast<float>(b), seed, 0};
+  }
+  const auto& [kind, a, b, seed, stream] = std::get<StreamInit>(init);
+  return {InitKindOf(kind), static_cast<float>(a), static_cast<float>(b), seed, stream};
 }
 
 }  // namespace cairn::python

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "operation.h"
 #include "raising.h"
@@ -19,27 +20,10 @@ namespace {
 
 constexpr uint64_t kMaxKeys = uint64_t{1} << 40;  // of a call: keeps the arithmetic on sizes exact
 
-bool IsInt64(const PySparse& self) { return self.table->spec().element == ElementType::kInt64; }
-bool IsAsync(const PySparse& self) { return self.table->spec().mode == Mode::kAsync; }
-
 std::unique_ptr<Operation> Begin(const nb::object& keep, uint64_t key_count) {
-  RefuseInForkedChild();
-  SweepDropped();
   if (key_count > kMaxKeys)
     RaiseNamed("InvalidArgumentError", std::to_string(key_count) + " keys are too many");
-  auto operation = std::make_unique<Operation>();
-  operation->keep = keep;
-  return operation;
-}
-
-PushOptions Options(Operation& operation, const PySparse& self, const HyperTuple& hyper, double weight,
-                    int64_t timeout_ms) {
-  PushOptions options;
-  options.hyper = HyperOf(hyper);
-  options.weight = weight;
-  options.timeout_ms = timeout_ms;
-  if (!IsAsync(self)) options.info = &operation.info;
-  return options;
+  return BeginOperation(keep);
 }
 
 std::span<const RowKey> Keys(uint64_t address, uint64_t count) {
@@ -51,20 +35,13 @@ std::span<T> Rows(const PySparse& self, uint64_t address, uint64_t count) {
   return {reinterpret_cast<T*>(address), count * self.table->dim()};
 }
 
-template <class Call>
-PyPending Go(std::unique_ptr<Operation> operation, bool detached, Call call) {
-  {
-    nb::gil_scoped_release released;
-    operation->pending = call();
-  }
-  RaiseIfSet();
-  return PyPending(std::move(operation), detached);
-}
-
 PyPending Push(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64_t rows_address,
-               const HyperTuple& hyper, double weight, int64_t timeout_ms, const nb::object& keep) {
+               const HyperTuple& hyper, double weight, uint64_t step, int op, double value_scale,
+               int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep, key_count);
-  const PushOptions options = Options(*operation, self, hyper, weight, timeout_ms);
+  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  options.op = OpOf(op);
+  options.value_scale = value_scale;
   const auto keys = Keys(keys_address, key_count);
   return Go(std::move(operation), IsAsync(self), [&] {
     return IsInt64(self) ? self.table->Push(keys, Rows<const int64_t>(self, rows_address, key_count), options)
@@ -72,10 +49,10 @@ PyPending Push(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64
   });
 }
 
-PyPending Pull(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64_t out_address,
+PyPending Pull(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64_t out_address, int column,
                int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep, key_count);
-  const PullOptions options{.timeout_ms = timeout_ms};
+  const PullOptions options{.timeout_ms = timeout_ms, .column = ColumnOf(column)};
   const auto keys = Keys(keys_address, key_count);
   return Go(std::move(operation), false, [&] {
     return IsInt64(self) ? self.table->Pull(keys, Rows<int64_t>(self, out_address, key_count), options)
@@ -84,10 +61,11 @@ PyPending Pull(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64
 }
 
 PyPending PushPull(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64_t rows_address,
-                   uint64_t out_address, const HyperTuple& hyper, double weight, int64_t timeout_ms,
-                   const nb::object& keep) {
+                   uint64_t out_address, const HyperTuple& hyper, double weight, uint64_t step,
+                   double value_scale, int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep, key_count);
-  const PushOptions options = Options(*operation, self, hyper, weight, timeout_ms);
+  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  options.value_scale = value_scale;
   const auto keys = Keys(keys_address, key_count);
   return Go(std::move(operation), false, [&] {
     return IsInt64(self) ? self.table->PushPull(keys, Rows<const int64_t>(self, rows_address, key_count),
@@ -97,20 +75,48 @@ PyPending PushPull(PySparse& self, uint64_t keys_address, uint64_t key_count, ui
   });
 }
 
-PyPending Done(PySparse& self, const HyperTuple& hyper, double weight, int64_t timeout_ms) {
+PyPending Done(PySparse& self, const HyperTuple& hyper, double weight, uint64_t step, bool joined,
+               int64_t timeout_ms) {
   auto operation = Begin({}, 0);
-  const PushOptions options = Options(*operation, self, hyper, weight, timeout_ms);
+  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  options.joined = joined;
   return Go(std::move(operation), false, [&] { return self.table->Done(options); });
 }
 
-uint64_t Round(PySparse& self) {
+PyPending Contribute(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64_t rows_address,
+                     const HyperTuple& hyper, double weight, uint64_t step, double value_scale,
+                     bool not_finite, bool joined, int64_t timeout_ms, const nb::object& keep) {
+  auto operation = Begin(keep, key_count);
+  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  options.value_scale = value_scale;
+  options.not_finite = not_finite;
+  options.joined = joined;
+  const auto keys = Keys(keys_address, key_count);
+  return Go(std::move(operation), false, [&] {
+    return self.table->Contribute(keys, Rows<const float>(self, rows_address, key_count), options);
+  });
+}
+
+PyPending Decide(PySparse& self, const HyperTuple& hyper, double weight, uint64_t step, double scale,
+                 bool skip, bool joined, int64_t timeout_ms, const nb::object& keep) {
+  auto operation = Begin(keep, 0);
+  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  options.scale = scale;
+  options.skip = skip;
+  options.joined = joined;
+  return Go(std::move(operation), false, [&] { return self.table->Decide(options); });
+}
+
+nb::bytes AllKeys(PySparse& self, int64_t timeout_ms) {
   RefuseInForkedChild();
-  Result<uint64_t> round(0);
-  {
-    nb::gil_scoped_release released;
-    round = self.table->round();
-  }
-  return Take(std::move(round));
+  auto keys = std::make_shared<std::vector<RowKey>>();
+  Check(BlockingCall::Start([table = *self.table, keys, timeout_ms]() mutable {
+          Result<std::vector<RowKey>> all = table.Keys({.timeout_ms = timeout_ms});
+          if (!all.ok()) return all.status();
+          *keys = std::move(all).value();
+          return Status::Ok();
+        })->Wait());
+  return nb::bytes(keys->data(), keys->size() * sizeof(RowKey));
 }
 
 }  // namespace
@@ -119,15 +125,24 @@ void BindSparse(nb::module_& m) {
   nb::class_<PySparse>(m, "SparseTable", "Rows on the servers, by key.")
       .def_prop_ro("name", [](const PySparse& self) { return self.table->spec().name; })
       .def_prop_ro("dim", [](const PySparse& self) { return self.table->dim(); })
-      .def("round", &Round, "Sync: the round that this worker's next push takes part in.")
+      .def("round", &RoundOf<PySparse>, "Sync: the round that this worker's next push takes part in.")
       .def("push", &Push, "keys_address"_a, "key_count"_a, "rows_address"_a, "hyper"_a = kDefaultHyper,
-           nb::kw_only(), "weight"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
-      .def("pull", &Pull, "keys_address"_a, "key_count"_a, "out_address"_a, nb::kw_only(), "timeout_ms"_a = 0,
-           "keep"_a = nb::none())
+           nb::kw_only(), "weight"_a = 1.0, "step"_a = 0, "op"_a = 0, "value_scale"_a = 1.0,
+           "timeout_ms"_a = 0, "keep"_a = nb::none())
+      .def("pull", &Pull, "keys_address"_a, "key_count"_a, "out_address"_a, nb::kw_only(), "column"_a = 0,
+           "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("push_pull", &PushPull, "keys_address"_a, "key_count"_a, "rows_address"_a, "out_address"_a,
-           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "timeout_ms"_a = 0,
-           "keep"_a = nb::none())
-      .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "timeout_ms"_a = 0);
+           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "step"_a = 0, "value_scale"_a = 1.0,
+           "timeout_ms"_a = 0, "keep"_a = nb::none())
+      .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "step"_a = 0,
+           "joined"_a = false, "timeout_ms"_a = 0)
+      .def("contribute", &Contribute, "keys_address"_a, "key_count"_a, "rows_address"_a,
+           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "step"_a = 0, "value_scale"_a = 1.0,
+           "not_finite"_a = false, "joined"_a = false, "timeout_ms"_a = 0, "keep"_a = nb::none())
+      .def("decide", &Decide, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "step"_a = 0,
+           "scale"_a = 1.0, "skip"_a = false, "joined"_a = false, "timeout_ms"_a = 0, "keep"_a = nb::none())
+      .def("keys", &AllKeys, nb::kw_only(), "timeout_ms"_a = 0,
+           "The keys of all rows that exist: uint64, one after the other.");
 }
 
 }  // namespace cairn::python

@@ -11,7 +11,10 @@ uint32_t StateColumns(OptimizerKind kind, uint32_t flags) {
     case OptimizerKind::kMean:
     case OptimizerKind::kFirst: return 0;
     case OptimizerKind::kSgd: return has(kWithMomentum);
-    case OptimizerKind::kAdagrad: return 1;
+    case OptimizerKind::kAdagrad:
+    case OptimizerKind::kRowwiseAdagrad: return 1;
+    case OptimizerKind::kSparseAdam:
+    case OptimizerKind::kFtrl: return 2;
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW: return 2 + has(kAmsgrad);
     case OptimizerKind::kRmsprop: return 1 + has(kWithMomentum) + has(kCentered);

@@ -40,11 +40,8 @@ Status CheckNumbers(const PartitionInput& input) {
 // 0 the values, then the optimizer's state; steps.
 Status CheckColumn(const PartitionInput& input, uint8_t column, const char* verb) {
   const TableSpec& spec = input.table->spec;
-  if (spec.kind != TableKind::kDense || spec.element != ElementType::kFloat32) {
-    return Wrong(Named(*input.table) + " is " +
-                 (spec.kind == TableKind::kDense ? "of int64" : "sparse") + ": " + verb +
-                 " is for dense tables of float32");
-  }
+  if (spec.element != ElementType::kFloat32)
+    return Wrong(Named(*input.table) + " is of int64: " + verb + " is for tables of float32");
   const uint32_t states = StateColumns(spec.optimizer, spec.optimizer_flags);
   if (column <= states || column == kStepColumn) return Status::Ok();
   return Wrong(Named(*input.table) + " has no column " + std::to_string(column) +
@@ -53,12 +50,24 @@ Status CheckColumn(const PartitionInput& input, uint8_t column, const char* verb
                ")");
 }
 
+// Rows are assigned by a numbered push in both modes, and only their values.
+Status CheckRowAssign(const PartitionInput& input, bool sync) {
+  if (sync)
+    return Wrong("an assign of rows of " + Named(*input.table) +
+                 " is not a round: push it, and pull afterwards");
+  if (input.column != 0)
+    return Wrong("an assign to " + Named(*input.table) + " names column " +
+                 std::to_string(input.column) + ": of a sparse table only the values are assigned");
+  return CheckColumn(input, 0, "an assign");
+}
+
 Status CheckOp(const PartitionInput& input, bool sync) {
   if (input.op == PushOp::kUpdate) {
     if (input.column == 0) return Status::Ok();
     return Wrong("a push to " + Named(*input.table) + " names column " +
                  std::to_string(input.column) + ": only an assign has one (op = kAssign)");
   }
+  if (input.table->spec.kind == TableKind::kSparse) return CheckRowAssign(input, sync);
   if (sync && input.op == PushOp::kAssignOnce) {
     return Wrong(Named(*input.table) +
                  " is synchronous: kAssignOnce is for asynchronous tables; here an assign is a "
@@ -82,10 +91,36 @@ Status CheckMask(const PartitionInput& input) {
                std::to_string(input.mask.size()));
 }
 
+// What the table's optimizer can't work with. Who has joined agrees to what the others say.
+Status CheckOptimizer(const PartitionInput& input) {
+  if (input.op != PushOp::kUpdate || input.joined) return Status::Ok();
+  const OptimizerKind kind = input.table->spec.optimizer;
+  const Hyper& hyper = input.hyper;
+  const std::string push = "a push to " + Named(*input.table);
+  if (kind == OptimizerKind::kFtrl && !(static_cast<float>(hyper.lr) > 0))
+    return Wrong(push + " has learning rate " + std::to_string(hyper.lr) +
+                 ": FTRL divides by it, give one above 0");
+  const bool negative = hyper.beta1 < 0 || hyper.beta2 < 0 || hyper.weight_decay < 0;
+  if (kind == OptimizerKind::kFtrl && negative)
+    return Wrong(push + " has a negative l1, l2 or beta: FTRL needs them to be at least 0");
+  const bool adam = kind == OptimizerKind::kSparseAdam;
+  if ((adam || kind == OptimizerKind::kRowwiseAdagrad) && hyper.weight_decay != 0)
+    return Wrong(push + " has weight decay " + std::to_string(hyper.weight_decay) + ": " +
+                 (adam ? "SparseAdam" : "row-wise Adagrad") + " has none, leave it at 0");
+  // A slot sees only the pushes that touch it, so it can't count.
+  if (adam && hyper.step == 0 && !input.skip)
+    return Wrong(push + " has step 0: SparseAdam's correction needs the number of the step, " +
+                 "counted from 1");
+  return Status::Ok();
+}
+
 Status CheckAsync(const PartitionInput& input) {
   const char* what = input.joined ? "joined" : input.value_scale != 1.0 ? "value_scale"
                      : input.weight != 1.0 ? "weight" : nullptr;
   if (what == nullptr) return Status::Ok();
+  if (input.table->spec.mode == Mode::kSync)
+    return Wrong("this assign of " + Named(*input.table) + " is not a round: leave " + what +
+                 " out");
   return Wrong(Named(*input.table) + " is asynchronous: " + what +
                " is for rounds of synchronous tables");
 }
@@ -107,6 +142,7 @@ Status CheckPushOptions(const PartitionInput& input, bool sync) {
   if (Status s = CheckPhase(input); !s.ok()) return s;
   if (Status s = CheckOp(input, sync); !s.ok()) return s;
   if (Status s = CheckMask(input); !s.ok()) return s;
+  if (Status s = CheckOptimizer(input); !s.ok()) return s;
   return sync ? Status::Ok() : CheckAsync(input);
 }
 
@@ -116,6 +152,11 @@ Status CheckPullOptions(const PartitionInput& input) {
     return Wrong(Named(*input.table) +
                  " is synchronous: its values are assigned by a round, and a pull after it has "
                  "them; leave when_assigned out");
+  }
+  if (input.when_assigned && input.table->spec.kind == TableKind::kSparse) {
+    return Wrong(Named(*input.table) +
+                 " is sparse: a row that nobody has assigned has its initial values; leave "
+                 "when_assigned out");
   }
   if (input.when_assigned || input.pull_column != 0)
     return CheckColumn(input, input.pull_column,

@@ -55,6 +55,8 @@ struct ShardPart {
   std::vector<Repeat> repeats;
   std::byte* out = nullptr;
   uint32_t row_bytes = 0;
+  // A request for keys, instead of both: those of the reply, however many, are added here.
+  std::vector<RowKey>* keys = nullptr;
 };
 
 // A prepared request (client/partition.h makes it). What `frame` and `into` refer to must stay
@@ -68,6 +70,9 @@ struct Request {
   std::vector<ShardPart> parts;
   bool joined = false;        // rounds: the marks say so
   RoundInfo* info = nullptr;  // rounds: written before `done` is called with ok, never later
+  // Requests of one trip have the same number, and only the first frame of it on a connection says
+  // kFlagTrip; 0: a trip of its own. So is what has to wait for its turn.
+  uint64_t trip = 0;
   int64_t deadline_us = 0;           // absolute
   std::function<void(Status)> done;  // exactly once, from inside some On… or Submit call
 };

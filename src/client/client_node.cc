@@ -115,14 +115,6 @@ int64_t ClientImpl::DeadlineUs(int64_t timeout_ms) const {
   return Loop::NowUs() + std::min(timeout_ms > 0 ? timeout_ms : options_.call_timeout_ms, kMostMs) * 1000;
 }
 
-Status ClientImpl::Post(std::function<void()> fn) {
-  // Under the lock, so that whatever was posted runs before Close's own handler.
-  std::lock_guard lock(mutex_);
-  if (closed_) return closed_why_;
-  loop_.Post(std::move(fn));
-  return Status::Ok();
-}
-
 Pending ClientImpl::Ready(Status status) {
   auto state = std::make_shared<Pending::State>(true);
   state->Complete(std::move(status));
@@ -133,14 +125,16 @@ Status ClientImpl::BlockingCall(const std::function<void(int64_t deadline_us, Cl
                                 int64_t timeout_ms) {
   auto state = std::make_shared<Pending::State>(false);
   const int64_t deadline_us = DeadlineUs(timeout_ms);
-  const Status posted = Post([this, state, deadline_us, start] {
+  // In a trip it is sent by the wait, behind what was begun before it.
+  const auto call = [this, state, deadline_us, start] {
     ++calls_;
     start(deadline_us, [this, state](Status status) {
       --calls_;
       Publish();
       state->Complete(std::move(status));
     });
-  });
+  };
+  const Status posted = Begin(call, *state);
   return posted.ok() ? state->Wait() : posted;
 }
 
@@ -207,6 +201,7 @@ void ClientImpl::Close(const Status& why) {
     if (closed_) return;
     closed_ = true;
     closed_why_ = why;
+    for (const TripOfThread& open : trips_) open.trip->Send();  // so that its calls end
   }
   unacked_.Close();
   if (core_ == nullptr) return;  // never started

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/buffer.h"
@@ -23,6 +24,7 @@
 #include "cairn/client.h"
 #include "client/client_core.h"
 #include "client/dense_plan.h"
+#include "client/open_trip.h"
 #include "client/partition.h"
 #include "client/pending_state.h"
 #include "client/unacked_bytes.h"
@@ -70,6 +72,10 @@ class ClientImpl {
   };
   Pending Round(const TableHandle& table, const TableCall& call, const RoundKind& kind);
   Pending Contribute(const TableHandle& table, const TableCall& call);
+  Result<std::vector<RowKey>> Keys(const TableHandle& table, const PullOptions& options);
+  // Calls of this thread are collected from now on, until as many have ended it.
+  std::shared_ptr<client::OpenTrip> BeginTrip();
+  void EndTrip(const client::OpenTrip* trip);
   Result<wire::TableInfo> CreateTable(TableSpec spec);
   Status DropTable(const std::string& name);
   Result<uint64_t> NextRound(const TableHandle& table);
@@ -99,8 +105,13 @@ class ClientImpl {
   Status Start();
   int64_t DeadlineUs(int64_t timeout_ms) const;
   std::shared_ptr<const wire::ClusterState> Snapshot() const;
-  // Posts to the loop, unless the client is closed.
-  Status Post(std::function<void()> fn);
+  // Begins a call: posts it to the loop, or adds it to this thread's trip, which `state` remembers.
+  // Unless the client is closed.
+  Status Begin(std::function<void()> call, Pending::State& state);
+  // The trip of this thread; null if it has none. Requires mutex_.
+  std::shared_ptr<client::OpenTrip> TripHere() const;
+  void SendTripHere();
+  void PostTrip(client::OpenTrip::Calls calls);
   Status BlockingCall(const std::function<void(int64_t deadline_us, client::ClientCore::Done done)>& start,
                       int64_t timeout_ms);
 
@@ -132,9 +143,16 @@ class ClientImpl {
   std::unique_ptr<client::ClientCore> core_;
   // Loop thread only.
   int64_t calls_ = 0;  // under way
+  uint64_t trip_ = 0;  // Request::trip of what is being submitted
   std::shared_ptr<const wire::ClusterState> published_;
 
-  mutable std::mutex mutex_;  // guards the three below
+  struct TripOfThread {
+    std::thread::id thread;
+    uint32_t depth = 0;
+    std::shared_ptr<client::OpenTrip> trip;
+  };
+  mutable std::mutex mutex_;  // guards the four below
+  std::vector<TripOfThread> trips_;
   std::shared_ptr<const wire::ClusterState> snapshot_;
   bool closed_ = false;
   Status closed_why_;

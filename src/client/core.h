@@ -107,10 +107,12 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void ReleaseHeld(int64_t now_us);
   void ReleaseRounds(TableId table, int64_t now_us);
   void Release(uint64_t id, Round round, int64_t now_us);
+  bool BeginsTrip(uint64_t id, uint64_t trip, ShardLink& link) const;
   void Finish(uint64_t id, int64_t now_us);
   void TellCaller(Record& record, Status status);
   ShardLink::Verdict TakeValues(Record& record, const Outgoing& frame,
                                 const wire::ValuesView& values);
+  ShardLink::Verdict CheckPositions(const Record& record, const wire::ValuesView& values);
 
   // core_rounds.cc
   Status CheckTurn(const Request& request);
@@ -161,6 +163,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   std::deque<uint64_t> held_;  // async requests behind the bound, in the order of Submit
   std::map<TableId, TableOrder> orders_;
   uint64_t next_request_ = 1, next_frame_ = 1;
+  uint64_t submitting_ = 0;  // the request whose Submit runs
   uint64_t unacked_bytes_ = 0;
   int64_t log_us_ = 0;  // when to say again who is awaited
   uint64_t pushes_ = 0, pulls_ = 0, rounds_ = 0;

@@ -28,6 +28,7 @@ void Core::Submit(Request request, int64_t now_us) {
   const bool parks = record.parks;
   deadlines_.emplace(record.request.deadline_us, id);
   requests_.emplace(id, std::move(record));
+  submitting_ = id;
   if (kind == Request::Kind::kDecide) {
     Release(id, OrderOf(table)->Decide(id), now_us);
   } else if (parks) {
@@ -37,6 +38,7 @@ void Core::Submit(Request request, int64_t now_us) {
     held_.push_back(id);
     ReleaseHeld(now_us);
   }
+  submitting_ = 0;
   Settle(now_us);
 }
 
@@ -106,6 +108,12 @@ void Core::ReleaseRounds(TableId table, int64_t now_us) {
   }
 }
 
+// What was held back leaves by itself, later than the rest of its trip.
+bool Core::BeginsTrip(uint64_t id, uint64_t trip, ShardLink& link) const {
+  constexpr uint64_t kOwn = uint64_t{1} << 63;
+  return link.BeginTrip(trip == 0 || id != submitting_ ? kOwn | id : trip);
+}
+
 void Core::Release(uint64_t id, Round round, int64_t now_us) {
   Record& record = requests_.at(id);
   record.sent = true;
@@ -120,6 +128,7 @@ void Core::Release(uint64_t id, Round round, int64_t now_us) {
     header.round = round.value;
     ShardLink* const link = LinkOf(part.server, part.thread);
     if (link->checks_values()) header.flags |= wire::kFlagValuesChecked;
+    if (BeginsTrip(id, record.request.trip, *link)) header.flags |= wire::kFlagTrip;
     if (record.request.kind == Request::Kind::kPush) {
       for (wire::SlotEntry& entry : wire::MutableEntries(*part.frame)) {
         entry.number = book_.next_number[entry.slot]++;
@@ -152,13 +161,20 @@ ShardLink::Verdict Core::OnValues(const Outgoing& frame, uint16_t flags,
 ShardLink::Verdict Core::TakeValues(Record& record, const Outgoing& frame,
                                     const wire::ValuesView& values) {
   const ShardPart& part = record.request.parts[frame.part];
-  const size_t expected = ExpectedBytes(part);
-  if (record.ended || expected == 0) return ShardLink::Verdict::kTaken;
+  const size_t expected = part.keys == nullptr ? ExpectedBytes(part) : KeyBytes(values.entries);
+  if (record.ended || (expected == 0 && part.keys == nullptr)) return ShardLink::Verdict::kTaken;
   const std::span<const wire::SlotEntry> asked = wire::MutableEntries(*frame.frame);
   const bool same = std::equal(asked.begin(), asked.end(), values.entries.begin(), values.entries.end(),
                                [](const auto& a, const auto& b) { return a.slot == b.slot; });
   if (!same || values.values.size() != expected) return ShardLink::Verdict::kMalformed;
-  // A node that has been away may answer from an older time: reads never go back.
+  if (const auto verdict = CheckPositions(record, values); verdict != ShardLink::Verdict::kTaken)
+    return verdict;
+  Scatter(part, values.values);
+  return ShardLink::Verdict::kTaken;
+}
+
+// A node that has been away may answer from an older time: reads never go back.
+ShardLink::Verdict Core::CheckPositions(const Record& record, const wire::ValuesView& values) {
   for (const wire::SlotEntry& entry : values.entries) {
     if (entry.number < book_.seen[entry.slot] && !CAIRN_BUG(kStaleRead)) return ShardLink::Verdict::kStale;
   }
@@ -169,7 +185,6 @@ ShardLink::Verdict Core::TakeValues(Record& record, const Outgoing& frame,
       observer_->OnRead(SlotId{entry.slot}, incarnation(), record.request.table, Position{entry.number});
     }
   }
-  Scatter(part, values.values);
   return ShardLink::Verdict::kTaken;
 }
 

@@ -115,7 +115,8 @@ TEST_F(RoundTest, AJoinerStartsWhereItsViewSays) {
   Pull(table);
   EXPECT_EQ(RoundsAt({0, 0})[0], 118u);
   // The fake servers are not on this host: values are covered by the checksum.
-  EXPECT_EQ(c.Inbox({0, 0})[0].header.flags, wire::kFlagSyncPull | wire::kFlagValuesChecked);
+  EXPECT_EQ(c.Inbox({0, 0})[0].header.flags,
+            wire::kFlagSyncPull | wire::kFlagValuesChecked | wire::kFlagTrip);
   // Later states may no longer list the view.
   c.state.views = {{ViewNumber{9}, {}}};
   const wire::TableInfo later = c.AddTable({.name = "later", .mode = Mode::kSync, .size = 10});

@@ -283,7 +283,7 @@ TEST_F(DenseOptions, MistakesAreNamed) {
   table.spec.size = 500;
   table.spec.segments.clear();
   EXPECT_EQ(with([](auto& i) { i.op = PushOp::kAssign; }),
-            "table \"w\" is of int64: an assign is for dense tables of float32");
+            "table \"w\" is of int64: an assign is for tables of float32");
 }
 
 TEST_F(DenseOptions, ABareDoneThatPullsNamesEverySlotAndContributesToNone) {

@@ -29,7 +29,7 @@ struct Directions {
   bool push = false;
   bool pull = false;    // replies go to input.out
   bool borrow = false;  // dense pushes: refer to the caller's values instead of copying them
-  uint8_t column = 0;   // dense pulls: goes into the entries
+  uint8_t column = 0;   // pulls: goes into the entries
 };
 
 inline size_t ElementBytes(const TableSpec& spec) {

@@ -1,6 +1,7 @@
 // From drafts to frames: type, flags, parameters, done marks.
 #include "client/partition.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -137,11 +138,25 @@ Envelope EnvelopeOf(const RoundFrames& round, const Draft& draft, bool last) {
   return envelope;
 }
 
+Request PullOf(const PartitionInput& input, std::vector<Draft> drafts, BufferPool& pool) {
+  Request request;
+  request.kind = Request::Kind::kPull;
+  request.table = input.table->id;
+  Envelope envelope{.type = wire::FrameType::kPull};
+  if (input.table->spec.mode == Mode::kSync) envelope.flags = wire::kFlagSyncPull;
+  if (input.when_assigned) envelope.flags |= wire::kFlagAssigned;
+  for (Draft& draft : drafts) AddPart(request, input, envelope, std::move(draft), pool);
+  return request;
+}
+
+// Slots in one frame that asks for keys: a reply may be as large as a frame can be, and the client
+// does not know how many rows there are.
+constexpr uint32_t kKeySlots = 16;
+
 }  // namespace
 
 Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool) {
-  // A sync table takes kAssignOnce too: optimizer state, before its first round.
-  if (input.table->spec.mode != Mode::kAsync && input.op != PushOp::kAssignOnce)
+  if (!IsNumbered(input.table->spec, input.op))
     return WrongMode(input, "synchronous", "its pushes are rounds");
   if (input.pull_after) {
     return WrongMode(input, "asynchronous", "a push-pull of it is a push followed by a pull");
@@ -205,14 +220,28 @@ Result<Request> PreparePull(const PartitionInput& input, BufferPool& pool) {
   const Directions what{.pull = true, .column = input.pull_column};
   Result<std::vector<Draft>> drafts = DraftAll(input, what, pool);
   if (!drafts.ok()) return drafts.status();
-  Request request;
-  request.kind = Request::Kind::kPull;
-  request.table = input.table->id;
-  Envelope envelope{.type = wire::FrameType::kPull};
-  if (input.table->spec.mode == Mode::kSync) envelope.flags = wire::kFlagSyncPull;
-  if (input.when_assigned) envelope.flags |= wire::kFlagAssigned;
-  for (Draft& draft : *drafts) AddPart(request, input, envelope, std::move(draft), pool);
-  return request;
+  return PullOf(input, std::move(*drafts), pool);
+}
+
+Result<Request> PrepareKeys(const PartitionInput& input, std::vector<RowKey>* keys,
+                            BufferPool& pool) {
+  if (input.table->spec.kind != TableKind::kSparse)
+    return Wrong(Named(*input.table) + " is dense: it has no keys");
+  if (Status s = CheckInput(input, {}); !s.ok()) return s;
+  const Routes& routes = RoutesOf(*input.state);
+  std::vector<Draft> drafts;
+  for (const Routes::Thread& thread : routes.threads()) {
+    for (uint32_t first = thread.first; first < thread.end; first += kKeySlots) {
+      Draft& draft = drafts.emplace_back();
+      draft.part.server = thread.server;
+      draft.part.thread = thread.thread;
+      draft.part.keys = keys;
+      for (uint32_t i = first; i < std::min(thread.end, first + kKeySlots); ++i) {
+        draft.entries.push_back({routes.slots()[i], 0, kKeyColumn});
+      }
+    }
+  }
+  return PullOf(input, std::move(drafts), pool);
 }
 
 }  // namespace cairn::client

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/buffer.h"
 #include "cairn/status.h"
@@ -52,15 +53,26 @@ struct PartitionInput {
   std::shared_ptr<const DensePlan> plan;
 };
 
+// A push that is numbered, not a round: every one of an async table, and of a sync table some
+// assigns.
+inline bool IsNumbered(const TableSpec& spec, PushOp op) {
+  return spec.mode == Mode::kAsync || op == PushOp::kAssignOnce ||
+         (op == PushOp::kAssign && spec.kind == TableKind::kSparse);
+}
+
 // Checks shapes, options and, where the policy asks for it, that every value of the segments that
 // are pushed is finite: the whole push is refused before anything is numbered. Duplicate keys of a
-// push are summed (float: in the order of the array). Async: the values are copied. Sync: dense
-// values are borrowed from the caller. Everything else of the input is only for the call.
-Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool);  // async table
+// push are summed (float: in the order of the array); of an assign the last one counts. Numbered
+// pushes: the values are copied. Rounds: dense values are borrowed from the caller. Everything else
+// of the input is only for the call.
+Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool);  // requires IsNumbered
 // Sync table: contributions, done marks for every shard thread (with the bitmap of touched slots)
 // and, with pull_after, where the new values go. Without values, with `joined` or `not_finite`, and
 // in the second phase: bare dones. The round is set by the core when it is sent.
 Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool);
 Result<Request> PreparePull(const PartitionInput& input, BufferPool& pool);
+// Sparse: asks every shard thread for the keys of its rows, which are added to `keys` as they come.
+Result<Request> PrepareKeys(const PartitionInput& input, std::vector<RowKey>* keys,
+                            BufferPool& pool);
 
 }  // namespace cairn::client

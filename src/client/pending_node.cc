@@ -35,9 +35,16 @@ void Pending::State::Spin(int64_t until_us) const {
   } while (!ready() && Loop::NowUs() < until_us);
 }
 
+// Before every wait: nothing is waited for that has not been handed over.
+bool Pending::State::StillRuns() {
+  if (ready()) return false;
+  if (trip) trip->Send();
+  return true;
+}
+
 const Status& Pending::State::Wait() {
   constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
-  if (!ready()) Spin(kForEver);
+  if (StillRuns()) Spin(kForEver);
   if (!ready()) {
     std::unique_lock lock(mutex);
     uint32_t running = kRunning;
@@ -48,7 +55,7 @@ const Status& Pending::State::Wait() {
 }
 
 bool Pending::State::WaitUntil(int64_t until_us) {
-  if (!ready()) Spin(until_us);
+  if (StillRuns()) Spin(until_us);
   if (!ready()) {
     std::unique_lock lock(mutex);
     uint32_t running = kRunning;

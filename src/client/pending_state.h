@@ -5,10 +5,12 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include "cairn/client.h"
 #include "cairn/status.h"
+#include "client/open_trip.h"
 
 namespace cairn {
 
@@ -24,10 +26,14 @@ struct Pending::State {
   bool ready() const { return phase.load(std::memory_order_acquire) == kReady; }
 
   const bool detached;
+  // The trip that the call was begun in, if any: who waits for it before the trip has ended sends
+  // it. Set before anybody else has this state.
+  std::shared_ptr<client::OpenTrip> trip;
 
  private:
   enum Phase : uint32_t { kRunning = 0, kAwaited = 1, kReady = 2 };  // kAwaited: somebody sleeps
   void Spin(int64_t until_us) const;
+  bool StillRuns();
 
   std::atomic<uint32_t> phase{kRunning};
   Status status;  // written before kReady

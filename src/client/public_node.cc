@@ -146,6 +146,17 @@ Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const floa
   return client_->PushPull(*table_, CallOf<float>(keys, rows, out, options));
 }
 Pending SparseTable::Done(const PushOptions& options) { return client_->Done(*table_, options); }
+Pending SparseTable::Contribute(std::span<const RowKey> keys, std::span<const float> rows,
+                                const PushOptions& options) {
+  return client_->Contribute(*table_, CallOf<float>(keys, rows, {}, options));
+}
+Pending SparseTable::Decide(const PushOptions& options) {
+  return client_->Round(*table_, CallOf<float>({}, {}, {}, options),
+                        {.phase = client::RoundPhase::kDecide});
+}
+Result<std::vector<RowKey>> SparseTable::Keys(const PullOptions& options) {
+  return client_->Keys(*table_, options);
+}
 Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const int64_t> rows,
                           const PushOptions& options) {
   return client_->Push(*table_, CallOf<int64_t>(keys, rows, {}, options));
@@ -157,6 +168,9 @@ Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const int6
                               std::span<int64_t> out, const PushOptions& options) {
   return client_->PushPull(*table_, CallOf<int64_t>(keys, rows, out, options));
 }
+
+Client::Trip::Trip(Client& client) : impl_(client.impl_), trip_(impl_->BeginTrip()) {}
+Client::Trip::~Trip() { impl_->EndTrip(trip_.get()); }
 
 Client::Client(std::shared_ptr<ClientImpl> impl) : impl_(std::move(impl)) {}
 Client::~Client() { Close(); }

@@ -47,7 +47,8 @@ Pending ClientImpl::AsyncPushPull(const TableHandle& table, const TableCall& cal
   both->push = std::move(*push);
   both->pull = std::move(*pull);
   both->state = std::make_shared<Pending::State>(false);
-  if (Status posted = Post([this, both] { StartBoth(both); }); !posted.ok()) {
+  const Status posted = Begin([this, both] { StartBoth(both); }, *both->state);
+  if (!posted.ok()) {
     unacked_.Free(both->reserved);
     return Ready(posted);
   }
@@ -58,6 +59,7 @@ void ClientImpl::StartBoth(const std::shared_ptr<PushPullCall>& both) {
   ++calls_;
   both->rewinds = core_->rewinds();
   const bool held_back = !core_->has_room();  // such a push would be overtaken
+  both->push.trip = both->pull.trip = trip_;
   both->push.deadline_us = both->deadline_us;
   both->push.done = [this, both](Status status) {
     both->push_ended = true;

@@ -12,7 +12,19 @@ size_t ExpectedBytes(const ShardPart& part) {
   return bytes;
 }
 
+size_t KeyBytes(std::span<const wire::SlotEntry> entries) {
+  size_t keys = 0;
+  for (const wire::SlotEntry& entry : entries) keys += entry.count;
+  return keys * sizeof(RowKey);
+}
+
 void Scatter(const ShardPart& part, std::span<const std::byte> values) {
+  if (part.keys != nullptr) {
+    const size_t before = part.keys->size();
+    part.keys->resize(before + values.size() / sizeof(RowKey));
+    if (!values.empty()) std::memcpy(part.keys->data() + before, values.data(), values.size());
+    return;
+  }
   CAIRN_CHECK(values.size() == ExpectedBytes(part));
   const std::byte* from = values.data();
   for (std::span<std::byte> piece : part.into) {
@@ -35,6 +47,7 @@ void DropTargets(ShardPart& part) {
   part.rows.clear();
   part.repeats.clear();
   part.out = nullptr;
+  part.keys = nullptr;
 }
 
 }  // namespace cairn::client

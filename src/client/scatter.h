@@ -8,9 +8,11 @@
 
 namespace cairn::client {
 
-// Bytes of values that the reply to this part must have; 0: none are expected.
+// Bytes of values that the reply to this part must have; 0: none are expected. Not for keys.
 size_t ExpectedBytes(const ShardPart& part);
-// Requires values.size() == ExpectedBytes(part).
+// The same for a reply of keys: as many as its entries count.
+size_t KeyBytes(std::span<const wire::SlotEntry> entries);
+// Requires values.size() to be what one of these said.
 void Scatter(const ShardPart& part, std::span<const std::byte> values);
 // Forgets the caller's memory.
 void DropTargets(ShardPart& part);

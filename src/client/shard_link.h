@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/buffer.h"
 #include "base/ids.h"
@@ -78,6 +79,8 @@ class ShardLink {
   // values, and a connection that may still hold the old one is made anew.
   void DisownBorrowed(uint64_t id, int64_t now_us);
 
+  // True if the last frame that asked belonged to another trip. Numbers as the owner gives them.
+  bool BeginTrip(uint64_t trip) { return std::exchange(trip_, trip) != trip; }
   // Values are covered by the checksum where they cross a network.
   bool checks_values() const { return !wire::IsLoopback(peer_.endpoint); }
   bool ready() const { return phase_ == Phase::kReady; }
@@ -152,6 +155,7 @@ class ShardLink {
   std::optional<Doubt> doubt_;
   uint32_t damaged_ = 0;  // frames in a row that the peer took for damaged
   uint64_t frames_sent_ = 0, rewinds_ = 0;
+  uint64_t trip_ = 0;
 };
 
 }  // namespace cairn::client

@@ -1,5 +1,6 @@
-// Sparse tables: keys are grouped by slot, repeated keys of a push are summed, and values go straight
-// into the frames' buffers in slot order while they are checked.
+// Sparse tables: keys are grouped by slot, repeated keys of a push are summed (of an assign the last
+// one counts), and values go straight into the frames' buffers in slot order while they are
+// checked.
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -80,7 +81,8 @@ class SparsePartition {
   void Ask(Draft& draft, uint32_t begin, uint32_t end, uint64_t rows) {
     const uint32_t at = work_.groups.first(begin);
     for (uint32_t i = begin; i < end; ++i) {
-      if (work_.groups.count(i) != 0) draft.entries.push_back({routes_.slots()[i], work_.groups.count(i), 0});
+      if (work_.groups.count(i) == 0) continue;
+      draft.entries.push_back({routes_.slots()[i], work_.groups.count(i), what_.column});
     }
     draft.keys = work_.groups.keys().subspan(at, rows);
     const auto places = work_.groups.places().subspan(at, rows);
@@ -139,6 +141,7 @@ class SparsePartition {
   template <class Element>
   bool Fill() {
     const bool check = ChecksFinite(input_.table->spec);
+    const bool sums = input_.op == PushOp::kUpdate;
     work_.groups.CopyFirsts(work_.cursors);
     const std::span<const uint32_t> groups = work_.groups.group_of_key();
     const std::byte* from = input_.values.whole().data();
@@ -146,7 +149,7 @@ class SparsePartition {
     for (size_t i = 0; i < groups.size(); ++i, from += row_bytes_) {
       const uint32_t row = work_.row_of[work_.cursors[groups[i]]++];
       std::byte* to = work_.rows_of[groups[i]] + size_t{row & ~kRepeated} * row_bytes_;
-      if ((row & kRepeated) != 0) {
+      if (sums && (row & kRepeated) != 0) {
         AddTo<Element>(to, from, row_bytes_);
       } else if (check) {
         finite &= CopyFinite(to, from, row_bytes_);
@@ -155,7 +158,7 @@ class SparsePartition {
       }
     }
     // A sum is checked as a whole: NaN and Inf stay in it, and finite rows may overflow.
-    for (size_t d = 0; check && repeats_ && d < drafts_.size(); ++d)
+    for (size_t d = 0; check && sums && repeats_ && d < drafts_.size(); ++d)
       finite &= AllFinite(drafts_[d].values[0]);
     return finite;
   }

@@ -102,11 +102,13 @@ Pending ClientImpl::Submit(Result<Request> request, const Submission& submission
     unacked_.Free(reserved);
     state->Complete(std::move(status));
   };
-  const Status posted = Post([this, held] {
+  const auto call = [this, held] {
     ++calls_;
+    held->trip = trip_;
     core_->Submit(std::move(*held), Loop::NowUs());
     Publish();
-  });
+  };
+  const Status posted = Begin(call, *state);
   if (!posted.ok()) {
     unacked_.Free(submission.reserved);
     return Ready(posted);
@@ -125,6 +127,9 @@ void ClientImpl::Disown(std::span<const std::weak_ptr<wire::Frame>> frames) {
 // Waits at the bound of unacknowledged bytes, until the deadline.
 Status ClientImpl::Reserve(const TableHandle& table, uint64_t bytes, int64_t deadline_us) {
   constexpr int64_t kAskUs = 50'000;
+  if (unacked_.Reserve(bytes, 0)) return Status::Ok();
+  // What this thread has begun in its trip takes up room until it is sent.
+  SendTripHere();
   while (true) {
     const int64_t until_us =
         options_.interrupted ? std::min(deadline_us, Loop::NowUs() + kAskUs) : deadline_us;
@@ -147,8 +152,7 @@ Status ClientImpl::Reserve(const TableHandle& table, uint64_t bytes, int64_t dea
 
 Pending ClientImpl::Push(const TableHandle& table, const TableCall& call) {
   if (Status wrong = CheckGiven(table, call); !wrong.ok()) return Ready(wrong);
-  if (table.info.spec.mode == Mode::kSync && call.options.op != PushOp::kAssignOnce)
-    return Round(table, call, {});
+  if (!client::IsNumbered(table.info.spec, call.options.op)) return Round(table, call, {});
   if (call.options.info != nullptr) *call.options.info = {};
   const int64_t deadline_us = DeadlineUs(call.options.timeout_ms);
   const auto state = Snapshot();
@@ -164,6 +168,17 @@ Pending ClientImpl::Pull(const TableHandle& table, const TableCall& call) {
   if (Status wrong = CheckCall(table, call, *state); !wrong.ok()) return Ready(wrong);
   return Submit(PreparePull(InputOf(table, call, *state), pool_),
                 {.deadline_us = DeadlineUs(call.pull.timeout_ms)});
+}
+
+Result<std::vector<RowKey>> ClientImpl::Keys(const TableHandle& table, const PullOptions& options) {
+  std::vector<RowKey> keys;
+  const auto state = Snapshot();
+  const TableCall call{.element = table.info.spec.element, .pull = options};
+  if (Status wrong = CheckCall(table, call, *state); !wrong.ok()) return wrong;
+  Pending asked = Submit(PrepareKeys(InputOf(table, call, *state), &keys, pool_),
+                         {.deadline_us = DeadlineUs(options.timeout_ms)});
+  if (Status failed = asked.Wait(); !failed.ok()) return failed;
+  return keys;
 }
 
 Pending ClientImpl::Done(const TableHandle& table, const PushOptions& options) {

@@ -20,12 +20,16 @@ class EmbeddedCluster::Impl {
 };
 
 Result<EmbeddedOptions> EmbeddedOptions::FromEnvironment() {
-  const Result<cluster::Environment> environment = cluster::ReadEnvironment(cluster::ProcessVariables());
+  // Settings only: who this process is, and where another cluster is, means nothing here.
+  cluster::Variables variables = cluster::ProcessVariables();
+  const std::string cluster_id = variables["CAIRN_CLUSTER_ID"];
+  cluster::RemoveRoleVariables(variables);
+  const Result<cluster::Environment> environment = cluster::ReadEnvironment(variables);
   if (!environment.ok()) return environment.status();
   EmbeddedOptions options;
   options.threads_per_server = environment->server_threads.value_or(options.threads_per_server);
   options.slots = environment->slots.value_or(options.slots);
-  options.cluster_id = environment->cluster_id.value_or("");
+  options.cluster_id = cluster_id;
   options.heartbeat_ms = environment->heartbeat_ms.value_or(options.heartbeat_ms);
   options.dead_after_ms = environment->dead_after_ms.value_or(options.dead_after_ms);
   options.rejoin_grace_ms = environment->rejoin_grace_ms.value_or(options.rejoin_grace_ms);

@@ -7,7 +7,10 @@ Each case is an optimizer with its arguments, four elements, six steps with grad
 sizes and a learning rate that changes; the file has the values after every step and the state
 after the last one. The plain loops of torch are used (ATEN_CPU_CAPABILITY), whose operations are
 not fused. Our results differ from these by the rounding of square roots alone: torch's are not
-always the nearest number."""
+always the nearest number.
+
+SparseAdam, and Adagrad where the case says `sparse`, are given sparse gradients: what an Embedding
+with sparse=True makes."""
 import os
 import pathlib
 
@@ -21,6 +24,7 @@ START = [0.5, -1.25, 2.0, 0.003]
 STEPS = 6
 SGD, ADAGRAD, ADAM = torch.optim.SGD, torch.optim.Adagrad, torch.optim.Adam
 ADAMW, RMSPROP = torch.optim.AdamW, torch.optim.RMSprop
+SPARSE_ADAM = torch.optim.SparseAdam
 CASES = [
     (SGD, dict(lr=0.1)),
     (SGD, dict(lr=0.1, weight_decay=0.01)),
@@ -45,10 +49,14 @@ CASES = [
     (RMSPROP, dict(lr=0.01, centered=True)),
     (RMSPROP, dict(lr=0.01, alpha=0.4, centered=True, momentum=0.5, weight_decay=0.1,
                    maximize=True)),
+    (SPARSE_ADAM, dict(lr=0.01)),
+    (SPARSE_ADAM, dict(lr=0.01, betas=(0.8, 0.95), eps=1e-5, maximize=True)),
+    (ADAGRAD, dict(sparse=True, lr=0.05, lr_decay=0.1, eps=1e-6, initial_accumulator_value=0.5)),
 ]
 STATE = {"SGD": ["momentum_buffer"], "Adagrad": ["sum"],
          "Adam": ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"],
          "AdamW": ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"],
+         "SparseAdam": ["exp_avg", "exp_avg_sq"],
          "RMSprop": ["square_avg", "momentum_buffer", "grad_avg"]}
 
 
@@ -71,24 +79,28 @@ def rows(tensors):
 
 def run(kind, arguments):
     """The case as lines of C++."""
-    parameter = torch.nn.Parameter(torch.tensor(START))
-    optimizer = kind([parameter], foreach=False, **arguments)
-    group = optimizer.param_groups[0]
     name = kind.__name__
+    said = ", ".join(f"{key}={value}" for key, value in arguments.items())
+    arguments = dict(arguments)
+    sparse = arguments.pop("sparse", False) or kind is SPARSE_ADAM
+    if kind is not SPARSE_ADAM:
+        arguments["foreach"] = False
+    parameter = torch.nn.Parameter(torch.tensor(START))
+    optimizer = kind([parameter], **arguments)
+    group = optimizer.param_groups[0]
     betas = group.get("betas", (group.get("momentum", 0.0), group.get("alpha", 0.0)))
-    hyper = [arguments["lr"], group["weight_decay"], betas[0], betas[1], group.get("eps", 0.0),
+    hyper = [arguments["lr"], group.get("weight_decay", 0.0), betas[0], betas[1], group.get("eps", 0.0),
              group.get("lr_decay", group.get("dampening", 0.0))]
     flags = [FLAGS[key] for key in FLAGS if group.get(key)]
     values = []
     for step, gradient in enumerate(gradients()):
         group["lr"] = arguments["lr"] / (1 + step % 3)
-        parameter.grad = gradient
+        parameter.grad = gradient.to_sparse() if sparse else gradient
         optimizer.step()
         values.append(parameter.detach().clone())
     state = optimizer.state[parameter]
     columns = [state[key] for key in STATE[name] if isinstance(state.get(key), torch.Tensor)]
-    said = ", ".join(f"{key}={value}" for key, value in arguments.items())
-    word = name if name == "AdamW" else name.capitalize()
+    word = name if name in ("AdamW", "SparseAdam") else name.capitalize()
     initial = float(arguments.get("initial_accumulator_value", 0.0))
     return [f' {{"{name}({said})",',
             f'  OptimizerKind::k{word}, {" | ".join(flags) or 0}, {initial}f,',

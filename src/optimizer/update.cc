@@ -52,9 +52,24 @@ StepNumbers::StepNumbers(OptimizerKind k, uint32_t f, const Hyper& hyper, uint64
       lerp = square = static_cast<float>(1 - hyper.beta2);
       beta2 = static_cast<float>(hyper.beta2);
       return;
+    case OptimizerKind::kSparseAdam:
+      lerp = static_cast<float>(1 - hyper.beta1);
+      square = static_cast<float>(1 - hyper.beta2);
+      rate = static_cast<float>(hyper.lr * std::sqrt(1 - Power(hyper.beta2, step)) /
+                                (1 - Power(hyper.beta1, step)));
+      return;
+    case OptimizerKind::kRowwiseAdagrad: return;
+    case OptimizerKind::kFtrl:
+      l1 = static_cast<float>(hyper.beta1);
+      beta2 = static_cast<float>(hyper.beta2);
+      return;
     case OptimizerKind::kFirst: break;
   }
   CAIRN_CHECK(kind != OptimizerKind::kFirst);
+}
+
+float InitialState(OptimizerKind kind, uint32_t column, float accumulator) {
+  return kind == OptimizerKind::kFtrl && column == 0 ? 0.0f : accumulator;  // z, which is no accumulator
 }
 
 OfMean GradientOf(uint32_t flags, float divisor, double scale) {
@@ -84,6 +99,9 @@ void UpdateSpan(const StepNumbers& s, const OfMean& gradient, std::span<float> v
         float* average = (s.flags & kCentered) != 0 ? state[buffered ? 2 : 1] : nullptr;
         return Rmsprop(s, of, w, g, state[0], s.has_momentum ? state[1] : nullptr, average, n);
       }
+      case OptimizerKind::kSparseAdam: return SparseAdam(s, of, w, g, state[0], state[1], n);
+      case OptimizerKind::kRowwiseAdagrad: return RowwiseAdagrad(s, of, w, g, state[0], n);
+      case OptimizerKind::kFtrl: return Ftrl(s, of, w, g, state[0], state[1], n);
       case OptimizerKind::kFirst: break;
     }
     CAIRN_CHECK(s.kind != OptimizerKind::kFirst);  // int64 only

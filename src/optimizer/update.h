@@ -1,5 +1,6 @@
-// One step of an optimizer on a piece of a dense float32 table, in the arithmetic of torch's
-// single-tensor implementations (torch.optim.*._single_tensor_*): hyper-parameters and what is
+// One step of an optimizer on a piece of a dense float32 table or on a row of a sparse one, in the
+// arithmetic of torch's single-tensor implementations (torch.optim.*._single_tensor_*, and
+// torch.optim._functional.sparse_adam): hyper-parameters and what is
 // derived from them are doubles, rounded to float where torch hands a Python number to a float32
 // operation. Nothing is fused (torch's vector loops may), so results agree with torch to rounding
 // and with themselves, on every machine, bit for bit. update_reference.h says the same slowly.
@@ -30,21 +31,27 @@ struct StepNumbers {
   bool decays;           // weight_decay is not 0
   bool has_momentum;     // kWithMomentum, and the momentum is not 0 now: otherwise its buffer rests
   float decay;           // weight decay; kAdamW: what w is multiplied by, 1 - lr * weight_decay
-  float rate;            // lr; kAdagrad: decayed by its lr_decay; kAdam, kAdamW: over the correction
+  float rate;            // lr; kAdagrad: decayed by its lr_decay; kAdam, kAdamW: over the correction;
+                         // kSparseAdam: with both corrections
   float momentum = 0;    // kSgd, kRmsprop
   float fresh = 0;       // kSgd: 1 - dampening
   float lerp = 0;        // weight of the gradient in its average: 1 - beta1; kRmsprop: 1 - alpha
-  float beta2 = 0;       // kRmsprop: alpha
+  float beta2 = 0;       // kRmsprop: alpha; kFtrl: beta
   float square = 0;      // 1 - beta2
   float correction = 1;  // kAdam, kAdamW: square root of 1 - beta2 ^ step
   float eps = 0;
+  float l1 = 0;          // kFtrl
 };
+
+// What state[column] holds before the first step; `accumulator` is TableSpec::initial_state.
+float InitialState(OptimizerKind kind, uint32_t column, float accumulator);
 
 // The gradient's factor: `scale`, with the sign turned for kMaximize.
 OfMean GradientOf(uint32_t flags, float divisor, double scale);
 
-// state[i] is column i + 1 of cairn/types.h, as many as StateColumns says, each as long as w. All
-// arrays are distinct. Requires g.size() == w.size().
+// state[i] is column i + 1 of cairn/types.h, as many as StateColumns says, each as long as w
+// (kRowwiseAdagrad: w is a row, and its state one number). All arrays are distinct. Requires
+// g.size() == w.size().
 void UpdateSpan(const StepNumbers& numbers, const OfMean& gradient, std::span<float> w,
                 std::span<const float> g, float* const* state);
 

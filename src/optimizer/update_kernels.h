@@ -108,6 +108,58 @@ void Adam(const StepNumbers& s, Gradient of, float* __restrict w, const float* _
   });
 }
 
+template <class Gradient>
+void SparseAdam(const StepNumbers& s, Gradient of, float* __restrict w, const float* __restrict g,
+                float* __restrict average, float* __restrict squares, size_t n) {
+  const float lerp = s.lerp, square = s.square, eps = s.eps, rate = s.rate;
+  ForPlaces(n, [=](auto at) {
+    const auto d = of(at.Get(g));
+    const auto m_before = at.Get(average), v_before = at.Get(squares);
+    const auto m = m_before + (d - m_before) * lerp;
+    const auto v = v_before + (d * d - v_before) * square;
+    at.Put(average, Canonical(m));
+    at.Put(squares, Canonical(v));
+    at.Put(w, Canonical(at.Get(w) - rate * (m / (Root(v) + eps))));
+  });
+}
+
+// The mean of the squares is taken from left to right: four sums side by side would be another
+// number.
+template <class Gradient>
+void RowwiseAdagrad(const StepNumbers& s, Gradient of, float* __restrict w, const float* __restrict g,
+                    float* __restrict sum, size_t n) {
+  if (n == 0) return;
+  float squares = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const float d = of(g[i]);
+    squares = squares + d * d;
+  }
+  const float total = *sum + squares / static_cast<float>(n);
+  *sum = Canonical(total);
+  const float rate = s.rate, size = Root(total) + s.eps;
+  ForPlaces(n, [=](auto at) { at.Put(w, Canonical(at.Get(w) - rate * of(at.Get(g)) / size)); });
+}
+
+template <class Gradient>
+void Ftrl(const StepNumbers& s, Gradient of, float* __restrict w, const float* __restrict g,
+          float* __restrict z_of, float* __restrict n_of, size_t n) {
+  const float alpha = s.rate, beta = s.beta2, l1 = s.l1, l2 = s.decay;
+  ForPlaces(n, [=](auto at) {
+    const auto d = of(at.Get(g));
+    const auto before = at.Get(n_of);
+    const auto total = before + d * d;
+    const auto root = Root(total);
+    const auto sigma = (root - Root(before)) / alpha;
+    const auto z = at.Get(z_of) + (d - sigma * at.Get(w));
+    at.Put(n_of, Canonical(total));
+    at.Put(z_of, Canonical(z));
+    const decltype(z - z) zero = {}, limit = zero + l1;
+    const auto towards = z > zero ? limit : -limit;  // l1 with the sign of z
+    const auto moved = -(z - towards) / ((beta + root) / alpha + l2);
+    at.Put(w, Canonical((z > zero ? z : -z) <= limit ? zero : moved));
+  });
+}
+
 // `buffer` is null without momentum, `average` without kCentered.
 template <class Gradient>
 void Rmsprop(const StepNumbers& s, Gradient of, float* __restrict w, const float* __restrict g,

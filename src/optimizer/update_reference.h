@@ -49,7 +49,8 @@ inline void ReferenceUpdate(OptimizerKind kind, uint32_t flags, const Hyper& h, 
   const auto round = [](double x) { return static_cast<float>(x); };
   if (kind == OptimizerKind::kAdamW && h.weight_decay != 0) {
     e.w = e.w * round(1 - h.lr * h.weight_decay);
-  } else if (kind != OptimizerKind::kSum && kind != OptimizerKind::kMean && h.weight_decay != 0) {
+  } else if (kind != OptimizerKind::kSum && kind != OptimizerKind::kMean &&
+             kind != OptimizerKind::kSparseAdam && kind != OptimizerKind::kFtrl && h.weight_decay != 0) {
     const float decay = round(h.weight_decay) * e.w;
     g = g + decay;
   }
@@ -137,10 +138,67 @@ inline void ReferenceUpdate(OptimizerKind kind, uint32_t flags, const Hyper& h, 
       }
       break;
     }
-    case OptimizerKind::kFirst: break;  // int64 only
+    case OptimizerKind::kSparseAdam: {
+      const float m_part = (g - e.state[0]) * round(1 - h.beta1);
+      e.state[0] = e.state[0] + m_part;
+      const float square = g * g;
+      const float v_part = (square - e.state[1]) * round(1 - h.beta2);
+      e.state[1] = e.state[1] + v_part;
+      const double correction1 = 1 - ReferencePower(h.beta1, step);
+      const double correction2 = 1 - ReferencePower(h.beta2, step);
+      const float size = std::sqrt(e.state[1]) + round(h.eps);
+      const float direction = e.state[0] / size;
+      const float change = round(h.lr * std::sqrt(correction2) / correction1) * direction;
+      e.w = e.w - change;
+      break;
+    }
+    case OptimizerKind::kFtrl: {
+      float& z = e.state[0];
+      float& n = e.state[1];
+      const float square = g * g;
+      const float total = n + square;
+      const float growth = std::sqrt(total) - std::sqrt(n);
+      const float sigma = growth / round(h.lr);
+      const float kept = sigma * e.w;
+      const float part = g - kept;
+      z = z + part;
+      n = total;
+      const float l1 = round(h.beta1);
+      if (std::fabs(z) <= l1) {
+        e.w = 0.0f;
+      } else {
+        const float beyond = z > 0 ? z - l1 : z + l1;
+        const float strength = (round(h.beta2) + std::sqrt(n)) / round(h.lr);
+        const float size = strength + round(h.weight_decay);
+        e.w = -beyond / size;
+      }
+      break;
+    }
+    case OptimizerKind::kRowwiseAdagrad:  // a row at a time: ReferenceRowwiseAdagrad
+    case OptimizerKind::kFirst: break;    // int64 only
   }
   e.w = ReferenceCanonical(e.w);
   for (float& s : e.state) s = ReferenceCanonical(s);
+}
+
+// One row of kRowwiseAdagrad; gradients as above.
+inline void ReferenceRowwiseAdagrad(uint32_t flags, const Hyper& h, const std::vector<float>& gradients,
+                                    std::vector<float>& w, float& sum) {
+  float squares = 0;
+  for (float g : gradients) {
+    const float square = g * g;
+    squares = squares + square;
+  }
+  const float mean = squares / static_cast<float>(gradients.size());
+  sum = sum + mean;
+  const float size = std::sqrt(sum) + static_cast<float>(h.eps);
+  for (size_t i = 0; i < w.size(); ++i) {
+    const float g = flags & kMaximize ? -gradients[i] : gradients[i];
+    const float scaled = static_cast<float>(h.lr) * g;
+    const float change = scaled / size;
+    w[i] = ReferenceCanonical(w[i] - change);
+  }
+  sum = ReferenceCanonical(sum);
 }
 
 // The gradient of a round as the optimizer sees it.
@@ -150,7 +208,7 @@ inline float ReferenceGradient(float sum, double divisor, double scale) {
   return scale == 1.0 ? mean : mean * static_cast<float>(scale);
 }
 
-// Every optimizer with every set of flags that a dense float32 table can have, and
+// Every optimizer that works element by element, with every set of flags that a table can have, and
 // hyper-parameters with which all of them matter.
 struct ReferenceCase {
   const char* name;
@@ -184,6 +242,9 @@ inline std::vector<ReferenceCase> ReferenceCases() {
       {"rmsprop, momentum", kRmsprop, kWithMomentum, rmsprop},
       {"rmsprop, centered", kRmsprop, kCentered, rmsprop},
       {"rmsprop, both", kRmsprop, kCentered | kWithMomentum, rmsprop},
+      {"sparse_adam", kSparseAdam, 0, {.lr = 0.003, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}},
+      {"ftrl", kFtrl, 0, {.lr = 0.1, .weight_decay = 0.2, .beta1 = 0.05, .beta2 = 1.0}},
+      {"ftrl, no l1 and l2", kFtrl, 0, {.lr = 0.1, .beta2 = 0.5}},
       {"rmsprop, light alpha", kRmsprop, kCentered, {.lr = 0.01, .beta2 = 0.3, .eps = 1e-2}},
   };
   const size_t plain = cases.size();

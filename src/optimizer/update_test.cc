@@ -81,6 +81,51 @@ TEST(Update, EveryOptimizerAgreesWithTheReference) {
   }
 }
 
+TEST(Update, RowwiseAdagradAgreesWithTheReference) {
+  for (size_t n : {1, 3, 4, 5, 8, 16, 17, 64}) {
+    for (uint32_t flags : {0u, uint32_t{kMaximize}}) {
+      for (bool special : {false, true}) {
+        SCOPED_TRACE(testing::Message() << n << " elements, flags " << flags);
+        const Hyper hyper{.lr = 0.1, .eps = 1e-8};
+        std::vector<float> w = Numbers(n, n, special), slow = w;
+        float sum = 0.25f, slow_sum = 0.25f;
+        for (uint64_t step = 1; step <= 5; ++step) {
+          const std::vector<float> g = Numbers(n, 100 * step + n, special && step == 4);
+          const double divisor = step % 2 == 0 ? 3.5 : 1, scale = step % 3 == 0 ? 0.3 : 1;
+          float* state[] = {&sum};
+          UpdateSpan(StepNumbers(OptimizerKind::kRowwiseAdagrad, flags, hyper, step),
+                     GradientOf(flags, static_cast<float>(divisor), scale), w, g, state);
+          std::vector<float> seen;
+          for (float x : g) seen.push_back(ReferenceGradient(x, divisor, scale));
+          ReferenceRowwiseAdagrad(flags, hyper, seen, slow, slow_sum);
+          for (size_t i = 0; i < n; ++i) ExpectSame(w[i], slow[i], "value", i);
+          ExpectSame(sum, slow_sum, "sum", 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(Update, FtrlOnNumbersThatCanBeCheckedByHand) {
+  // alpha 0.5, beta 1, l1 1, l2 0.5; n = 9 at the start.
+  const Hyper hyper{.lr = 0.5, .weight_decay = 0.5, .beta1 = 1, .beta2 = 1};
+  std::vector<float> w = {2.0f, 2.0f, 0.0f}, z = {0.0f, 0.0f, -0.5f}, n = {9.0f, 9.0f, 0.0f};
+  float* state[] = {z.data(), n.data()};
+  UpdateSpan(StepNumbers(OptimizerKind::kFtrl, 0, hyper, 1), {}, w, std::vector<float>{4.0f, -4.0f, 0.0f},
+             state);
+  // sigma = (5 - 3) / 0.5 = 4, so z = 4 - 8 and -4 - 8; the strength is (1 + 5) / 0.5 + 0.5.
+  EXPECT_EQ(z, (std::vector<float>{-4.0f, -12.0f, -0.5f}));
+  EXPECT_EQ(n, (std::vector<float>{25.0f, 25.0f, 0.0f}));
+  EXPECT_EQ(w, (std::vector<float>{3.0f / 12.5f, 11.0f / 12.5f, 0.0f}));
+}
+
+TEST(Update, OnlyAccumulatorsStartWithTheInitialState) {
+  EXPECT_EQ(InitialState(OptimizerKind::kAdagrad, 0, 0.5f), 0.5f);
+  EXPECT_EQ(InitialState(OptimizerKind::kRowwiseAdagrad, 0, 0.5f), 0.5f);
+  EXPECT_EQ(InitialState(OptimizerKind::kFtrl, 0, 0.5f), 0.0f);
+  EXPECT_EQ(InitialState(OptimizerKind::kFtrl, 1, 0.5f), 0.5f);
+}
+
 // A test of the comparison above: cases that it can't tell apart would hide a forgotten flag.
 TEST(Update, TheCasesDifferFromOneAnother) {
   std::vector<float> results;
@@ -106,7 +151,7 @@ TEST(Update, SgdOnNumbersThatCanBeCheckedByHand) {
 
 TEST(Update, WithoutWeightDecayAnInfiniteValueStaysWhatItIs) {
   for (const ReferenceCase& c : ReferenceCases()) {
-    if (c.kind == OptimizerKind::kMean) continue;
+    if (c.kind == OptimizerKind::kMean || c.kind == OptimizerKind::kFtrl) continue;
     Hyper hyper = c.hyper;
     hyper.weight_decay = 0;
     std::vector<float> w(5, kInf), columns[3] = {w, w, w};
@@ -141,6 +186,9 @@ TEST(Update, StateColumnsAreThoseOfTorchsStateDict) {
   EXPECT_EQ(StateColumns(kAdam, 0), 2u);
   EXPECT_EQ(StateColumns(kAdamW, kAmsgrad), 3u);
   EXPECT_EQ(StateColumns(kRmsprop, 0), 1u);
+  EXPECT_EQ(StateColumns(kSparseAdam, kMaximize), 2u);
+  EXPECT_EQ(StateColumns(kRowwiseAdagrad, 0), 1u);
+  EXPECT_EQ(StateColumns(kFtrl, 0), 2u);
   EXPECT_EQ(StateColumns(kRmsprop, kCentered), 2u);
   EXPECT_EQ(StateColumns(kRmsprop, kCentered | kWithMomentum), 3u);
 }

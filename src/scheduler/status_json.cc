@@ -29,7 +29,8 @@ Json StatsJson(const wire::NodeStats& s) {
           {"bytes_out", s.bytes_out},
           {"rows", s.rows},
           {"memory_bytes", s.memory_bytes},
-          {"connections", s.connections}};
+          {"connections", s.connections},
+          {"round_trips", s.round_trips}};
 }
 
 Json TableJson(const wire::TableInfo& table) {

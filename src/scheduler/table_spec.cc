@@ -29,7 +29,8 @@ std::string Word(const Init& init) {
   std::string text = kNames[static_cast<size_t>(init.kind) % 4];
   if (init.kind == InitKind::kZeros) return text;
   return text + "(" + std::to_string(init.a) + ", " + std::to_string(init.b) + ", seed " +
-         std::to_string(init.seed) + ")";
+         std::to_string(init.seed) + (init.stream == 0 ? "" : ", stream " + std::to_string(init.stream)) +
+         ")";
 }
 
 // The bits of TableSpec::optimizer_flags by name.
@@ -62,7 +63,7 @@ Status Bad(const TableSpec& spec, const std::string& what) {
 
 bool EnumsInRange(const TableSpec& spec) {
   return spec.kind <= TableKind::kSparse && spec.element <= ElementType::kInt64 && spec.mode <= Mode::kSync &&
-         spec.optimizer <= OptimizerKind::kFirst && spec.non_finite <= NonFinitePolicy::kAllow &&
+         spec.optimizer <= OptimizerKind::kFtrl && spec.non_finite <= NonFinitePolicy::kAllow &&
          spec.init.kind <= InitKind::kNormal && (spec.optimizer_flags & ~kAllFlags) == 0;
 }
 
@@ -80,6 +81,9 @@ Status CheckInit(const TableSpec& spec) {
 Status CheckOptimizer(const TableSpec& spec) {
   const OptimizerKind kind = spec.optimizer;
   const bool dense = spec.kind == TableKind::kDense, sync = spec.mode == Mode::kSync;
+  const auto among = [&](std::initializer_list<OptimizerKind> kinds) {
+    return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+  };
   if (kind == OptimizerKind::kFirst && (spec.element != ElementType::kInt64 || sync))
     return Bad(spec, "optimizer first is for async tables of int64: use such a table, or sum");
   if (spec.element == ElementType::kInt64 && kind != OptimizerKind::kSum && kind != OptimizerKind::kFirst)
@@ -87,14 +91,19 @@ Status CheckOptimizer(const TableSpec& spec) {
                          Word(kind) + " needs float32");
   if (kind == OptimizerKind::kMean && !(dense && sync))
     return Bad(spec, "optimizer mean is for dense sync tables: use one, or sum");
-  if (!dense && kind != OptimizerKind::kSum && kind != OptimizerKind::kSgd && kind != OptimizerKind::kFirst)
-    return Bad(spec, std::string("sparse tables have sum and sgd so far: optimizer ") +
-                         Word(kind) + " needs a dense table, or an update on the workers");
-  if (spec.initial_state != 0 && kind != OptimizerKind::kAdagrad)
-    return Bad(spec, std::string("initial_state is adagrad's: with optimizer ") + Word(kind) +
-                         " leave it at 0");
+  if (dense && among({OptimizerKind::kSparseAdam, OptimizerKind::kRowwiseAdagrad}))
+    return Bad(spec, std::string("optimizer ") + Word(kind) +
+                         " works on rows: use a sparse table, or adam or adagrad");
+  if (!dense && among({OptimizerKind::kAdam, OptimizerKind::kAdamW, OptimizerKind::kRmsprop}))
+    return Bad(spec, std::string("sparse tables have sum, sgd, adagrad, sparse_adam, rowwise_adagrad and "
+                                 "ftrl: optimizer ") +
+                         Word(kind) + " needs a dense table, or use sparse_adam");
+  if (spec.initial_state != 0 &&
+      !among({OptimizerKind::kAdagrad, OptimizerKind::kRowwiseAdagrad, OptimizerKind::kFtrl}))
+    return Bad(spec, std::string("initial_state is for adagrad, rowwise_adagrad and ftrl: with optimizer ") +
+                         Word(kind) + " leave it at 0");
   if (!std::isfinite(spec.initial_state) || spec.initial_state < 0)
-    return Bad(spec, "adagrad's initial_state is a finite number and not negative");
+    return Bad(spec, "initial_state is a finite number and not negative");
   return Status::Ok();
 }
 
@@ -156,6 +165,9 @@ const char* OptimizerWord(OptimizerKind optimizer) {
     case OptimizerKind::kRmsprop: return "rmsprop";
     case OptimizerKind::kMean: return "mean";
     case OptimizerKind::kFirst: return "first";
+    case OptimizerKind::kSparseAdam: return "sparse_adam";
+    case OptimizerKind::kRowwiseAdagrad: return "rowwise_adagrad";
+    case OptimizerKind::kFtrl: return "ftrl";
   }
   return "unknown";
 }

@@ -35,7 +35,8 @@ void Refused(const TableSpec& spec, const char* part) {
   EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
 }
 
-constexpr OptimizerKind kAll[] = {kSum, kSgd, kAdagrad, kAdam, kAdamW, kRmsprop, kMean, kFirst};
+constexpr OptimizerKind kAll[] = {kSum,  kSgd,   kAdagrad,    kAdam,           kAdamW, kRmsprop,
+                                  kMean, kFirst, kSparseAdam, kRowwiseAdagrad, kFtrl};
 
 TEST(TableSpecs, OptimizersByKindElementAndMode) {
   for (OptimizerKind kind : kAll) {
@@ -45,19 +46,22 @@ TEST(TableSpecs, OptimizersByKindElementAndMode) {
       const auto check = [](const TableSpec& spec, bool good) {
         EXPECT_EQ(CheckSpec(spec, 4).ok(), good) << CheckSpec(spec, 4).message();
       };
-      check(Dense(kind, 0, mode), kind != kFirst && (kind != kMean || sync));
-      check(Sparse(kind, 0, mode), kind == kSum || kind == kSgd);
+      const bool by_rows = kind == kSparseAdam || kind == kRowwiseAdagrad;
+      check(Dense(kind, 0, mode), kind != kFirst && !by_rows && (kind != kMean || sync));
+      check(Sparse(kind, 0, mode),
+            kind == kSum || kind == kSgd || kind == kAdagrad || kind == kFtrl || by_rows);
       const bool whole = kind == kSum || (kind == kFirst && !sync);
       check(Integers(Dense(kind, 0, mode)), whole);
       check(Integers(Sparse(kind, 0, mode)), whole);
     }
   }
-  Refused(Sparse(kAdam), "sparse tables have sum and sgd so far");
+  Refused(Sparse(kAdam), "use sparse_adam");
+  Refused(Dense(kSparseAdam), "use a sparse table, or adam");
   Refused(Integers(Dense(kSgd)), "tables of int64 can only sum");
   Refused(Integers(Dense(kFirst, 0, Mode::kSync)), "async tables of int64");
   Refused(Dense(kFirst), "async tables of int64");
   Refused(Dense(kMean), "dense sync tables");
-  Refused(Dense(static_cast<OptimizerKind>(8)), "does not know");
+  Refused(Dense(static_cast<OptimizerKind>(11)), "does not know");
 }
 
 // Each flag with each optimizer, in dense and sparse, async and sync tables.
@@ -93,7 +97,7 @@ TEST(TableSpecs, FlagsOnlyWhereTheyMeanSomething) {
   Refused(Sparse(kSgd, kWithMomentum), "momentum is for dense tables");
 }
 
-TEST(TableSpecs, InitialStateIsAdagrads) {
+TEST(TableSpecs, InitialStateIsForAccumulators) {
   TableSpec spec = Dense(kAdagrad);
   spec.initial_state = 0.1f;
   Good(spec);
@@ -103,7 +107,15 @@ TEST(TableSpecs, InitialStateIsAdagrads) {
   }
   spec = Dense(kAdam);
   spec.initial_state = 0.1f;
-  Refused(spec, "initial_state is adagrad's");
+  Refused(spec, "initial_state is for adagrad, rowwise_adagrad and ftrl");
+  for (const TableSpec& other : {Sparse(kAdagrad), Sparse(kRowwiseAdagrad), Sparse(kFtrl), Dense(kFtrl)}) {
+    spec = other;
+    spec.initial_state = 0.1f;
+    Good(spec);
+  }
+  spec = Sparse(kSparseAdam);
+  spec.initial_state = 0.1f;
+  Refused(spec, "leave it at 0");
 }
 
 TEST(TableSpecs, SegmentsAscendToTheSize) {

@@ -93,10 +93,8 @@ TEST(AssignTest, WrongAssignsAreRefusedAndUseUpTheirNumber) {
   h.Deliver(0, h.PushDense(0, a.table, {{0, 5, 1}}, {.op = PushOp::kAssign, .column = 1}));
   EXPECT_TRUE(h.Answer(0).starts_with("0:invalid_argument@1 table \"model\"")) << "SGD without momentum";
   h.Deliver(0, h.PushDense(0, a.table, {{0, 5, 2}}, {.value_scale = 0.5}));
-  EXPECT_TRUE(h.Answer(0).starts_with("0:invalid_argument@2 table \"model\" is asynchronous, a value scale"));
-  const TableId sparse = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
-  h.Deliver(0, h.Rows(0, wire::FrameType::kPush, sparse, Round{0}, {{1, 1.0f, 1}}, {.op = PushOp::kAssign}));
-  EXPECT_TRUE(h.Answer(0).starts_with("1:invalid_argument@1 ")) << "sparse tables have no assigns";
+  EXPECT_TRUE(
+      h.Answer(0).starts_with("0:invalid_argument@2 table \"model\": a numbered push has no value scale"));
   const TableId sync = h.AddTable(DenseHarness::Dense(Mode::kSync));
   h.Deliver(0, h.PushDense(0, sync, {{0, 5, 3}}, {.op = PushOp::kAssign}));
   EXPECT_TRUE(

@@ -1,5 +1,5 @@
-// Reads (docs/consistency.md, rules 22 and 31): values of many slots into one pooled buffer, each slot's
-// part with its position. A pull never changes anything.
+// Reads (docs/consistency.md, rules 22, 31, 37 and 38): values of many slots into one pooled buffer,
+// each slot's part with its position. A pull never changes anything.
 #include <algorithm>
 #include <vector>
 
@@ -7,12 +7,6 @@
 #include "server/shard_impl.h"
 
 namespace cairn::server {
-namespace {
-
-// Room for header and entries beside the values.
-constexpr uint64_t kMostValueBytes = wire::kMaxBodyBytes - (uint64_t{2} << 20);
-
-}  // namespace
 
 void ShardImpl::OnPull(const Request& request) {
   const wire::FrameHeader& header = request.header();
@@ -71,12 +65,19 @@ Status ShardImpl::CheckReading(const wire::FrameHeader& request, const TableStat
       return {Code::kUnavailable, "table \"" + spec.name + "\" has no values yet in slot " +
                                       std::to_string(entry.slot) + ": no worker has assigned them"};
     }
-    *bytes += rows.ReadBytes(count);
+    *bytes += rows.ReadBytes(count, reading.column);
     key_at += count;
   }
-  if (*bytes <= kMostValueBytes) return Status::Ok();
+  const uint64_t most = options_.most_value_bytes;
+  if (*bytes <= most) return Status::Ok();
+  if (reading.column == kKeyColumn) {
+    return {Code::kInvalidArgument,
+            "table \"" + spec.name + "\": the keys of " + std::to_string(*bytes / sizeof(RowKey)) +
+                " rows are more than an answer holds, which is " + std::to_string(most / sizeof(RowKey)) +
+                ": ask for those of fewer slots at a time"};
+  }
   return {Code::kInvalidArgument, "table \"" + spec.name + "\": an answer of " + std::to_string(*bytes) +
-                                      " bytes is above the limit of " + std::to_string(kMostValueBytes) +
+                                      " bytes is above the limit of " + std::to_string(most) +
                                       ": pull fewer rows at a time"};
 }
 
@@ -100,9 +101,10 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
       rows.Apply(part, zeros, {}, Hyper{0, 0});
     }
     rows.Read(part, reading.column, out);
-    out += rows.ReadBytes(part.size());
+    out += rows.ReadBytes(part.size(), reading.column);
     key_at += part.size();
-    const uint32_t count = sparse ? entry.count : static_cast<uint32_t>(rows.rows());
+    const bool all = !sparse || reading.column == kKeyColumn;
+    const uint32_t count = all ? static_cast<uint32_t>(rows.rows()) : entry.count;
     reply_entries_.push_back({entry.slot, count, slots_[local].position().packed});
   }
   wire::DataParts parts = RoundReply(table, request);

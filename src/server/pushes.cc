@@ -1,4 +1,4 @@
-// Numbered pushes (docs/consistency.md, rules 13, 14 and 31): each slot's part is checked whole and
+// Numbered pushes (docs/consistency.md, rules 13, 14, 31 and 36): each slot's part is checked whole and
 // then applied, straight from the receive buffer, exactly once.
 #include "base/planted.h"
 #include "server/shard_impl.h"
@@ -19,7 +19,7 @@ void ShardImpl::OnPush(const Request& request) {
   Status shape;
   if (table == nullptr) {
     shape = DroppedTable(request.table());
-  } else if (table->sync() && static_cast<PushOp>(push.params.op) != PushOp::kAssignOnce) {
+  } else if (table->sync() && !NumberedInSync(table->info.spec, static_cast<PushOp>(push.params.op))) {
     shape = WrongMode(table->info.spec, "a numbered push");
   } else if (shape = CheckAsyncParams(table->info.spec, push.params); shape.ok()) {
     shape = CheckPushShape(table->info.spec, push, "push");
@@ -40,7 +40,7 @@ Status ShardImpl::CheckPart(const TableState* table, const Status& shape, const 
     if (Status s = CheckDenseCount(table->info.spec, part.entry, rows.rows(), what); !s.ok()) return s;
   }
   if (static_cast<PushOp>(params.op) != PushOp::kUpdate)
-    return rows.CheckAssign(part.values, part.mask, params.column);
+    return rows.CheckAssign(part.keys, part.values, part.mask, params.column);
   return rows.Check(part.keys, part.values, part.mask);
 }
 
@@ -73,10 +73,10 @@ void ShardImpl::PushPart(const Request& request, TableState* table, const Status
 void ShardImpl::ApplyPart(table::SlotTable& rows, const wire::PushParams& params, const Part& part) {
   switch (static_cast<PushOp>(params.op)) {
     case PushOp::kUpdate: return rows.Apply(part.keys, part.values, part.mask, params.hyper());
-    case PushOp::kAssign: return rows.Assign(part.values, part.mask, params.column);
+    case PushOp::kAssign: return rows.Assign(part.keys, part.values, part.mask, params.column);
     case PushOp::kAssignOnce:
-      if (!rows.assigned() || CAIRN_BUG(kAssignOnceAgain)) rows.Assign(part.values, part.mask, params.column);
-      return;
+      if (CAIRN_BUG(kAssignOnceAgain)) return rows.Assign(part.keys, part.values, part.mask, params.column);
+      return rows.AssignMissing(part.keys, part.values, part.mask, params.column);
   }
 }
 

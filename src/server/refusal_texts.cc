@@ -27,6 +27,25 @@ Status WrongWidth(const TableSpec& spec, size_t rows, size_t value_bytes, const 
                  std::to_string(element) + "-byte elements: recreate the table or fix the model");
 }
 
+// What the optimizer itself can't work with.
+Status CheckNumbers(const TableSpec& spec, const Hyper& hyper) {
+  const OptimizerKind kind = spec.optimizer;
+  if (kind == OptimizerKind::kFtrl && !(static_cast<float>(hyper.lr) > 0)) {
+    return Invalid(Quoted(spec) + ": ftrl divides by its lr, which must be above 0, not " +
+                   std::to_string(hyper.lr) + ": check the optimizer's settings");
+  }
+  if (kind == OptimizerKind::kFtrl && (hyper.beta1 < 0 || hyper.beta2 < 0 || hyper.weight_decay < 0)) {
+    return Invalid(Quoted(spec) + ": ftrl's l1, l2 and beta must not be negative: check the optimizer's " +
+                   "settings");
+  }
+  const bool decays = kind != OptimizerKind::kSparseAdam && kind != OptimizerKind::kRowwiseAdagrad;
+  if (!decays && hyper.weight_decay != 0) {
+    return Invalid(Quoted(spec) + ": its optimizer has no weight decay, the push has " +
+                   std::to_string(hyper.weight_decay) + ": leave it at 0");
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Status DroppedTable(TableId table) {
@@ -82,7 +101,8 @@ Status CheckDenseCount(const TableSpec& spec, const wire::SlotEntry& entry, uint
                  ": send whole slots, with the table's size");
 }
 
-Status CheckHyper(const TableSpec& spec, const Hyper& hyper) {
+Status CheckHyper(const TableSpec& spec, const wire::PushParams& params) {
+  const Hyper hyper = params.hyper();
   const struct {
     const char* name;
     double value;
@@ -94,20 +114,26 @@ Status CheckHyper(const TableSpec& spec, const Hyper& hyper) {
     return {Code::kNotFinite, Quoted(spec) + ": " + field.name + " " + std::to_string(field.value) +
                                   " must be finite: check the optimizer's settings"};
   }
-  return Status::Ok();
+  // An assign does not ask the optimizer, and who has joined agrees to what others say.
+  const bool used = static_cast<PushOp>(params.op) == PushOp::kUpdate && !params.has(wire::kParamJoined);
+  return used ? CheckNumbers(spec, hyper) : Status::Ok();
 }
 
 Status CheckAsyncParams(const TableSpec& spec, const wire::PushParams& params) {
   if (params.value_scale != 1.0) {
-    return Invalid(Quoted(spec) + " is asynchronous, a value scale is for synchronous tables: scale the " +
-                   "values before the push");
+    return Invalid(Quoted(spec) + ": a numbered push has no value scale, which is for rounds of " +
+                   "synchronous tables: scale the values before the push");
   }
-  return CheckHyper(spec, params.hyper());
+  return CheckHyper(spec, params);
 }
 
 Status CheckRoundParams(const TableSpec& spec, const wire::PushParams& params, bool contributes) {
   const auto op = static_cast<PushOp>(params.op);
   const bool joined = params.has(wire::kParamJoined);
+  if (op != PushOp::kUpdate && !joined && spec.kind == TableKind::kSparse) {
+    return Invalid(Quoted(spec) + " is sparse: an assign of rows is a numbered push and no round: let one " +
+                   "worker assign them, between rounds");
+  }
   if (op == PushOp::kAssignOnce) {
     return Invalid(Quoted(spec) + " is synchronous, assigning once is for asynchronous tables: let one " +
                    "worker assign in a round");
@@ -118,7 +144,7 @@ Status CheckRoundParams(const TableSpec& spec, const wire::PushParams& params, b
   if (joined && contributes) {
     return Invalid(Quoted(spec) + ": a worker that has joined gives no values: mark the round instead");
   }
-  return CheckHyper(spec, params.hyper());
+  return CheckHyper(spec, params);
 }
 
 }  // namespace cairn::server

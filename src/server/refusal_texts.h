@@ -14,6 +14,11 @@ namespace cairn::server {
 Status DroppedTable(TableId table);
 Status WrongMode(const TableSpec& spec, const char* what);  // what: "a numbered push", "a contribution"
 
+// Assigns that are numbered pushes in a sync table too, and no rounds (rules 31 and 36).
+inline bool NumberedInSync(const TableSpec& spec, PushOp op) {
+  return op == PushOp::kAssignOnce || (op == PushOp::kAssign && spec.kind == TableKind::kSparse);
+}
+
 // The whole of a push against the table's kind and row width: whether its values can be cut into
 // parts at all. `what` is "push" or "contribution".
 Status CheckPushShape(const TableSpec& spec, const wire::PushView& push, const char* what);
@@ -23,7 +28,8 @@ Status CheckPullShape(const TableSpec& spec, std::span<const wire::SlotEntry> en
 // A dense slot's part has as many elements as the slot.
 Status CheckDenseCount(const TableSpec& spec, const wire::SlotEntry& entry, uint64_t elements,
                        const char* what);
-Status CheckHyper(const TableSpec& spec, const Hyper& hyper);
+// Hyper-parameters that are not finite, or that this optimizer can't work with.
+Status CheckHyper(const TableSpec& spec, const wire::PushParams& params);
 // What the parameters of a numbered push may say, beside its shape.
 Status CheckAsyncParams(const TableSpec& spec, const wire::PushParams& params);
 // And those of a contribution or done mark.

@@ -166,6 +166,7 @@ void SlotRound::CloseAtOnce(const wire::TableInfo& table, const DoneMarks& marks
     return;
   }
   FoldRest(rows);
+  if (terms.op == PushOp::kUpdate) rows.CountRound(terms.hyper);
   if (!rows.staged()) return;
   if (terms.op == PushOp::kAssign) {
     rows.AssignStaged(terms.column, closed->divisor);
@@ -187,7 +188,10 @@ void SlotRound::CloseAsDecided(const wire::TableInfo& table, const DoneMarks& ma
   closed->skipped = closed->outcome.ok() && (!decision || decision->skip);
   if (decision) closed->hyper = decision->hyper;
   if (decision && !decision->skip) closed->scale = decision->scale;
-  if (!closed->outcome.ok() || closed->skipped || !(closed->divisor > 0) || !rows.staged()) return;
+  if (closed->skipped && CAIRN_BUG(kSkipCountsStep)) rows.CountRound(closed->hyper);
+  if (!closed->outcome.ok() || closed->skipped || !(closed->divisor > 0)) return;
+  rows.CountRound(closed->hyper);
+  if (!rows.staged()) return;
   rows.ApplyStaged(closed->hyper, closed->divisor, closed->scale);
 }
 

@@ -15,11 +15,13 @@ constexpr double Hyper::*kFields[] = {&Hyper::lr,    &Hyper::weight_decay, &Hype
 
 // As torch.optim calls it in the optimizer of this table.
 const char* FieldName(const TableSpec& spec, double Hyper::*field) {
-  const bool adam = spec.optimizer == OptimizerKind::kAdam || spec.optimizer == OptimizerKind::kAdamW;
+  const OptimizerKind kind = spec.optimizer;
+  const bool ftrl = kind == OptimizerKind::kFtrl;
+  const bool sgd = kind == OptimizerKind::kSgd || kind == OptimizerKind::kRmsprop;
   if (field == &Hyper::lr) return "lr";
-  if (field == &Hyper::weight_decay) return "weight_decay";
-  if (field == &Hyper::beta1) return adam ? "beta1" : "momentum";
-  if (field == &Hyper::beta2) return spec.optimizer == OptimizerKind::kRmsprop ? "alpha" : "beta2";
+  if (field == &Hyper::weight_decay) return ftrl ? "l2" : "weight_decay";
+  if (field == &Hyper::beta1) return ftrl ? "l1" : sgd ? "momentum" : "beta1";
+  if (field == &Hyper::beta2) return ftrl ? "beta" : kind == OptimizerKind::kRmsprop ? "alpha" : "beta2";
   if (field == &Hyper::eps) return "eps";
   return spec.optimizer == OptimizerKind::kAdagrad ? "lr_decay" : "dampening";
 }
@@ -68,6 +70,9 @@ Status HyperDiffers(const TableSpec& spec, Round round, const std::vector<GivenB
                                            [&](const What& what) { return what.hyper.*field; });
     if (!text.empty()) return Mismatch(spec, round, text + ": give all workers the same");
   }
+  const std::string steps = NumbersDiffer(
+      given, " is in step ", [](const What& what) { return static_cast<double>(what.hyper.step); });
+  if (!steps.empty()) return Mismatch(spec, round, steps + ": all workers count the same steps");
   return Mismatch(spec, round, "workers differ: give all workers the same");
 }
 
@@ -87,8 +92,9 @@ bool Disagree(const std::vector<GivenBy<What>>& given, Says says, Rank* yes, Ran
 }  // namespace
 
 bool SameBits(const Hyper& a, const Hyper& b) {
-  return std::all_of(std::begin(kFields), std::end(kFields),
-                     [&](double Hyper::*field) { return SameBits(a.*field, b.*field); });
+  return a.step == b.step && std::all_of(std::begin(kFields), std::end(kFields), [&](double Hyper::*field) {
+           return SameBits(a.*field, b.*field);
+         });
 }
 
 bool Decision::SameAs(const Decision& other) const {

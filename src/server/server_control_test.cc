@@ -157,6 +157,8 @@ TEST_F(Control, HoldsCountWhenEveryShardHoldsAndTheHighestRoundIsReported) {
   ShardReport two{StateVersion{5}, ViewNumber{0}, {}, {}};
   one.stats.pushes = 3;
   two.stats.pushes = 4;
+  one.stats.round_trips = 6;
+  two.stats.round_trips = 5;
   control->OnReports({one, two}, now);
   EXPECT_EQ(Sent<wire::Heartbeat>().back().hold_view, ViewNumber{0});
   EXPECT_TRUE(Sent<wire::Heartbeat>().back().open_rounds.empty());
@@ -167,6 +169,7 @@ TEST_F(Control, HoldsCountWhenEveryShardHoldsAndTheHighestRoundIsReported) {
   EXPECT_EQ(said.hold_view, ViewNumber{2});
   EXPECT_EQ(said.open_rounds, (std::vector<wire::TableRound>{{a, Round{8}}, {b, Round{1}}}));
   EXPECT_EQ(said.stats.pushes, 7u);
+  EXPECT_EQ(said.stats.round_trips, 6u) << "a trip touches several threads: the most that one has seen";
 }
 
 TEST_F(Control, ItStaysWhileSomeRanksAreDoneAndOthersAreNot) {

@@ -27,6 +27,8 @@ void AddStats(wire::NodeStats& sum, const wire::NodeStats& stats) {
   sum.rows += stats.rows;
   sum.memory_bytes += stats.memory_bytes;
   sum.connections += stats.connections;
+  // Of one worker's trip every shard that it touches sees a part: the most of one shard is nearest.
+  sum.round_trips = std::max(sum.round_trips, stats.round_trips);
 }
 
 bool Over(const wire::ClusterState& state) {

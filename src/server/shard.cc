@@ -39,6 +39,7 @@ void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
     TellFenced(frame, fenced);
     return SendError(conn, header, fenced);
   }
+  if ((header.flags & wire::kFlagTrip) != 0) ++stats_.round_trips;
   const Request request{conn, client, frame, now_us};
   switch (header.type) {
     case wire::FrameType::kPush: return OnPush(request);

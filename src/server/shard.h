@@ -74,6 +74,8 @@ struct ShardOptions {
   uint64_t early_contribution_budget = uint64_t{1} << 30;  // deterministic: bytes kept for their turn
   uint32_t refusals_kept = 1024;  // per client and slot; a client has no more in flight
   int64_t still_waiting_us = 3'000'000;
+  // Of the values of one answer; leaves room for header and entries.
+  uint64_t most_value_bytes = wire::kMaxBodyBytes - (uint64_t{2} << 20);
 };
 
 class Shard {

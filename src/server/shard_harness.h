@@ -188,6 +188,8 @@ class ShardHarness {
     PushOp op = PushOp::kUpdate;
     uint8_t column = 0;
     double momentum = 0;
+    uint64_t step = 0;
+    double weight_decay = 0;
 
     wire::PushParams params() const {
       wire::PushParams params;
@@ -199,6 +201,8 @@ class ShardHarness {
       params.value_scale = value_scale;
       params.op = static_cast<uint8_t>(op);
       params.column = column;
+      params.step = step;
+      params.weight_decay = weight_decay;
       return params;
     }
   };
@@ -246,7 +250,7 @@ class ShardHarness {
                 {.done = std::vector<uint32_t>{}, .weight = weight, .lr = lr});
   }
   wire::FramePtr Pull(uint32_t rank, TableId table, std::vector<uint32_t> slots,
-                      std::optional<uint64_t> sync_round = {}) {
+                      std::optional<uint64_t> sync_round = {}, uint8_t column = 0) {
     wire::DataParts parts = Parts(rank, wire::FrameType::kPull, table);
     if (sync_round) {
       parts.flags = wire::kFlagSyncPull;
@@ -255,8 +259,8 @@ class ShardHarness {
     std::vector<wire::SlotEntry> entries;
     std::vector<uint64_t> keys;
     for (uint32_t slot : slots) {
-      entries.push_back({slot, 1, 0});
-      keys.push_back(KeyIn(slot));
+      entries.push_back({slot, column == kKeyColumn ? 0u : 1u, column});
+      if (column != kKeyColumn) keys.push_back(KeyIn(slot));
     }
     parts.entries = entries;
     parts.keys = keys;

@@ -30,8 +30,11 @@ DenseSlot::DenseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_cou
   }
   const size_t element_bytes = element_ == ElementType::kFloat32 ? 4 : 8;
   bytes_ = elements_ * element_bytes;
-  state_ = std::make_unique<DenseState>(arena_, StateColumns(optimizer_, flags_), elements_,
-                                        info.spec.initial_state);
+  float initial_state[optimizer::kMaxStateColumns];
+  const uint32_t columns = StateColumns(optimizer_, flags_);
+  for (uint32_t c = 0; c < columns; ++c)
+    initial_state[c] = optimizer::InitialState(optimizer_, c, info.spec.initial_state);
+  state_ = std::make_unique<DenseState>(arena_, std::span(initial_state).first(columns), elements_);
   if (bytes_ == 0) return;
   values_ = arena_.Take(bytes_);
   const InitialValue initial(info.spec.init, info.id, info.spec.element);
@@ -98,7 +101,8 @@ Status DenseSlot::CheckSegments(std::span<const std::byte> values, Mask mask) co
   return Status::Ok();
 }
 
-Status DenseSlot::CheckAssign(std::span<const std::byte> values, Mask mask, uint8_t column) const {
+Status DenseSlot::CheckAssign(std::span<const RowKey>, std::span<const std::byte> values, Mask mask,
+                              uint8_t column) const {
   if (element_ != ElementType::kFloat32)
     return {Code::kInvalidArgument,
             "table \"" + name_ + "\" is of int64: assign is for dense tables of float32"};

@@ -20,13 +20,17 @@ class DenseSlot final : public SlotTable {
   ~DenseSlot() override;
 
   Status Check(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask) const override;
-  Status CheckAssign(std::span<const std::byte> values, Mask mask, uint8_t column) const override;
+  Status CheckAssign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+                     uint8_t column) const override;
   Status CheckRead(std::span<const RowKey> keys, uint8_t column) const override;
   void Apply(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
              const Hyper& hyper) override;
-  void Assign(std::span<const std::byte> values, Mask mask, uint8_t column) override;
+  void Assign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+              uint8_t column) override;
+  void AssignMissing(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+                     uint8_t column) override;
   bool assigned() const override { return assigned_ || bytes_ == 0; }
-  size_t ReadBytes(size_t) const override { return bytes_; }
+  size_t ReadBytes(size_t, uint8_t) const override { return bytes_; }
   void Read(std::span<const RowKey> keys, uint8_t column, std::byte* out) const override;
 
   void Stage(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
@@ -34,6 +38,7 @@ class DenseSlot final : public SlotTable {
   bool staged() const override { return staged_; }
   Report ReportStaged(double divisor) const override;
   void ApplyStaged(const Hyper& hyper, double divisor, double scale) override;
+  void CountRound(const Hyper& hyper) override;
   void AssignStaged(uint8_t column, double divisor) override;
   void DropStaged() override;
 

@@ -80,9 +80,15 @@ void DenseSlot::Apply(std::span<const RowKey>, std::span<const std::byte> values
   }
 }
 
-void DenseSlot::Assign(std::span<const std::byte> values, Mask mask, uint8_t column) {
+void DenseSlot::Assign(std::span<const RowKey>, std::span<const std::byte> values, Mask mask,
+                       uint8_t column) {
   CAIRN_CHECK(element_ == ElementType::kFloat32);
   Replace(values.data(), column, 1.0f, [mask](const Piece& piece) { return InMask(mask, piece.segment); });
+}
+
+void DenseSlot::AssignMissing(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+                              uint8_t column) {
+  if (!assigned()) Assign(keys, values, mask, column);
 }
 
 void DenseSlot::Stage(std::span<const RowKey>, std::span<const std::byte> values, Mask mask, double factor) {
@@ -128,6 +134,8 @@ SlotTable::Report DenseSlot::ReportStaged(double divisor) const {
   report.finite = std::isfinite(report.sum_squares);
   return report;
 }
+
+void DenseSlot::CountRound(const Hyper&) {}  // its pieces count for themselves
 
 void DenseSlot::ApplyStaged(const Hyper& hyper, double divisor, double scale) {
   CAIRN_CHECK(divisor > 0 || optimizer_ == OptimizerKind::kSum);

@@ -98,7 +98,7 @@ TEST(DenseSlot, Int64AndEmptySlots) {
     EXPECT_TRUE(table->staged());
     table->ApplyStaged({}, 0, 1);
     std::vector<int64_t> out(table->rows());
-    ASSERT_EQ(table->ReadBytes(0), out.size() * 8);
+    ASSERT_EQ(table->ReadBytes(0, 0), out.size() * 8);
     table->Read({}, 0, reinterpret_cast<std::byte*>(out.data()));
     EXPECT_EQ(out, std::vector<int64_t>(out.size(), 17));
     int calls = 0;
@@ -122,7 +122,7 @@ TEST(DenseSlot, TheFirstInt64Wins) {
   std::vector<int64_t> out(6);
   table->Read({}, 0, reinterpret_cast<std::byte*>(out.data()));
   EXPECT_EQ(out, (std::vector<int64_t>{1, 9, -3, 9, 5, 0}));
-  EXPECT_EQ(table->CheckAssign(Bytes(out), {}, 0).code(), Code::kInvalidArgument);
+  EXPECT_EQ(table->CheckAssign({}, Bytes(out), {}, 0).code(), Code::kInvalidArgument);
   EXPECT_EQ(table->CheckRead({}, kStepColumn).code(), Code::kInvalidArgument);
 }
 

@@ -16,9 +16,10 @@ constexpr size_t kOffsets[optimizer::kMaxStateColumns] = {7 * 64, 11 * 64, 13 * 
 
 }  // namespace
 
-DenseState::DenseState(Arena& arena, uint32_t columns, size_t elements, float initial)
-    : arena_(arena), columns_(columns), elements_(elements), initial_(initial) {
-  CAIRN_CHECK(columns <= optimizer::kMaxStateColumns);
+DenseState::DenseState(Arena& arena, std::span<const float> initial, size_t elements)
+    : arena_(arena), columns_(static_cast<uint32_t>(initial.size())), elements_(elements) {
+  CAIRN_CHECK(initial.size() <= optimizer::kMaxStateColumns);
+  std::ranges::copy(initial, initial_);
 }
 
 DenseState::~DenseState() {
@@ -35,7 +36,7 @@ void DenseState::Make() {
   CAIRN_CHECK(elements_ > 0);
   for (uint32_t c = 0; c < columns_; ++c) {
     arrays_[c] = reinterpret_cast<float*>(arena_.Take(PieceBytes(c)) + kOffsets[c]);
-    std::fill_n(arrays_[c], elements_, initial_);
+    std::fill_n(arrays_[c], elements_, initial_[c]);
   }
   made_ = true;
 }
@@ -45,14 +46,14 @@ void DenseState::Read(uint8_t column, float* out) const {
   if (made_) {
     std::memcpy(out, arrays_[column - 1], elements_ * sizeof(float));
   } else {
-    std::fill_n(out, elements_, initial_);
+    std::fill_n(out, elements_, initial_[column - 1]);
   }
 }
 
 uint64_t DenseState::Hash(uint64_t seed) const {
   float same[1024];  // in pieces, so that state that is not made needs no array
-  std::fill_n(same, std::size(same), initial_);
   for (uint32_t c = 0; c < columns_; ++c) {
+    std::fill_n(same, std::size(same), initial_[c]);
     for (size_t at = 0; at < elements_; at += std::size(same)) {
       const size_t count = std::min(std::size(same), elements_ - at);
       seed = XXH3_64bits_withSeed(made_ ? arrays_[c] + at : same, count * sizeof(float), seed);

@@ -1,10 +1,11 @@
 // The state arrays of a dense table's optimizer in one slot: columns 1 to 3 of cairn/types.h.
-// Memory is taken when a step or an assign first needs it; until then every element reads as the
-// initial value.
+// Memory is taken when a step or an assign first needs it; until then every element reads as its
+// column's initial value.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "optimizer/update.h"
 #include "table/arena.h"
@@ -13,7 +14,8 @@ namespace cairn::table {
 
 class DenseState {
  public:
-  DenseState(Arena& arena, uint32_t columns, size_t elements, float initial);
+  // `initial` has a number for each column.
+  DenseState(Arena& arena, std::span<const float> initial, size_t elements);
   ~DenseState();
   DenseState(const DenseState&) = delete;
   DenseState& operator=(const DenseState&) = delete;
@@ -36,7 +38,7 @@ class DenseState {
   Arena& arena_;
   const uint32_t columns_;
   const size_t elements_;
-  const float initial_;
+  float initial_[optimizer::kMaxStateColumns] = {};
   bool made_ = false;
   float* arrays_[optimizer::kMaxStateColumns] = {};
 };

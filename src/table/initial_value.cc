@@ -29,7 +29,9 @@ float Below(float value) {
 }  // namespace
 
 InitialValue::InitialValue(const Init& init, TableId table, ElementType element)
-    : init_(init), element_(element), table_seed_(Mix64(init.seed, table.value)) {
+    : init_(init),
+      element_(element),
+      table_seed_(Mix64(init.seed, init.stream == 0 ? table.value : init.stream)) {
   CAIRN_CHECK(element == ElementType::kFloat32 || same());
 }
 

@@ -1,6 +1,6 @@
-// The value of a parameter before its first push: a function of (init, table id, key, column),
-// the same bits on every machine and in every version. A dense element has its index as key and
-// column 0.
+// The value of a parameter before its first push: a function of (init, table id, key, column), and
+// where init.stream is not 0 of that instead of the table's id: the same bits on every machine and
+// in every version. A dense element has its index as key and column 0.
 #pragma once
 
 #include <cstddef>

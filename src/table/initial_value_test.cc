@@ -170,5 +170,22 @@ TEST(InitialValue, GoldenValues) {
   }
 }
 
+TEST(InitialValue, AStreamStandsForTheTablesNumber) {
+  Init init = Init::Normal(0, 1, 5);
+  const auto first = Row(init, 1, 7, 16), second = Row(init, 2, 7, 16);
+  EXPECT_NE(first, second);
+  init.stream = 0xABCDEF0123456789;
+  const auto streamed = Row(init, 1, 7, 16);
+  EXPECT_EQ(streamed, Row(init, 2, 7, 16));
+  EXPECT_NE(streamed, first);
+  EXPECT_NE(streamed, Row(init, 1, 8, 16));
+  EXPECT_EQ(Elements(init, 1, 3, 5), Elements(init, 9, 3, 5));
+  Init other = init;
+  other.stream = 0xABCDEF012345678A;
+  EXPECT_NE(streamed, Row(other, 1, 7, 16));
+  other.stream = 2;
+  EXPECT_EQ(Row(other, 1, 7, 16), second) << "a stream is mixed in as a table's number is";
+}
+
 }  // namespace
 }  // namespace cairn::table

@@ -14,9 +14,19 @@ bool Exists(const TableSpec& spec) {
   if (spec.element == ElementType::kInt64)
     return kind == OptimizerKind::kSum || (kind == OptimizerKind::kFirst && spec.mode == Mode::kAsync);
   if (kind == OptimizerKind::kFirst) return false;
-  if (spec.kind == TableKind::kDense) return kind != OptimizerKind::kMean || spec.mode == Mode::kSync;
-  return kind == OptimizerKind::kSum ||
-         (kind == OptimizerKind::kSgd && StateColumns(kind, spec.optimizer_flags) == 0);
+  if (spec.kind == TableKind::kDense) {
+    return kind != OptimizerKind::kSparseAdam && kind != OptimizerKind::kRowwiseAdagrad &&
+           (kind != OptimizerKind::kMean || spec.mode == Mode::kSync);
+  }
+  switch (kind) {
+    case OptimizerKind::kSum:
+    case OptimizerKind::kAdagrad:
+    case OptimizerKind::kSparseAdam:
+    case OptimizerKind::kRowwiseAdagrad:
+    case OptimizerKind::kFtrl: return true;
+    case OptimizerKind::kSgd: return StateColumns(kind, spec.optimizer_flags) == 0;
+    default: return false;
+  }
 }
 
 }  // namespace

@@ -40,22 +40,31 @@ class SlotTable {
   // Sparse: values is keys.size() rows; a key may repeat (its rows are taken one after the other);
   // every key must belong to this slot; no mask.
   virtual Status Check(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask) const = 0;
-  // An assign of a column: dense float32 tables only, and the column must exist. Values and mask as
-  // in Check.
-  virtual Status CheckAssign(std::span<const std::byte> values, Mask mask, uint8_t column) const = 0;
-  // Shapes of a pull: dense: no keys, a column that exists; sparse: keys of this slot, column 0.
+  // An assign of a column: float32 tables only. Dense: a column that exists; sparse: column 0. Keys,
+  // values and mask as in Check.
+  virtual Status CheckAssign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+                             uint8_t column) const = 0;
+  // Shapes of a pull: a column that exists; dense: no keys; sparse: keys of this slot, none for
+  // kKeyColumn.
   virtual Status CheckRead(std::span<const RowKey> keys, uint8_t column) const = 0;
-  // Async: the optimizer at once, row by row.
+  // Async: the optimizer at once, row by row. A sparse slot remembers the highest hyper.step.
   virtual void Apply(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
                      const Hyper& hyper) = 0;
-  // The column becomes `values`, but for the segments that the mask leaves out. Column 0 makes the
-  // slot assigned. Requires CheckAssign.
-  virtual void Assign(std::span<const std::byte> values, Mask mask, uint8_t column) = 0;
-  // Column 0 has been assigned (a slot without elements: always).
+  // Dense: the column becomes `values`, but for the segments that the mask leaves out; column 0 makes
+  // the slot assigned. Sparse: the rows of the keys become `values` and keep the state they have; a
+  // row that is missing is made; of a key that repeats the last row counts. Requires CheckAssign.
+  virtual void Assign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+                      uint8_t column) = 0;
+  // The same where nothing has been assigned: dense: in a slot that is not assigned; sparse: in rows
+  // that are missing.
+  virtual void AssignMissing(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+                             uint8_t column) = 0;
+  // Column 0 has been assigned (a slot without elements, and a sparse one: always).
   virtual bool assigned() const = 0;
-  // Bytes that Read writes for these keys.
-  virtual size_t ReadBytes(size_t key_count) const = 0;
-  // A column now; a missing row reads as its initial value and is not created.
+  // Bytes that Read writes for so many keys of this column.
+  virtual size_t ReadBytes(size_t key_count, uint8_t column) const = 0;
+  // A column now; a missing row reads as its initial value or state and is not created. kKeyColumn:
+  // the keys of all rows, in no particular order.
   virtual void Read(std::span<const RowKey> keys, uint8_t column, std::byte* out) const = 0;
 
   // Sync: adds factor × values to the round's sums (kSum of int64 ignores the factor). The first
@@ -74,6 +83,9 @@ class SlotTable {
   // Only segments that somebody has staged take part. Requires divisor > 0 unless the optimizer is
   // kSum; kReduceSum is the caller's business (it gives divisor 1).
   virtual void ApplyStaged(const Hyper& hyper, double divisor, double scale) = 0;
+  // A round of updates has been applied, to the table if not to this slot: a sparse slot remembers
+  // hyper.step. Not for a round that was skipped or refused, or whose divisor was 0.
+  virtual void CountRound(const Hyper& hyper) = 0;
   // The column becomes sum / divisor. Requires that the table allows assigns.
   virtual void AssignStaged(uint8_t column, double divisor) = 0;
   virtual void DropStaged() = 0;
@@ -82,7 +94,8 @@ class SlotTable {
   virtual uint64_t memory_bytes() const = 0;
   // By key and value, not by layout: equal content gives equal hashes.
   virtual uint64_t Hash() const = 0;
-  // Every stored row (dense: one call with key 0), in no particular order.
+  // Every stored row (dense: one call with key 0), in no particular order. Sparse: its values, then
+  // its state.
   virtual void ForEach(const std::function<void(RowKey, std::span<const std::byte>)>& row) const = 0;
 };
 

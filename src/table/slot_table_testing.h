@@ -31,7 +31,7 @@ std::span<const std::byte> Bytes(const std::vector<T>& v) {
 }
 inline std::vector<float> ReadFloats(const SlotTable& table, std::span<const RowKey> keys,
                                      uint8_t column = 0) {
-  std::vector<float> out(table.ReadBytes(keys.size()) / sizeof(float));
+  std::vector<float> out(table.ReadBytes(keys.size(), column) / sizeof(float));
   table.Read(keys, column, reinterpret_cast<std::byte*>(out.data()));
   return out;
 }
@@ -44,6 +44,14 @@ inline std::vector<float> RandomFloats(Random& random, size_t n) {
   std::vector<float> v(n);
   for (float& x : v) x = static_cast<float>(random.Between(-999, 999)) * 0.0137f;
   return v;
+}
+// Keys of one slot: `count` of the smallest.
+inline std::vector<RowKey> KeysOf(SlotId slot, size_t count) {
+  std::vector<RowKey> keys;
+  for (RowKey key = 0; keys.size() < count; ++key) {
+    if (wire::SlotOfKey(key, kSlots) == slot) keys.push_back(key);
+  }
+  return keys;
 }
 // A mask of these segments.
 inline std::vector<std::byte> MaskOf(size_t segments, std::initializer_list<size_t> in) {

@@ -1,4 +1,6 @@
-// A sparse table's rows in one slot: an index (key → row number) over slabs of rows.
+// A sparse table's rows in one slot: an index (key → row number) over slabs of rows, each with its
+// optimizer's state behind its values. sparse_slot.cc has storage, checks and reads,
+// sparse_slot_apply.cc what changes rows.
 #pragma once
 
 #include <memory>
@@ -6,6 +8,7 @@
 
 #include "table/initial_value.h"
 #include "table/line_index.h"
+#include "table/row_layout.h"
 #include "table/row_slabs.h"
 #include "table/slot_table.h"
 #include "table/sparse_staging.h"
@@ -18,13 +21,19 @@ class SparseSlot final : public SlotTable {
   SparseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_count, Arena& arena);
 
   Status Check(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask) const override;
-  Status CheckAssign(std::span<const std::byte> values, Mask mask, uint8_t column) const override;
+  Status CheckAssign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+                     uint8_t column) const override;
   Status CheckRead(std::span<const RowKey> keys, uint8_t column) const override;
   void Apply(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
              const Hyper& hyper) override;
-  void Assign(std::span<const std::byte> values, Mask mask, uint8_t column) override;  // never
+  void Assign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+              uint8_t column) override;
+  void AssignMissing(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
+                     uint8_t column) override;
   bool assigned() const override { return true; }  // rows are made by pushes: nothing to wait for
-  size_t ReadBytes(size_t key_count) const override { return key_count * rows_.row_bytes(); }
+  size_t ReadBytes(size_t key_count, uint8_t column) const override {
+    return column == kKeyColumn ? rows_.count() * sizeof(RowKey) : key_count * layout_.value_bytes();
+  }
   void Read(std::span<const RowKey> keys, uint8_t column, std::byte* out) const override;
 
   void Stage(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
@@ -32,7 +41,8 @@ class SparseSlot final : public SlotTable {
   bool staged() const override { return staged_; }
   Report ReportStaged(double divisor) const override;
   void ApplyStaged(const Hyper& hyper, double divisor, double scale) override;
-  void AssignStaged(uint8_t column, double divisor) override;  // never
+  void CountRound(const Hyper& hyper) override { step_ = hyper.step; }
+  void AssignStaged(uint8_t column, double divisor) override;  // never: rows are assigned by pushes
   void DropStaged() override;
 
   uint64_t rows() const override { return rows_.count(); }
@@ -41,8 +51,10 @@ class SparseSlot final : public SlotTable {
   void ForEach(const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
 
  private:
+  std::string Where() const;
   Status CheckKeys(std::span<const RowKey> keys) const;
-  // A row with the key's initial value. Requires that the key has none.
+  void ReadValues(std::span<const RowKey> keys, std::byte* out) const;
+  // A row with the key's initial value and state. Requires that the key has none.
   uint32_t CreateRow(RowKey key, uint64_t hash);
   // work(i, row's address) for each key, rows created where they are missing.
   template <class Work>
@@ -51,6 +63,10 @@ class SparseSlot final : public SlotTable {
   template <class GradientAt>
   void UpdateFloats(std::span<const RowKey> keys, const Hyper& hyper, float divisor, double scale,
                     GradientAt gradient);
+  // The same for optimizers that keep state.
+  template <class GradientAt>
+  void UpdateWithState(std::span<const RowKey> keys, const Hyper& hyper, const optimizer::OfMean& seen,
+                       GradientAt gradient);
 
   const std::string name_;
   const ElementType element_;
@@ -61,11 +77,13 @@ class SparseSlot final : public SlotTable {
   const SlotId slot_;
   const uint32_t slot_count_;
   const InitialValue initial_;
+  const RowLayout layout_;
   Arena& arena_;
   LineIndex index_;
   RowSlabs rows_;
   std::unique_ptr<SparseStaging> staging_;  // made by the first Stage
   bool staged_ = false;
+  uint64_t step_ = 0;  // kStepColumn
 };
 
 }  // namespace cairn::table

@@ -41,6 +41,7 @@ struct Registered {
 struct NodeStats {  // cumulative, for `cairn status`
   uint64_t pushes = 0, pulls = 0, rounds = 0, bytes_in = 0, bytes_out = 0, rows = 0, memory_bytes = 0,
            connections = 0;
+  uint64_t round_trips = 0;  // requests that were the first of their round trip (kFlagTrip)
 };
 // Node → scheduler, every heartbeat interval and whenever something in it changed.
 struct Heartbeat {

@@ -46,8 +46,8 @@ Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
   out->open_rounds = UnpackRounds(in.open_rounds(), budget);
   out->end_confirmed = in.end_confirmed();
   if (const fb::NodeStats* s = in.stats()) {
-    out->stats = {s->pushes(),    s->pulls(), s->rounds(),       s->bytes_in(),
-                  s->bytes_out(), s->rows(),  s->memory_bytes(), s->connections()};
+    out->stats = {s->pushes(),    s->pulls(), s->rounds(),       s->bytes_in(),   s->bytes_out(),
+                  s->rows(),      s->memory_bytes(), s->connections(), s->round_trips()};
   }
   return Status::Ok();
 }

@@ -30,7 +30,7 @@ Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
   const auto open_rounds = PackRounds(b, m.open_rounds);
   const NodeStats& s = m.stats;
   const auto stats = fb::CreateNodeStats(b, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
-                                         s.memory_bytes, s.connections);
+                                         s.memory_bytes, s.connections, s.round_trips);
   return fb::CreateHeartbeat(b, m.incarnation.value, m.uid, m.version.value, m.barrier_count,
                              m.hold_view.value, open_rounds, m.end_confirmed, stats)
       .Union();

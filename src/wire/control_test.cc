@@ -27,7 +27,7 @@ auto Fields(const Heartbeat& m) {
   const NodeStats& s = m.stats;
   return std::tie(m.incarnation, m.uid, m.version, m.barrier_count, m.hold_view, m.open_rounds,
                   m.end_confirmed, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
-                  s.memory_bytes, s.connections);
+                  s.memory_bytes, s.connections, s.round_trips);
 }
 auto Fields(const HeartbeatReply& m) { return std::tie(m.term, m.version, m.barrier_open, m.awaiting); }
 auto Fields(const StateMessage& m) { return std::tie(m.state); }
@@ -177,7 +177,7 @@ TEST_F(Control, RequiredPartsAndKnownValues) {
   for (int field = 0; field < 6; ++field) {
     flatbuffers::FlatBufferBuilder b;
     uint8_t v[6] = {};
-    v[field] = 8;  // beyond every one of these enums
+    v[field] = 11;  // beyond every one of these enums
     const auto spec = fb::CreateTableSpec(b, 0, v[0], v[1], v[2], v[3], v[4], false, 1, 1, v[5]);
     EXPECT_FALSE(DecodeRaw(b, fb::Message::CreateTable, fb::CreateCreateTable(b, 1, 1, spec)).ok()) << field;
   }

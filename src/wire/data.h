@@ -50,12 +50,13 @@ struct PushParams {
   uint8_t op = 0;             // PushOp
   uint8_t column = 0;         // of an assign
   uint32_t reserved0 = 0;
-  uint64_t reserved[5] = {};  // zero
+  uint64_t step = 0;          // Hyper::step
+  uint64_t reserved[4] = {};  // zero
 
-  Hyper hyper() const { return {lr, weight_decay, beta1, beta2, eps, dampening}; }
+  Hyper hyper() const { return {lr, weight_decay, beta1, beta2, eps, dampening, step}; }
   void set_hyper(const Hyper& h) {
     lr = h.lr, weight_decay = h.weight_decay, beta1 = h.beta1;
-    beta2 = h.beta2, eps = h.eps, dampening = h.dampening;
+    beta2 = h.beta2, eps = h.eps, dampening = h.dampening, step = h.step;
   }
   bool has(ParamFlag flag) const { return (flags & flag) != 0; }
 };

@@ -96,6 +96,28 @@ TEST_F(Data, ContributeWithBitmapAndKeys) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(view->values.data()) % 64, 0u);
 }
 
+TEST_F(Data, StepsAndTheMarkOfARoundTripComeThrough) {
+  const InFrame in = Sample("push_rows");
+  EXPECT_EQ(in.header.flags, kFlagTrip);
+  const Result<PushView> view = DecodePush(in.header, in.body());
+  ASSERT_TRUE(view.ok()) << view.status().ToString();
+  EXPECT_EQ(view->params.step, 0x7766554433221100u);
+  EXPECT_EQ(view->params.hyper(), (Hyper{0.125, 0.0625, 0.9, 0.999, 1e-8, 0.5, 0x7766554433221100}));
+  PushParams again;
+  again.set_hyper(view->params.hyper());
+  EXPECT_EQ(again.step, view->params.step);
+  EXPECT_EQ(offsetof(PushParams, step), 88u);
+}
+
+TEST_F(Data, APullOfKeysNamesSlotsAlone) {
+  const InFrame in = Sample("pull_keys");
+  const Result<PullView> view = DecodePull(in.header, in.body());
+  ASSERT_TRUE(view.ok()) << view.status().ToString();
+  ASSERT_EQ(view->entries.size(), 2u);
+  EXPECT_EQ(view->entries[1].number, kKeyColumn);
+  EXPECT_TRUE(view->keys.empty());
+}
+
 TEST_F(Data, MaskLiesBetweenBitmapAndKeys) {
   const InFrame in = Sample("contribute_first_phase");
   const Result<PushView> view = DecodePush(in.header, in.body());
@@ -276,6 +298,7 @@ TEST_F(Data, ParamsAreChecked) {
   }
   EXPECT_FALSE(Refused("contribute", [&](InFrame& in) { Write(in, 0, 0.0); }));
   for (size_t at = offsetof(PushParams, reserved0); at < sizeof(PushParams); at += 4) {
+    if (at == offsetof(PushParams, step) || at == offsetof(PushParams, step) + 4) continue;
     EXPECT_TRUE(Refused("push_dense", [&](InFrame& in) { Write(in, at, uint32_t{1}); })) << at;
   }
   EXPECT_TRUE(Refused("push_dense", [](InFrame& in) { in.header.round = 1; }));

@@ -15,11 +15,12 @@ namespace {
 
 uint16_t AllowedFlags(FrameType type) {
   switch (type) {
+    case FrameType::kPush: return kFlagValuesChecked | kFlagTrip;
     case FrameType::kContribute:
-    case FrameType::kDone: return kFlagDone | kFlagPullAfter | kFlagValuesChecked;
+    case FrameType::kDone: return kFlagDone | kFlagPullAfter | kFlagValuesChecked | kFlagTrip;
     case FrameType::kRoundReply:
       return kFlagPullAfter | kFlagValuesChecked | kFlagRefused | kFlagReport | kFlagAllJoined;
-    case FrameType::kPull: return kFlagSyncPull | kFlagValuesChecked | kFlagAssigned;
+    case FrameType::kPull: return kFlagSyncPull | kFlagValuesChecked | kFlagAssigned | kFlagTrip;
     default: return kFlagValuesChecked;
   }
 }

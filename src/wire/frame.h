@@ -44,6 +44,7 @@ enum FrameFlag : uint16_t {
   kFlagReport = 1 << 5,         // kRoundReply: the round is summed up, not closed; values are SlotReports
   kFlagAllJoined = 1 << 6,      // kRoundReply: every live worker had marked the round with kParamJoined
   kFlagAssigned = 1 << 7,       // kPull: only when every slot named has been assigned; else kUnavailable
+  kFlagTrip = 1 << 8,           // requests: the first of its round trip on this connection (statistics)
 };
 
 struct FrameHeader {

@@ -143,11 +143,22 @@ TEST(CheckHeader, RefusesMagicVersionTypeAndFlags) {
   for (int bit = 0; bit < 16; ++bit) {
     header = Good(FrameType::kPush);
     header.flags = static_cast<uint16_t>(1 << bit);
-    EXPECT_EQ(CheckHeader(header, kMaxBodyBytes).ok(), header.flags == kFlagValuesChecked) << bit;
+    EXPECT_EQ(CheckHeader(header, kMaxBodyBytes).ok(),
+              (header.flags & (kFlagValuesChecked | kFlagTrip)) != 0)
+        << bit;
     header.type = FrameType::kRoundReply;
     const bool known = (header.flags & (kFlagPullAfter | kFlagValuesChecked | kFlagRefused | kFlagReport |
                                         kFlagAllJoined)) != 0;
     EXPECT_EQ(CheckHeader(header, kMaxBodyBytes).ok(), known) << bit;
+  }
+}
+
+TEST(CheckHeader, OnlyRequestsMayBeginARoundTrip) {
+  for (int type = 1; type <= 9; ++type) {
+    FrameHeader header = Good(static_cast<FrameType>(type));
+    header.flags = kFlagTrip;
+    const bool request = HasParams(header.type) || header.type == FrameType::kPull;
+    EXPECT_EQ(CheckHeader(header, kMaxBodyBytes).ok(), request) << type;
   }
 }
 

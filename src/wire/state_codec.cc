@@ -152,7 +152,7 @@ Offset<fb::TableSpec> PackSpec(FlatBufferBuilder& b, const TableSpec& spec) {
                              static_cast<uint8_t>(spec.mode), static_cast<uint8_t>(spec.optimizer),
                              static_cast<uint8_t>(spec.non_finite), spec.deterministic, spec.size, spec.dim,
                              static_cast<uint8_t>(spec.init.kind), spec.init.a, spec.init.b, spec.init.seed,
-                             spec.optimizer_flags, spec.initial_state, segments);
+                             spec.optimizer_flags, spec.initial_state, segments, spec.init.stream);
 }
 
 // What tables rely on: ends that ascend, the last one being the end of the table.
@@ -173,7 +173,7 @@ Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out) {
   const bool known = UnpackEnum(in.kind(), TableKind::kSparse, &out->kind) &&
                      UnpackEnum(in.element(), ElementType::kInt64, &out->element) &&
                      UnpackEnum(in.mode(), Mode::kSync, &out->mode) &&
-                     UnpackEnum(in.optimizer(), OptimizerKind::kFirst, &out->optimizer) &&
+                     UnpackEnum(in.optimizer(), OptimizerKind::kFtrl, &out->optimizer) &&
                      UnpackEnum(in.non_finite(), NonFinitePolicy::kAllow, &out->non_finite) &&
                      UnpackEnum(in.init_kind(), InitKind::kNormal, &out->init.kind);
   if (!known) return BadControl("table \"" + out->name + "\" asks for something this release does not know");
@@ -183,6 +183,7 @@ Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out) {
   out->init.a = in.init_a();
   out->init.b = in.init_b();
   out->init.seed = in.init_seed();
+  out->init.stream = in.init_stream();
   out->optimizer_flags = in.optimizer_flags();
   out->initial_state = in.initial_state();
   if (const auto* segments = in.segments();

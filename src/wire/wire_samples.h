@@ -27,6 +27,7 @@ inline TableSpec SampleSpec() {
   spec.size = 1001;
   spec.dim = 16;
   spec.init = Init::Normal(0.5f, 0.25f, 0x1122334455667788);
+  spec.init.stream = 0x99AABBCCDDEEFF01;
   spec.optimizer_flags = kWithMomentum | kNesterov;
   spec.initial_state = 0.125f;
   spec.segments = {10, 1000, 1001};
@@ -72,7 +73,7 @@ inline std::vector<ControlMessage> SampleControl() {
                           ViewNumber{3},
                           {{TableId{1}, Round{20}}, {TableId{4}, Round{91}}},
                           true,
-                          {1, 2, 3, 4, 5, 6, 7, 8}});
+                          {1, 2, 3, 4, 5, 6, 7, 8, 9}});
   all.push_back(HeartbeatReply{Term{3}, StateVersion{42}, 8, "rank 5 has not reached barrier 9"});
   all.push_back(StateMessage{SampleState()});
   all.push_back(CreateTable{101, Incarnation{12}, SampleSpec()});
@@ -142,6 +143,11 @@ inline std::vector<NamedFrame> SampleData(BufferPool& pool) {
     params.column = 2;
     return params;
   }();
+  static const PushParams kStep = [] {
+    PushParams params = kParams;
+    params.step = 0x7766554433221100;
+    return params;
+  }();
   static const std::byte kMask[] = {std::byte{0xFD}, std::byte{0x03}};
   static const SlotEntry kDense[] = {{1, 3, 7}, {4, 2, 8}};                // 5 elements
   static const SlotEntry kSparse[] = {{0, 2, 7}, {2, 0, 8}, {200, 1, 9}};  // 3 keys, rows of 2
@@ -186,6 +192,14 @@ inline std::vector<NamedFrame> SampleData(BufferPool& pool) {
   p = SampleParts(FrameType::kPull);
   p.entries = kAsked, p.keys = kKeys, p.round = Round{91}, p.flags = kFlagSyncPull;
   add("pull", std::move(p));
+  static const SlotEntry kKeysAsked[] = {{0, 0, kKeyColumn}, {200, 0, kKeyColumn}};
+  p = SampleParts(FrameType::kPull);
+  p.entries = kKeysAsked, p.flags = kFlagTrip;
+  add("pull_keys", std::move(p));
+  p = SampleParts(FrameType::kPush);
+  p.params = &kStep, p.entries = kSparse, p.keys = kKeys, p.owned = SampleFloats(6, pool);
+  p.flags = kFlagTrip;
+  add("push_rows", std::move(p));
   p = SampleParts(FrameType::kPullReply);
   p.entries = kAnswered, p.owned = SampleFloats(6, pool);
   add("pull_reply", std::move(p));

@@ -1,14 +1,12 @@
 """One job over two machines: two launchers on loopback, and between two network namespaces."""
-import os
 import re
 import signal
 import socket
-import subprocess
-import uuid
 
 import pytest
 
 from mnist_data import write_mnist
+from namespaces import two_namespaces
 from ports import free_port
 from processes import BIN, SECONDS, Run, children_of, wait_gone
 
@@ -120,34 +118,10 @@ def test_a_taken_port_is_named(after, whose):
 
 @pytest.fixture
 def namespaces():
-    """Two namespaces that a pair of virtual interfaces joins: (words to run there, address) of each."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    tag = uuid.uuid4().hex[:6]
-    names = [f"cairn-{tag}-{i}" for i in range(2)]
+    """(words to run there, address) of each of two namespaces."""
     addresses = ["10.213.77.1", "10.213.77.2"]
-
-    def ip(*words):
-        return subprocess.run(["ip", *words], capture_output=True, text=True, timeout=SECONDS)
-
-    try:
-        steps = [("netns", "add", name) for name in names]
-        steps.append(("link", "add", f"cn{tag}a", "netns", names[0], "type", "veth", "peer", "name", f"cn{tag}b", "netns",
-                      names[1]))
-        for name, end, address in zip(names, "ab", addresses):
-            steps += [("-n", name, "addr", "add", f"{address}/24", "dev", f"cn{tag}{end}"),
-                      ("-n", name, "link", "set", f"cn{tag}{end}", "up"), ("-n", name, "link", "set", "lo", "up")]
-        for step in steps:
-            try:
-                done = ip(*step)
-            except FileNotFoundError:
-                pytest.skip("no `ip` here")
-            if done.returncode != 0:
-                pytest.skip(f"no network namespaces here: ip {' '.join(step)}: {done.stderr.strip()}")
-        yield [(["ip", "netns", "exec", name], address) for name, address in zip(names, addresses)]
-    finally:
-        for name in names:
-            ip("netns", "del", name)
+    with two_namespaces(addresses) as words:
+        yield list(zip(words, addresses))
 
 
 def test_two_network_namespaces_are_two_machines(tmp_path, namespaces):

@@ -7,6 +7,7 @@
 #include "client/partition.h"
 #include "content.h"
 #include "lane.h"
+#include "round_program.h"
 #include "worker_process.h"
 
 namespace cairn::sim {
@@ -72,8 +73,10 @@ class AsyncLane final : public Lane {
     input.hyper = {.lr = 0.25 * static_cast<double>(1 + random_.Below(4)),
                    .weight_decay = random_.Chance(0.5) ? 0.0 : 0.125};
     if ((info_.spec.optimizer_flags & kWithMomentum) != 0) input.hyper.beta1 = random_.Chance(0.8) ? 0.75 : 0;
+    input.hyper = HyperFor(info_.spec, input.hyper, pushed_);
     input.op = op;
-    if (op != PushOp::kUpdate) input.column = PullColumn(info_.spec, random_);
+    const bool dense = info_.spec.kind == TableKind::kDense;
+    if (op != PushOp::kUpdate && dense) input.column = PullColumn(info_.spec, random_);
     if (op == PushOp::kAssignOnce) {
       input.column = 0;
     } else {
@@ -99,7 +102,7 @@ class AsyncLane final : public Lane {
 
   PushOp NextOp() {
     const bool dense = info_.spec.kind == TableKind::kDense && info_.spec.element == ElementType::kFloat32;
-    if (!dense || !random_.Chance(0.1)) return PushOp::kUpdate;
+    if (!random_.Chance(dense ? 0.1 : plan_.assign_rows)) return PushOp::kUpdate;
     return random_.Chance(0.5) ? PushOp::kAssign : PushOp::kAssignOnce;
   }
 
@@ -112,7 +115,17 @@ class AsyncLane final : public Lane {
         .state = state.get(), .table = &data->info, .keys = data->keys, .out = std::span(data->out)};
     input.when_assigned = when_assigned;
     if (!when_assigned) input.pull_column = PullColumn(info_.spec, random_);
-    auto request = client::PreparePull(input, worker_.world().pool());
+    const bool rows = info_.spec.kind == TableKind::kSparse;
+    const bool keys = rows && random_.Chance(0.1);
+    if (keys) {
+      input.keys = {};
+      input.out = {};
+      input.pull_column = 0;
+      data->keys.clear();
+      data->out.clear();
+    }
+    auto request = keys ? client::PrepareKeys(input, &data->found, worker_.world().pool())
+                        : client::PreparePull(input, worker_.world().pool());
     if (!request.ok()) {
       worker_.world().context().report("outcomes", "PreparePull: " + request.status().ToString());
       return;

@@ -1,4 +1,5 @@
-// Assigned values: who waits for them reads nothing else, and an assign-once takes place once.
+// Assigned values of dense tables: who waits for them reads nothing else, and an assign-once takes
+// place once.
 #include <algorithm>
 #include <set>
 #include <span>
@@ -20,6 +21,7 @@ class Assigned final : public Checker {
   void OnPush(const PushEvent& e) override {
     const Part* part = context_.facts.Push(e.incarnation, e.slot, e.seq);
     if (e.outcome != server::Outcome::kApplied || part == nullptr || part->op() == PushOp::kUpdate) return;
+    if (context_.tables.at(e.table.value).spec.kind == TableKind::kSparse) return;  // the model knows rows
     const bool before = assigned_.contains({e.table.value, e.slot.value});
     if (part->params.column == 0) assigned_.insert({e.table.value, e.slot.value});
     // The values are random: the slot has them only if it has taken them.

@@ -19,7 +19,12 @@ class Deeds final : public Checker {
     const Part* part = context_.facts.Push(e.incarnation, e.slot, e.seq);
     if (e.outcome != server::Outcome::kApplied || part == nullptr) return;
     if (!part->mask.empty()) Add(Deed::kMasked);
-    if (part->op() == PushOp::kAssignOnce) Add(Deed::kAssignOnce);
+    const bool once = part->op() == PushOp::kAssignOnce;
+    if (IsSparse(e.table)) {
+      if (part->op() != PushOp::kUpdate) Add(once ? Deed::kRowsAssignedOnce : Deed::kRowsAssigned);
+    } else if (once) {
+      Add(Deed::kAssignOnce);
+    }
   }
   void OnStaged(const StagedEvent& e) override {
     const RoundSaid* said = context_.facts.Said(e.incarnation, e.table, e.round);
@@ -29,6 +34,11 @@ class Deeds final : public Checker {
   void OnClosed(const ShardName& shard, const server::CloseRecord& record) override {
     if (record.op == PushOp::kAssign)
       Add(record.outcome == Code::kUnavailable ? Deed::kNobodyAssigns : Deed::kAssignRound);
+    if (IsSparse(record.table) && record.op == PushOp::kUpdate) {
+      const TableSpec& spec = context_.tables.at(record.table.value).spec;
+      if (StateColumns(spec.optimizer, spec.optimizer_flags) > 0) Add(Deed::kRowState);
+      if (record.two_phase && !record.skipped) Add(Deed::kRowsTwoPhase);
+    }
     if (!record.two_phase) return;
     Add(Deed::kTwoPhase);
     if (record.report.not_finite != 0) Add(Deed::kNotFinite);
@@ -51,19 +61,29 @@ class Deeds final : public Checker {
     }
   }
   void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
-                  std::span<const std::byte>) override {
+                  std::span<const std::byte> body) override {
     const std::pair<uint64_t, uint64_t> request{header.incarnation, header.request_id};
     if (from.role == wire::Role::kWorker) {
+      if (header.type == wire::FrameType::kPull && AsksForKeys(header, body)) keys_asked_.insert(request);
       if (header.type == wire::FrameType::kPull && (header.flags & wire::kFlagAssigned) != 0)
         ++asked_[request];
     } else if (header.type == wire::FrameType::kPullReply) {
       auto it = asked_.find(request);
       if (it != asked_.end() && it->second > 1) Add(Deed::kAwaitedAssign);
+      if (keys_asked_.contains(request)) Add(Deed::kKeysTold);
     }
   }
 
  private:
   void Add(Deed deed) { context_.deeds.Add(deed); }
+  bool IsSparse(TableId table) const {
+    return context_.tables.at(table.value).spec.kind == TableKind::kSparse;
+  }
+  static bool AsksForKeys(const wire::FrameHeader& header, std::span<const std::byte> body) {
+    const auto pull = wire::DecodePull(header, body);
+    return pull.ok() && !pull->entries.empty() && pull->entries[0].number == kKeyColumn;
+  }
+  std::set<std::pair<uint64_t, uint64_t>> keys_asked_;
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> asked_;  // how often, by (incarnation, request)
 };
 
@@ -84,6 +104,11 @@ const char* Name(Deed deed) {
     case Deed::kAssignOnce: return "assign-once";
     case Deed::kAwaitedAssign: return "awaited an assign";
     case Deed::kAllJoined: return "all joined";
+    case Deed::kRowsAssigned: return "rows assigned";
+    case Deed::kRowsAssignedOnce: return "rows assigned once";
+    case Deed::kRowState: return "round of rows with state";
+    case Deed::kRowsTwoPhase: return "rows closed as decided";
+    case Deed::kKeysTold: return "keys told";
   }
   return "?";
 }

@@ -2,6 +2,7 @@
 // compares every answer to a pull and, at the end, every row with what the shards really hold.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <set>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include <xxhash.h>
 
+#include "base/random.h"
 #include "checkers.h"
 #include "naive_table.h"
 #include "wire/data.h"
@@ -28,6 +30,9 @@ class ReferenceModel final : public Checker {
     NaiveTable* table = Find(e.table, e.slot);
     const Part* part = context_.facts.Push(e.incarnation, e.slot, e.seq);
     if (table == nullptr || part == nullptr) return;
+    const bool sparse = context_.tables.at(e.table.value).spec.kind == TableKind::kSparse;
+    if (sparse && part->op() != PushOp::kUpdate)
+      return table->AssignRows(e.keys, e.values, part->op() == PushOp::kAssignOnce);
     switch (part->op()) {
       case PushOp::kUpdate: return table->Apply(e.keys, e.values, part->mask, part->hyper());
       case PushOp::kAssign: return table->Assign(e.values, part->mask, part->params.column);
@@ -69,7 +74,9 @@ class ReferenceModel final : public Checker {
     NaiveTable* table = Find(record.table, record.slot);
     auto staged = staged_.extract({record.table.value, record.slot.value, record.round.value});
     const bool applies = record.outcome == Code::kOk && record.divisor > 0 && !record.skipped;
-    if (table == nullptr || staged.empty() || !applies) return;
+    if (table == nullptr || !applies) return;
+    if (record.op == PushOp::kUpdate) table->CountRound(record.hyper);
+    if (staged.empty()) return;
     InOrder(record.table, staged.mapped());
     if (record.op == PushOp::kUpdate) {
       table->ApplyRound(staged.mapped(), record.hyper, record.divisor, record.scale);
@@ -101,7 +108,7 @@ class ReferenceModel final : public Checker {
       const size_t row = end.info->spec.dim * element;
       for (size_t i = 0; i < end.keys.size(); ++i) {
         const SlotId slot = wire::SlotOfKey(end.keys[i], slot_count);
-        CheckServed(end, slot, end.keys[i], XXH3_64bits(end.out.data() + i * row, row));
+        CheckServed(end, slot, Mix64(end.keys[i], end.column), XXH3_64bits(end.out.data() + i * row, row));
       }
       return;
     }
@@ -173,7 +180,9 @@ class ReferenceModel final : public Checker {
     ForEachPart(reply.entries, asked.keys, reply.values,
                 [&](const wire::SlotEntry& e, auto part, auto values) {
                   NaiveTable* table = Find(id, SlotId(e.slot));
-                  if (table == nullptr || e.count == 0) return;
+                  if (table == nullptr) return;
+                  if (asked.column == kKeyColumn) return CompareKeys(id, e, *table, values);
+                  if (e.count == 0) return;
                   const size_t rows = part.empty() ? 1 : part.size();
                   const size_t row_bytes = values.size() / rows;
                   for (size_t i = 0; i < rows; ++i) {
@@ -186,17 +195,30 @@ class ReferenceModel final : public Checker {
                                        " is answered with other values than the model has");
                     }
                     // Dense tables have columns in the place of keys.
-                    served_[{id.value, e.slot, part.empty() ? asked.column : key}].insert(
-                        XXH3_64bits(found.data(), found.size()));
+                    const uint64_t what = part.empty() ? asked.column : Mix64(key, asked.column);
+                    served_[{id.value, e.slot, what}].insert(XXH3_64bits(found.data(), found.size()));
                   }
                 });
+  }
+
+  // The keys that exist, each once, in any order.
+  void CompareKeys(TableId id, const wire::SlotEntry& entry, const NaiveTable& table,
+                   std::span<const std::byte> values) {
+    std::vector<RowKey> told(values.size() / sizeof(RowKey)), wanted;
+    if (!told.empty()) std::memcpy(told.data(), values.data(), values.size());
+    std::ranges::sort(told);
+    for (const auto& [key, row] : table.rows()) wanted.push_back(key);
+    if (told == wanted) return;
+    Violation("slot " + std::to_string(entry.slot) + " of table " + std::to_string(id.value) + " tells " +
+              std::to_string(told.size()) + " keys, not those of the " + std::to_string(wanted.size()) +
+              " rows that the model has");
   }
 
   void CheckServed(const CallEnd& end, SlotId slot, RowKey key, uint64_t hash) {
     if (served_[{end.info->id.value, slot.value, key}].contains(hash)) return;
     Violation("worker " + std::to_string(end.worker) + " reads values of table " +
-              std::to_string(end.info->id.value) + ", slot " + std::to_string(slot.value) + ", key " +
-              std::to_string(key) + " that no shard has sent");
+              std::to_string(end.info->id.value) + ", slot " + std::to_string(slot.value) + ", column " +
+              std::to_string(end.column) + " that no shard has sent");
   }
 
   void CompareSlot(const server::Shard& shard, const wire::TableInfo& info, SlotId slot) {

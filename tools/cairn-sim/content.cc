@@ -111,10 +111,10 @@ void FillPull(CallData& data, const TablePlan& plan, Random& random) {
 }
 
 uint8_t PullColumn(const TableSpec& spec, Random& random) {
-  const bool dense = spec.kind == TableKind::kDense && spec.element == ElementType::kFloat32;
-  if (!dense || !random.Chance(0.2)) return 0;
-  const bool state = StateColumns(spec.optimizer, spec.optimizer_flags) > 0;
-  return state && random.Chance(0.5) ? 1 : kStepColumn;
+  if (spec.element != ElementType::kFloat32 || !random.Chance(0.2)) return 0;
+  const uint32_t states = StateColumns(spec.optimizer, spec.optimizer_flags);
+  if (states == 0 || !random.Chance(0.5)) return kStepColumn;
+  return static_cast<uint8_t>(1 + random.Below(states));
 }
 
 void FillMask(CallData& data, const TablePlan& plan, Random& random) {

@@ -25,7 +25,7 @@ void FillPush(CallData& data, const TablePlan& plan, uint64_t n, Random& random)
 // Keys (and room for the answer) of a pull.
 void FillPull(CallData& data, const TablePlan& plan, Random& random);
 
-// Mostly 0; in dense tables of floats now and then the optimizer's state or its steps.
+// Mostly 0; in tables of floats now and then the optimizer's state or its steps.
 uint8_t PullColumn(const TableSpec& spec, Random& random);
 // Dense: now and then a mask that leaves segments out; there lies something that must not matter.
 void FillMask(CallData& data, const TablePlan& plan, Random& random);

@@ -22,8 +22,13 @@ enum class Deed : uint8_t {
   kAssignOnce,
   kAwaitedAssign,  // a pull has waited for assigned values and got them
   kAllJoined,      // a worker is told so
+  kRowsAssigned,
+  kRowsAssignedOnce,
+  kRowState,      // a round closes in a sparse table whose rows have state
+  kRowsTwoPhase,  // as decided, in a sparse table
+  kKeysTold,      // a slot has told the keys of its rows
 };
-inline constexpr size_t kDeedKinds = 13;
+inline constexpr size_t kDeedKinds = 18;
 const char* Name(Deed deed);
 
 struct DeedCounts {

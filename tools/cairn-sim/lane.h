@@ -26,6 +26,7 @@ struct CallData {
   std::vector<std::byte> values;
   std::vector<std::byte> out;
   std::vector<std::byte> mask;
+  std::vector<RowKey> found;  // the keys of a table
   RoundInfo told;
   std::map<uint32_t, Position> acknowledged;
   // Overwrites all of it: a core that still looks at it after `done` will be seen.

@@ -1,5 +1,6 @@
 #include "naive_table.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -29,7 +30,12 @@ float AsFloat(double value) { return static_cast<float>(value); }
 NaiveTable::NaiveTable(const wire::TableInfo& info, SlotId slot, uint32_t slot_count) : info_(info) {
   element_bytes_ = info.spec.element == ElementType::kInt64 ? 8 : 4;
   row_bytes_ = info.spec.dim * element_bytes_;
-  if (info.spec.kind == TableKind::kSparse) return;
+  if (info.spec.kind == TableKind::kSparse) {
+    state_columns_ = StateColumns(info.spec.optimizer, info.spec.optimizer_flags);
+    const bool one_a_row = info.spec.optimizer == OptimizerKind::kRowwiseAdagrad;
+    state_width_ = state_columns_ == 0 ? 0 : one_a_row ? 1 : info.spec.dim;
+    return;
+  }
   runs_ = RunsBySlot(wire::DenseLayout::Of(info.id, info.spec.size, slot_count))[slot.value];
   for (const wire::DenseRun& run : runs_) {
     for (uint64_t element = run.begin; element < run.begin + run.count; ++element) {
@@ -49,6 +55,8 @@ NaiveTable::Row NaiveTable::Initial(RowKey key) const {
   const table::InitialValue initial(info_.spec.init, info_.id, info_.spec.element);
   if (info_.spec.kind == TableKind::kSparse) {
     initial.FillRow(key, info_.spec.dim, row.data());
+    const Row state = InitialState();
+    row.insert(row.end(), state.begin(), state.end());
     return row;
   }
   std::byte* out = row.data();
@@ -65,6 +73,7 @@ NaiveTable::Row& NaiveTable::Find(RowKey key) {
 }
 
 NaiveTable::Row NaiveTable::Read(RowKey key, uint8_t column) const {
+  if (info_.spec.kind == TableKind::kSparse) return ReadRow(key, column);
   if (column != 0) {
     Row row(row_bytes_);
     for (size_t i = 0; i < segment_of_.size(); ++i) {
@@ -98,6 +107,7 @@ void NaiveTable::CountSteps(const std::vector<bool>& named) {
 
 float NaiveTable::StepOne(size_t i, float w, float g, const Hyper& hyper) {
   if (info_.spec.optimizer == OptimizerKind::kSum) return OneNan(w + g);
+  if ((info_.spec.optimizer_flags & kMaximize) != 0) g = -g;
   if (hyper.weight_decay != 0) {
     const float decay = AsFloat(hyper.weight_decay) * w;
     g = g + decay;
@@ -115,6 +125,12 @@ float NaiveTable::StepOne(size_t i, float w, float g, const Hyper& hyper) {
 }
 
 void NaiveTable::Step(Row& row, const Sum& sum, const Hyper& hyper, float divisor, float scale) {
+  if (has_row_state()) {
+    std::vector<float> gradients;
+    for (size_t i = 0; i < sum.has.size(); ++i)
+      gradients.push_back(At<float>(sum.sum.data(), i) / divisor * scale);
+    return StepRow(row, gradients, hyper);
+  }
   CountSteps(sum.has);
   const bool means = info_.spec.optimizer != OptimizerKind::kSum;
   for (size_t i = 0; i < sum.has.size(); ++i) {
@@ -148,6 +164,7 @@ void NaiveTable::Put(const Sum& sum, uint8_t column, float divisor) {
 
 void NaiveTable::Apply(std::span<const RowKey> keys, std::span<const std::byte> values,
                        std::span<const std::byte> mask, const Hyper& hyper) {
+  step_ = std::max(step_, hyper.step);
   const size_t count = info_.spec.kind == TableKind::kDense ? 1 : keys.size();
   for (size_t i = 0; i < count; ++i) {
     const auto part = values.subspan(i * row_bytes_, row_bytes_);

@@ -1,6 +1,7 @@
 // A slow and plain table for the reference model: rows in a map, one number after the other. Says
 // what the servers' tables must hold after the same operations, bit for bit. Knows sum and SGD, the
-// latter with momentum in dense tables: what the lanes use.
+// latter with momentum in dense tables, and in sparse tables every optimizer with state
+// (naive_rows.cc): what the lanes use.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +37,10 @@ class NaiveTable {
   // Dense: the column becomes the values, in the segments of the mask.
   void Assign(std::span<const std::byte> values, std::span<const std::byte> mask, uint8_t column);
   bool assigned() const { return assigned_; }
+  // Sparse: the rows become the values; once: only those that are missing.
+  void AssignRows(std::span<const RowKey> keys, std::span<const std::byte> values, bool once);
+  // A round of updates has been applied to the table.
+  void CountRound(const Hyper& hyper);
   // All in the given order.
   void ApplyRound(const std::vector<NaiveContribution>& contributions, const Hyper& hyper, double divisor,
                   double scale);
@@ -44,6 +49,7 @@ class NaiveTable {
   double SumSquares(const std::vector<NaiveContribution>& contributions, double divisor) const;
 
   Row Read(RowKey key, uint8_t column = 0) const;  // dense: key 0 is the whole slot
+  // Sparse: a row's values, then its state.
   const std::map<RowKey, Row>& rows() const { return rows_; }
 
  private:
@@ -60,6 +66,11 @@ class NaiveTable {
   // One step of the optimizer with scale * values / divisor.
   void Step(Row& row, const Sum& sum, const Hyper& hyper, float divisor, float scale);
   float StepOne(size_t i, float w, float g, const Hyper& hyper);
+  // Sparse, with state: gradients as the optimizer sees them.
+  void StepRow(Row& row, const std::vector<float>& gradients, const Hyper& hyper) const;
+  Row InitialState() const;
+  Row ReadRow(RowKey key, uint8_t column) const;
+  bool has_row_state() const { return state_width_ > 0; }
   // Makes a step in each segment that has a named element.
   void CountSteps(const std::vector<bool>& named);
   void Put(const Sum& sum, uint8_t column, float divisor);
@@ -67,7 +78,11 @@ class NaiveTable {
   wire::TableInfo info_;
   std::vector<wire::DenseRun> runs_;
   size_t element_bytes_;
-  size_t row_bytes_;
+  size_t row_bytes_;  // of its values
+  // Sparse only: columns of state, how many numbers each has in a row, and the slot's step.
+  uint32_t state_columns_ = 0;
+  size_t state_width_ = 0;
+  uint64_t step_ = 0;
   std::map<RowKey, Row> rows_;
   // Dense only: the segment of each element, the steps of each segment, SGD's momentum.
   std::vector<uint32_t> segment_of_;

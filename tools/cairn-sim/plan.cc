@@ -1,6 +1,7 @@
 #include "plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "base/random.h"
@@ -81,10 +82,7 @@ void MakeDense(TablePlan& t, Random& random) {
   if (random.Chance(0.5)) t.pieces = 0.5;
 }
 
-void MakeRounds(TablePlan& t, Random& random) {
-  if (random.Chance(0.4)) t.joins = true;
-  if (t.spec.kind != TableKind::kDense || t.spec.element != ElementType::kFloat32) return;
-  if (random.Chance(0.3)) t.assign_every = static_cast<uint32_t>(random.Between(3, 9));
+void MakePhases(TablePlan& t, Random& random) {
   if (t.spec.optimizer != OptimizerKind::kSum && random.Chance(0.2)) t.spec.optimizer_flags |= kReduceSum;
   if (random.Chance(0.3)) t.value_scales = 0.3;
   if (!random.Chance(0.6)) return;
@@ -92,6 +90,13 @@ void MakeRounds(TablePlan& t, Random& random) {
   if (random.Chance(0.4)) t.skip_every = static_cast<uint32_t>(random.Between(3, 7));
   if (random.Chance(0.3)) t.not_finite = 0.08;
   t.clips = random.Chance(0.5);
+}
+
+void MakeRounds(TablePlan& t, Random& random) {
+  if (random.Chance(0.4)) t.joins = true;
+  if (t.spec.kind != TableKind::kDense || t.spec.element != ElementType::kFloat32) return;
+  if (random.Chance(0.3)) t.assign_every = static_cast<uint32_t>(random.Between(3, 9));
+  MakePhases(t, random);
 }
 
 // Tables as a trainer has them; drawn apart from the others, which a change here leaves alone.
@@ -115,6 +120,35 @@ void MakeModels(Plan& plan, Random random) {
     if (t.spec.mode == Mode::kSync) MakeRounds(t, random);
     t.assign_once = dense && random.Chance(t.spec.mode == Mode::kAsync ? 0.6 : 0.4);
   }
+}
+
+// Rows with an optimizer's state, as embeddings have them; drawn apart too.
+void MakeRows(Plan& plan, Random random) {
+  using enum OptimizerKind;
+  auto add = [&](const char* name, Mode mode, int64_t low, int64_t high) {
+    TablePlan t;
+    t.spec = {.name = name, .kind = TableKind::kSparse, .mode = mode};
+    constexpr OptimizerKind kKinds[] = {kAdagrad, kSparseAdam, kRowwiseAdagrad, kFtrl, kSgd};
+    t.spec.optimizer = kKinds[random.Below(std::size(kKinds))];
+    const bool accumulates = t.spec.optimizer != kSparseAdam && t.spec.optimizer != kSgd;
+    if (accumulates && random.Chance(0.5)) t.spec.initial_state = 0.125f;
+    t.spec.dim = static_cast<uint32_t>(random.Between(1, 9));
+    t.spec.init = Init::Uniform(-1.0f, 1.0f, random.Next());
+    if (random.Chance(0.5)) t.spec.init.stream = random.Next();
+    if (random.Chance(0.2)) t.spec.optimizer_flags |= kMaximize;
+    t.spec.deterministic = mode == Mode::kSync && random.Chance(0.5);
+    t.keys = static_cast<uint64_t>(random.Between(4, 40));
+    if (random.Chance(0.6)) t.assign_rows = 0.2;
+    t.ops = static_cast<uint32_t>(random.Between(low, high));
+    t.window = static_cast<uint32_t>(random.Between(1, 12));
+    if (mode == Mode::kSync) {
+      if (random.Chance(0.4)) t.joins = true;
+      MakePhases(t, random);
+    }
+    plan.tables.push_back(std::move(t));
+  };
+  if (random.Chance(0.5)) add("embedding", Mode::kSync, 5, 14);
+  if (random.Chance(0.4)) add("rows", Mode::kAsync, 8, 20);
 }
 
 void MakeFaults(Plan& plan, Random& random) {
@@ -160,6 +194,7 @@ Plan MakePlan(uint64_t seed) {
   plan.late_workers = random.Chance(0.5) ? static_cast<uint32_t>(random.Between(1, 2)) : 0;
   MakeTables(plan, random);
   MakeModels(plan, Random(Mix64(seed, 0x30DE1)));
+  MakeRows(plan, Random(Mix64(seed, 0x40E5)));
   plan.churn_tables = random.Chance(0.35);
   plan.rogue = random.Chance(0.3);
   plan.hyper_mismatch = random.Chance(0.25);

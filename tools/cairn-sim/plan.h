@@ -21,6 +21,7 @@ struct TablePlan {
   // Async: begins with values that somebody assigns and the others await. Sync: workers begin by
   // assigning a column, which has an effect only before the values are assigned.
   bool assign_once = false;
+  double assign_rows = 0;  // sparse: how often rows are assigned; some of these only where they are missing
   // Rounds. What all workers must do alike is a function of the round: round_program.h.
   uint32_t assign_every = 0;  // every so many rounds one worker assigns; 0: never
   bool two_phase = false;     // most rounds have two phases

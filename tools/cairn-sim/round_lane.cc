@@ -34,6 +34,7 @@ class RoundLane final : public Lane {
       --under_way_;
       if (worker_.leaving()) return worker_.OnLaneProgress();
       if (std::exchange(assign_once_, false)) AssignOnce();
+      if (random_.Chance(plan_.assign_rows)) AssignRows();
       DoRound();
       // A trainer that does not wait: the client holds the second one back.
       if (left_ > 1 && random_.Chance(0.3)) DoRound();
@@ -215,6 +216,21 @@ class RoundLane final : public Lane {
     input.column = random_.Chance(0.2) ? 0 : kStepColumn;
     if (StateColumns(info_.spec.optimizer, info_.spec.optimizer_flags) > 0 && random_.Chance(0.5))
       input.column = 1;
+    SubmitPush(input, std::move(data));
+  }
+
+  // Between rounds for this worker, at any time for the others.
+  void AssignRows() {
+    auto data = NewCall();
+    FillPush(*data, plan_, worker_.core().incarnation().value * 100'000 + ++pushed_, random_);
+    const auto state = worker_.core().state();
+    client::PartitionInput input{.state = state.get(), .table = &data->info, .keys = data->keys};
+    input.values = std::span(data->values);
+    input.op = random_.Chance(0.5) ? PushOp::kAssign : PushOp::kAssignOnce;
+    SubmitPush(input, std::move(data));
+  }
+
+  void SubmitPush(const client::PartitionInput& input, std::shared_ptr<CallData> data) {
     auto request = client::PreparePush(input, worker_.world().pool());
     if (!request.ok()) {
       worker_.world().context().report("outcomes", "PreparePush: " + request.status().ToString());
@@ -231,7 +247,16 @@ class RoundLane final : public Lane {
     client::PartitionInput input{
         .state = state.get(), .table = &data->info, .keys = data->keys, .out = std::span(data->out)};
     input.pull_column = PullColumn(info_.spec, random_);
-    auto request = client::PreparePull(input, worker_.world().pool());
+    const bool keys = info_.spec.kind == TableKind::kSparse && random_.Chance(0.1);
+    if (keys) {
+      input.keys = {};
+      input.out = {};
+      input.pull_column = 0;
+      data->keys.clear();
+      data->out.clear();
+    }
+    auto request = keys ? client::PrepareKeys(input, &data->found, worker_.world().pool())
+                        : client::PreparePull(input, worker_.world().pool());
     if (!request.ok()) {
       worker_.world().context().report("outcomes", "PreparePull: " + request.status().ToString());
       return;

@@ -19,6 +19,18 @@ uint8_t ColumnOf(const TableSpec& spec, uint64_t n) {
 
 }  // namespace
 
+Hyper HyperFor(const TableSpec& spec, Hyper hyper, uint64_t step) {
+  using enum OptimizerKind;
+  if (spec.kind != TableKind::kSparse) return hyper;
+  hyper.step = step;
+  if (spec.optimizer == kSparseAdam || spec.optimizer == kRowwiseAdagrad) hyper.weight_decay = 0;
+  if (spec.optimizer == kSparseAdam) hyper.beta1 = 0.75, hyper.beta2 = 0.875;
+  if (spec.optimizer == kFtrl) hyper.beta1 = 0.125, hyper.beta2 = 1;
+  if (spec.optimizer == kAdagrad) hyper.dampening = 0.25;
+  hyper.eps = 1e-3;
+  return hyper;
+}
+
 RoundProgram ProgramOf(const TablePlan& plan, const wire::TableInfo& info, Round round) {
   RoundProgram program;
   program.hyper.lr = 0.125 * static_cast<double>(1 + round.value / kGroup % 4);
@@ -29,6 +41,7 @@ RoundProgram ProgramOf(const TablePlan& plan, const wire::TableInfo& info, Round
     program.column = ColumnOf(info.spec, round.value / plan.assign_every);
     return program;
   }
+  program.hyper = HyperFor(info.spec, program.hyper, round.value + 1);
   program.two_phase = plan.two_phase && round.value % kOnePhaseEvery != kOnePhaseEvery - 1;
   return program;
 }

@@ -20,6 +20,9 @@ struct RoundProgram {
 };
 RoundProgram ProgramOf(const TablePlan& plan, const wire::TableInfo& info, Round round);
 
+// The hyper-parameters that this table's optimizer knows, with the number of the step.
+Hyper HyperFor(const TableSpec& spec, Hyper hyper, uint64_t step);
+
 struct RoundDecision {
   bool skip = false;
   double scale = 1;

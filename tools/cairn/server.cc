@@ -1,5 +1,9 @@
 // cairn server: one server as a process of its own. Where the environment is Paddle's and this is
 // the first server of its list, it hosts the scheduler too, on the same port.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
 #include <memory>
 #include <optional>
 
@@ -17,6 +21,7 @@ struct Flags {
   std::optional<std::string> scheduler, host, advertise, cluster_id;
   std::optional<uint16_t> port;
   std::optional<uint32_t> threads, rank;
+  pid_t parent = 0;  // end with this process, which has started this one; 0: with nobody
 };
 
 Result<wire::Endpoint> SchedulerOf(const Flags& flags, const cluster::Environment& environment) {
@@ -74,7 +79,12 @@ Result<std::unique_ptr<scheduler::SchedulerNode>> HostScheduler(const cluster::E
   return scheduler::SchedulerNode::Start(std::move(options));
 }
 
+// A Python program that serves inside a call (fleet.run_server) must not leave its server behind.
+// False if that program is gone already.
+bool EndWith(pid_t parent) { return prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent; }
+
 int RunServer(const Flags& flags) {
+  if (flags.parent != 0 && !EndWith(flags.parent)) return Complain("who started this server is gone");
   const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kServer);
   if (!environment.ok()) return Complain(environment.status().message());
   Result<server::ServerNodeOptions> options = OptionsOf(flags, *environment);
@@ -92,6 +102,9 @@ int RunServer(const Flags& flags) {
   }
   Result<std::unique_ptr<server::ServerNode>> node = server::ServerNode::Start(*std::move(options));
   if (!node.ok()) return Complain(node.status().message());
+  const wire::Endpoint endpoint = (*node)->endpoint();
+  LogLine("Server listening on " + wire::ToString(endpoint) +
+          " selected port: " + std::to_string(endpoint.port));
   interrupt.Arm([&node, &hosted] {
     (*node)->Stop();
     if (hosted) hosted->Stop();
@@ -125,6 +138,7 @@ void AddServer(CLI::App& app, int& exit_code) {
   command->add_option("--threads", flags->threads, "shard threads (1)")->check(Within(1, 1024));
   command->add_option("--rank", flags->rank, "wanted index among the servers")->check(Within(0, 65534));
   command->add_option("--cluster-id", flags->cluster_id, "join only this cluster");
+  command->add_option("--with-parent", flags->parent)->group("");  // for cairn.compat.fleet
   command->callback([flags, &exit_code] { exit_code = RunServer(*flags); });
 }
 

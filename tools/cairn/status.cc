@@ -83,13 +83,14 @@ std::string Heard(const Json& node) {
 }
 
 void PrintServers(const Json& servers) {
-  Table table({"server", "endpoint", "heard", "threads", "partitions", "rows", "memory", "rounds", "pushes/s",
-               "pulls/s", "bytes/s"});
+  Table table({"server", "endpoint", "heard", "threads", "partitions", "rows", "memory", "rounds", "round trips",
+               "pushes/s", "pulls/s", "bytes/s"});
   for (const Json& server : servers) {
     const Json& stats = Part(server, "stats");
     table.Add({Text(server, "index"), Text(server, "endpoint"), Heard(server), Text(server, "threads"),
                Text(server, "slots"), Short(Number(stats, "rows")), Short(Number(stats, "memory_bytes"), "B"),
-               Short(Number(stats, "rounds")), Short(Number(server, "pushes_per_s")),
+               Short(Number(stats, "rounds")), Short(Number(stats, "round_trips")),
+               Short(Number(server, "pushes_per_s")),
                Short(Number(server, "pulls_per_s")), Short(Number(server, "bytes_per_s"), "B")});
   }
   table.Print();

@@ -1,0 +1,31 @@
+// Calls that were begun while a Client::Trip lives and have not been handed to the client's thread
+// yet. Thread-safe: its own thread adds, whoever waits for one of its calls may send them early.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace cairn::client {
+
+class OpenTrip {
+ public:
+  using Calls = std::vector<std::function<void()>>;
+  using Post = std::function<void(Calls)>;
+
+  // `post` hands calls over. It is used only while calls are added, or were and are not sent.
+  explicit OpenTrip(Post post) : post_(std::move(post)) {}
+
+  void Add(std::function<void()> call);
+  // Hands over what has been begun so far, if anything has, in order. What is added later goes with
+  // the next Send.
+  void Send();
+
+ private:
+  const Post post_;
+  std::mutex mutex_;  // guards calls_, and that two Sends keep their order
+  Calls calls_;
+};
+
+}  // namespace cairn::client

@@ -1,0 +1,68 @@
+// ClientImpl's hand-over to its thread: call by call, or a Trip's calls together.
+#include <algorithm>
+#include <utility>
+
+#include "client/client_node.h"
+
+namespace cairn {
+using client::OpenTrip;
+
+Status ClientImpl::Begin(std::function<void()> call, Pending::State& state) {
+  // Under the lock, so that whatever was begun runs before Close's own handler.
+  std::lock_guard lock(mutex_);
+  if (closed_) return closed_why_;
+  if (state.trip = TripHere(); state.trip) {
+    state.trip->Add(std::move(call));
+  } else {
+    loop_.Post([this, call = std::move(call)] {
+      ++trip_;
+      call();
+    });
+  }
+  return Status::Ok();
+}
+
+void ClientImpl::PostTrip(OpenTrip::Calls calls) {
+  loop_.Post([this, calls = std::move(calls)] {
+    ++trip_;
+    for (const auto& call : calls) call();
+  });
+}
+
+std::shared_ptr<OpenTrip> ClientImpl::TripHere() const {
+  const std::thread::id here = std::this_thread::get_id();
+  for (const TripOfThread& open : trips_) {
+    if (open.thread == here) return open.trip;
+  }
+  return nullptr;
+}
+
+void ClientImpl::SendTripHere() {
+  std::lock_guard lock(mutex_);
+  if (const auto trip = TripHere()) trip->Send();
+}
+
+std::shared_ptr<OpenTrip> ClientImpl::BeginTrip() {
+  std::lock_guard lock(mutex_);
+  const std::thread::id here = std::this_thread::get_id();
+  auto it = std::find_if(trips_.begin(), trips_.end(),
+                         [&](const TripOfThread& open) { return open.thread == here; });
+  if (it == trips_.end()) {
+    auto post = [this](OpenTrip::Calls calls) { PostTrip(std::move(calls)); };
+    it = trips_.insert(it, {here, 0, std::make_shared<OpenTrip>(std::move(post))});
+  }
+  ++it->depth;
+  return it->trip;
+}
+
+void ClientImpl::EndTrip(const OpenTrip* trip) {
+  // Sent under the lock: before Close's own handler, or by Close.
+  std::lock_guard lock(mutex_);
+  auto it = std::find_if(trips_.begin(), trips_.end(),
+                         [&](const TripOfThread& open) { return open.trip.get() == trip; });
+  if (--it->depth > 0) return;
+  it->trip->Send();
+  trips_.erase(it);
+}
+
+}  // namespace cairn

@@ -1,0 +1,84 @@
+// Rows of the naive table with an optimizer's state, by the optimizers' own slow reference, and rows
+// that are assigned.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <set>
+
+#include "naive_table.h"
+#include "optimizer/update_reference.h"
+
+namespace cairn::sim {
+
+namespace {
+
+std::vector<float> Floats(std::span<const std::byte> bytes) {
+  std::vector<float> out(bytes.size() / sizeof(float));
+  if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+std::vector<std::byte> Bytes(const std::vector<float>& numbers) {
+  std::vector<std::byte> out(numbers.size() * sizeof(float));
+  if (!out.empty()) std::memcpy(out.data(), numbers.data(), out.size());
+  return out;
+}
+
+}  // namespace
+
+NaiveTable::Row NaiveTable::InitialState() const {
+  std::vector<float> state(state_columns_ * state_width_, info_.spec.initial_state);
+  // FTRL's first column is z.
+  if (info_.spec.optimizer == OptimizerKind::kFtrl) std::fill_n(state.begin(), state_width_, 0.0f);
+  return Bytes(state);
+}
+
+void NaiveTable::StepRow(Row& row, const std::vector<float>& gradients, const Hyper& hyper) const {
+  std::vector<float> numbers = Floats(row);  // the values, then column after column
+  const size_t dim = info_.spec.dim;
+  const uint32_t flags = info_.spec.optimizer_flags;
+  if (info_.spec.optimizer == OptimizerKind::kRowwiseAdagrad) {
+    std::vector<float> values(numbers.begin(), numbers.begin() + static_cast<ptrdiff_t>(dim));
+    optimizer::ReferenceRowwiseAdagrad(flags, hyper, gradients, values, numbers[dim]);
+    std::copy(values.begin(), values.end(), numbers.begin());
+  } else {
+    for (size_t i = 0; i < dim; ++i) {
+      optimizer::ReferenceElement element{.w = numbers[i]};
+      for (uint32_t c = 0; c < state_columns_; ++c) element.state[c] = numbers[(c + 1) * dim + i];
+      optimizer::ReferenceUpdate(info_.spec.optimizer, flags, hyper, std::max<uint64_t>(1, hyper.step),
+                                 gradients[i], element);
+      numbers[i] = element.w;
+      for (uint32_t c = 0; c < state_columns_; ++c) numbers[(c + 1) * dim + i] = element.state[c];
+    }
+  }
+  row = Bytes(numbers);
+}
+
+NaiveTable::Row NaiveTable::ReadRow(RowKey key, uint8_t column) const {
+  auto it = rows_.find(key);
+  const Row row = it != rows_.end() ? it->second : Initial(key);
+  if (column == 0) return Row(row.begin(), row.begin() + static_cast<ptrdiff_t>(row_bytes_));
+  const size_t dim = info_.spec.dim;
+  if (column == kStepColumn) return Bytes(std::vector<float>(dim, static_cast<float>(step_)));
+  const std::vector<float> numbers = Floats(row);
+  std::vector<float> out;
+  for (size_t i = 0; i < dim; ++i)
+    out.push_back(numbers[dim + (column - 1) * state_width_ + (state_width_ == 1 ? 0 : i)]);
+  return Bytes(out);
+}
+
+void NaiveTable::AssignRows(std::span<const RowKey> keys, std::span<const std::byte> values, bool once) {
+  std::set<RowKey> spared;
+  for (RowKey key : keys)
+    if (once && rows_.contains(key)) spared.insert(key);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (spared.contains(keys[i])) continue;
+    std::vector<float> row = Floats(values.subspan(i * row_bytes_, row_bytes_));
+    for (float& x : row) x = optimizer::ReferenceCanonical(x);
+    const std::vector<std::byte> bytes = Bytes(row);
+    std::copy(bytes.begin(), bytes.end(), Find(keys[i]).begin());
+  }
+}
+
+void NaiveTable::CountRound(const Hyper& hyper) { step_ = hyper.step; }
+
+}  // namespace cairn::sim
