@@ -6,8 +6,9 @@
 
 `python train.py` trains in one process; `cairn run -s 2 -w 2 train.py` on two servers and two workers.
 """
-from . import data, errors
+from . import data, errors, metrics, nn, optim
 from ._core import version as __version__
+from .assign import assign
 from .context import (
     Context,
     barrier,
@@ -41,6 +42,7 @@ from .errors import (
 )
 from .modes import Async, Sync
 from .optimizer import DistributedOptimizer, ParametersChangedError
+from .prefetch import prefetch
 from .tables import DenseTable, Future, SparseTable, dense_table, sparse_table
 from .uneven import join
 
@@ -71,6 +73,7 @@ __all__ = [
     "SparseTable",
     "Sync",
     "UnavailableError",
+    "assign",
     "barrier",
     "data",
     "dense_table",
@@ -80,6 +83,10 @@ __all__ = [
     "is_worker",
     "join",
     "local_rank",
+    "metrics",
+    "nn",
+    "optim",
+    "prefetch",
     "rank",
     "shutdown",
     "sparse_table",

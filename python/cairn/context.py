@@ -16,7 +16,7 @@ import threading
 import traceback
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
-from . import _core, hosting, launchers, serving
+from . import _core, hosting, launchers, serving, variables
 from .errors import ForkedError, InvalidArgumentError, NotInitializedError
 from .exiting import ExitWatch
 
@@ -150,7 +150,7 @@ def init(*, servers: int = 1, threads: int = 0, timeout: Optional[float] = None,
             _context = Context(None, rank=_variable("RANK", 0), world_size=_variable("WORLD_SIZE", 1),
                                local_rank=_variable("LOCAL_RANK", 0))
             return _context
-        environment = _core.read_environment()
+        environment = variables.read()
         role = environment["role"]
         if role in ("scheduler", "server"):
             serving.serve(role)
@@ -351,7 +351,7 @@ def world_size() -> int:
 
 
 def _role() -> Optional[str]:
-    return _core.read_environment()["role"]
+    return variables.read()["role"]
 
 
 def is_worker() -> bool:

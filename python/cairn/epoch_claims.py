@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from . import _core, context
+from .cpu_memory import INTEGERS
 from .epoch_cut import hashed
 from .errors import NotFoundError
 
@@ -29,18 +30,18 @@ class FirstWins:
 
     def pull(self, keys: Sequence[int] | torch.Tensor) -> torch.Tensor:
         at = torch.as_tensor(keys, dtype=torch.int64)
-        out = torch.zeros(len(at), 2, dtype=torch.int64)
+        out = torch.zeros(len(at), 2, **INTEGERS)
         if len(at):
             self._table.pull(at.data_ptr(), len(at), out.data_ptr(), keep=(at, out)).wait()
         return out
 
     def push(self, keys: Sequence[int], rows: Sequence[Sequence[int]]) -> _core.Pending:
-        at, values = torch.tensor(keys, dtype=torch.int64), torch.tensor(rows, dtype=torch.int64)
+        at, values = torch.tensor(keys, **INTEGERS), torch.tensor(rows, **INTEGERS)
         return self._table.push(at.data_ptr(), len(at), values.data_ptr(), keep=(at, values))
 
     def push_pull(self, key: int, row: Sequence[int]) -> tuple[_core.Pending, torch.Tensor]:
-        at, values = torch.tensor([key]), torch.tensor([row])
-        out = torch.zeros(2, dtype=torch.int64)
+        at, values = torch.tensor([key], **INTEGERS), torch.tensor([row], **INTEGERS)
+        out = torch.zeros(2, **INTEGERS)
         pending = self._table.push_pull(at.data_ptr(), 1, values.data_ptr(), out.data_ptr(),
                                         keep=(at, values, out))
         return pending, out
@@ -163,13 +164,13 @@ class EpochClaims:
     def survey(self) -> Survey:
         """Raises NotFoundError if the table was dropped."""
         self.flush()
-        rows = self._rows.pull(torch.arange(self._chunks))
-        generation = torch.zeros(self._chunks, dtype=torch.int64)
+        rows = self._rows.pull(torch.arange(self._chunks, **INTEGERS))
+        generation = torch.zeros(self._chunks, **INTEGERS)
         survey = Survey(generation, rows[:, 0].clone(), rows[:, 1].clone())
-        open_chunks = torch.arange(self._chunks)
+        open_chunks = torch.arange(self._chunks, **INTEGERS)
         while True:
             owners, done = survey.owner[open_chunks], survey.done[open_chunks]
-            dead = torch.tensor(self._dead(set(owners[done == 0].tolist())), dtype=torch.int64)
+            dead = torch.tensor(self._dead(set(owners[done == 0].tolist())), **INTEGERS)
             open_chunks = open_chunks[torch.isin(owners, dead) & (done == 0)]
             if not len(open_chunks):
                 return survey

@@ -95,7 +95,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         return f"DistributedOptimizer({self.optimizer!r}, mode={self.mode!r})"
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        # What a Ctrl-C left under way is still sent from where the gradients lie.
+        # What a Ctrl-C left under way is still sent from where the gradients lie; rows are not.
         under_way = self._served.calls.under_way()
         self.optimizer.zero_grad(set_to_none=set_to_none or under_way)
 
@@ -144,16 +144,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
         skips = found_inf is not None and bool(float(found_inf) > 0)
         inverse_scale = 1.0 if scale is None else 1.0 / float(scale)
         if not self._served.sync:
-            self._step_async(skips, inverse_scale)
+            self._step_async(weight, samples is not None, skips, inverse_scale, quiet=found_inf is not None)
         elif self._rounds.undecided is not None:
             self._rounds.check_clipped(samples, scaled=scale is not None)
             self._decide(quiet=found_inf is not None)
         elif found_inf is not None:
-            self._rounds.contribute(weight, inverse_scale, skips)
+            self._rounds.contribute(weight, inverse_scale, skips, weighted=samples is not None)
             self._rounds.summed_up()
             self._decide(quiet=True)
         else:
-            self._rounds.plain(weight)
+            self._rounds.plain(weight, samples is not None)
 
     def _decide(self, quiet: bool) -> None:
         if not self._rounds.decide() and not quiet:
@@ -162,14 +162,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 "skipped on all workers. Look for the cause in the loss, or use torch.amp.GradScaler"
             )
 
-    def _step_async(self, skips: bool, inverse_scale: float) -> None:
-        if skips:
+    def _step_async(self, weight: float, weighted: bool, skips: bool, inverse_scale: float, quiet: bool) -> None:
+        if skips and self._served.reduced is None:
             return
-        if inverse_scale != 1.0:
-            for param in self._served.params():
-                if param.grad is not None:
-                    param.grad.mul_(inverse_scale)
-        self._rounds.step_async()
+        if inverse_scale != 1.0 and not skips:
+            for part in self._served.parts:
+                for param in part.params:
+                    if param.grad is not None:
+                        param.grad.mul_(inverse_scale)
+        if not self._rounds.step_async(weight, weighted, inverse_scale, skips) and not quiet:
+            raise NotFiniteError("the mean of the all-reduced gradients is NaN or infinite: they were not applied")
 
     @torch.no_grad()
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0, *, samples: float | None = None) -> torch.Tensor:
@@ -179,15 +181,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
         In Sync() the gradients leave here, and step() says what becomes of them: p.grad stays as it
         is, and must not change in between. In Async() it is torch.nn.utils.clip_grad_norm_.
         """
-        params = list(self._served.params())
         if not self._served.sync:
+            reduced = [] if self._served.reduced is None else self._served.reduced.params
+            params = [*(param for part in self._served.parts for param in part.params), *reduced]
             return torch.nn.utils.clip_grad_norm_(params, max_norm, norm_type)
         if not max_norm >= 0:
             raise ValueError(f"max_norm is {max_norm}: give a number that is not negative")
         if norm_type != 2.0:
             raise ValueError(f"clip_grad_norm_ has the 2-norm only, not norm_type={norm_type}")
         self._begin(clips=True)
-        norm = self._rounds.clip(float(max_norm), self._weight(samples))
+        norm = self._rounds.clip(float(max_norm), self._weight(samples), samples is not None)
         return torch.tensor(norm, dtype=torch.float32)
 
     @contextmanager
@@ -289,6 +292,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 raise ParametersChangedError(
                     f"parameter {name} was written to outside the optimizer, and the servers don't know: call "
                     "optimizer.push_parameters() on every worker after load_state_dict, clamp and the like"
+                )
+        for table in served.tables:
+            if table.rows.loaded() is not None:
+                raise ParametersChangedError(
+                    f"rows were loaded into table {table.names[0]}, and the servers don't have them: call "
+                    "optimizer.push_parameters() on every worker after load_state_dict"
                 )
 
     def _note_versions(self) -> None:

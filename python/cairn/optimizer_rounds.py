@@ -1,8 +1,9 @@
 """A step of a DistributedOptimizer as rounds of its tables: plain, in two phases, joined.
 
 A step begins the rounds of all tables before it waits for any: tables have their own rounds, and
-two workers that waited in different orders would wait for each other. Whatever a Ctrl-C interrupts
-has been begun on all tables; the next call ends it as the other workers expect.
+two workers that waited in different orders would wait for each other. They travel together, one
+round trip for all of them. Whatever a Ctrl-C interrupts has been begun on all tables; the next call
+ends it as the other workers expect.
 """
 from __future__ import annotations
 
@@ -12,11 +13,13 @@ from collections.abc import Callable, Sequence
 import torch
 
 from . import _core
+from .allreduce import AllReduced
 from .calls_under_way import interrupts_later
 from .errors import DeadlineExceededError, Error, NotFiniteError
-from .optimizer_settings import Hyper, check_unchanged, hyper_of
-from .served_group import ServedGroup
+from .joined_vote import JoinedVote
+from .optimizer_settings import Hyper
 from .served_model import ServedModel
+from .served_parts import Part
 from .undecided import Gradients, Undecided
 
 
@@ -28,41 +31,69 @@ class Rounds:
         self._served = served
         self.undecided: Undecided | None = None
 
-    def _hyper(self, group: ServedGroup) -> Hyper:
-        settings = self._served.param_group(group)
-        if not self._served.reduces_only:
-            check_unchanged(group.settings, self._served.optimizer, settings)
-        return hyper_of(group.settings.kind, settings)
+    def _hyper(self, part: Part) -> Hyper:
+        return part.hyper(self._served.optimizer)
 
     def _gradients(self) -> list[Gradients]:
-        """Of all groups, before any is sent: what is wrong with one of them must stop them all."""
-        gradients = [group.gradients() for group in self._served.groups]
+        """Of all parts, before any is sent: what is wrong with one of them must stop them all."""
+        gradients = [part.gradients() for part in self._served.parts]
         if len(gradients) > 1:
-            for group in self._served.groups:
-                self._hyper(group)
+            for part in self._served.parts:
+                self._hyper(part)
         return gradients
 
     def _finite_gradients(self) -> list[Gradients]:
-        """The same, and NaN or Inf in any of them stops them all. A single group needs no look: the
+        """The same, and NaN or Inf in any of them stops them all. A single part needs no look: the
         core looks while it reads."""
         gradients = self._gradients()
-        if len(gradients) > 1 and not _all_finite([g for group in gradients for g in group if g is not None]):
-            for group, found in zip(self._served.groups, gradients):
-                if not _all_finite([g for g in found if g is not None]):
-                    raise NotFiniteError(_not_finite(group, found))
+        reduced = self._served.reduced
+        named = [(part.names, found) for part, found in zip(self._served.parts, gradients)]
+        if reduced is not None:
+            named.append((reduced.names, [param.grad for param in reduced.params]))
+        if len(named) > 1 or reduced is not None:
+            if not _all_finite([g for _, found in named for g in found if g is not None]):
+                for names, found in named:
+                    if not _all_finite([g for g in found if g is not None]):
+                        raise NotFiniteError(_not_finite(names, found))
         return gradients
 
-    def _begin(self, start: Callable[[ServedGroup], _core.Pending], *, joined: bool = False,
-               receives: bool = True) -> list[_core.Pending]:
+    def _begin(self, start: Callable[[Part], _core.Pending | None], *, joined: bool = False,
+               receives: bool = True, votes: bool = True, scale: float = 1.0,
+               skip: bool = False) -> list[_core.Pending]:
         """Begins a round of every table. Call it with interrupts put off: a Ctrl-C between two tables
-        would leave them at different steps."""
+        would leave them at different steps. What is all-reduced has been contributed before, and is
+        applied with `scale` or skipped; `votes`: the workers have not agreed on it yet."""
         served = self._served
-        pendings = [start(group) for group in served.groups]
-        for group, pending in zip(served.groups, pendings):
-            served.calls.expect(pending, group.store if receives else lambda: None)
-        if receives and served.reduces_only:
-            served.calls.expect_once(self._update_here)
-        return pendings + self._begin_buffers(joined)
+        with served.trip():
+            pendings = []
+            if served.reduced is not None and votes:
+                pendings.append(self._begin_vote(served.reduced, joined))
+            for part in served.parts:
+                pending = start(part)
+                if pending is not None:
+                    pendings.append(pending)
+                    served.calls.expect(pending, part.store if receives else lambda: None)
+            for table in served.tables:
+                table.fetch(served.calls)
+            if receives and served.reduces_only:
+                served.calls.expect_once(self._update_here)
+            pendings += self._begin_buffers(joined)
+            if served.reduced is not None:
+                reduced = served.reduced
+                served.calls.expect_once(lambda: self._apply_reduced(reduced, scale, skip or not reduced.info.finite))
+            return pendings
+
+    def _begin_vote(self, reduced: AllReduced, joined: bool) -> _core.Pending:
+        """Waited for before all others: as long as the workers don't agree, none of them can go on."""
+        vote = JoinedVote(reduced) if joined else reduced.vote()
+        if joined:  # it is given only when the others have data to reduce
+            self._served.calls.expect_call(vote.wait)
+        self._served.calls.expect_call(lambda: reduced.settle(vote))
+        return vote
+
+    @staticmethod
+    def _apply_reduced(reduced: AllReduced, scale: float, skip: bool) -> None:
+        reduced.apply(scale=scale, skip=skip)
 
     def _begin_buffers(self, joined: bool = False) -> list[_core.Pending]:
         served, buffers = self._served, self._served.buffers
@@ -79,68 +110,76 @@ class Rounds:
             self._served.optimizer.step()
 
     # One phase.
-    def plain(self, weight: float) -> None:
-        gradients = dict(zip(self._served.groups, self._finite_gradients()))
-
-        def start(group: ServedGroup) -> _core.Pending:
-            pending = self.push_pull(group, gradients[group], weight)
-            if _is_refused(pending):  # of several groups none is: they have been looked at
-                raise NotFiniteError(_not_finite(group, gradients[group]))
-            return pending
-
+    def plain(self, weight: float, weighted: bool) -> None:
+        gradients = dict(zip(self._served.parts, self._finite_gradients()))
+        reduced = self._served.reduced
+        if reduced is not None:
+            reduced.contribute(weight, weighted)
         with interrupts_later():
-            self._begin(start)
+            self._begin(lambda part: self._step(part, gradients[part], weight))
         self._served.calls.finish()
+        self._check_reduced()
 
-    def push_pull(self, group: ServedGroup, gradients: Gradients, weight: float) -> _core.Pending:
-        assert group.table is not None
-        if all(gradient is None for gradient in gradients) and not group.reduces_only:
-            if not self._served.sync:
-                return group.table.pull(group.targets(), group.sizes, keep=group.keep())
-            return self._done(group, weight)
-        addresses, mask = group.send(gradients)
-        targets = group.targets()
-        return group.table.push_pull(addresses, group.sizes, targets, group.sizes,
-                                     self._hyper(group), weight=weight, mask=mask,
-                                     keep=group.keep(gradients))
+    def _check_reduced(self) -> None:
+        reduced = self._served.reduced
+        if reduced is not None and not reduced.info.finite:
+            raise NotFiniteError("the mean of the all-reduced gradients is NaN or infinite: they were not applied on "
+                                 "any worker. Look for the cause in the loss, or use torch.amp.GradScaler")
 
-    def step_async(self) -> None:
+    def _step(self, part: Part, gradients: Gradients, weight: float) -> _core.Pending | None:
+        pending = part.step(gradients, self._hyper(part), weight, self._served.sync)
+        if pending is not None and _is_refused(pending):  # of several parts none is: they have been looked at
+            raise NotFiniteError(_not_finite(part.names, gradients))
+        return pending
+
+    def step_async(self, weight: float, weighted: bool, value_scale: float, skips: bool) -> bool:
+        """`skips`: this worker's gradients are not finite, under a GradScaler. False if what is
+        all-reduced was not applied for such a reason on some worker."""
         served = self._served
-        for group, gradients in zip(served.groups, self._finite_gradients()):
-            pending = self.push_pull(group, gradients, 1.0)
-            if _is_refused(pending):
-                served.calls.finish()
-                raise NotFiniteError(_not_finite(group, gradients))
-            served.calls.expect(pending, group.store)
-        if served.buffers is not None and served.gives():
-            served.calls.expect(served.buffers.give(once=False), lambda: None)
+        if served.reduced is not None:
+            served.reduced.contribute(weight, weighted, value_scale, skips)
+        gradients = {} if skips else dict(zip(served.parts, self._finite_gradients()))
+        with interrupts_later(), served.trip():
+            if served.reduced is not None:
+                self._begin_vote(served.reduced, joined=False)
+            for part, found in gradients.items():
+                pending = self._step(part, found, 1.0)
+                if pending is not None:
+                    served.calls.expect(pending, part.store)
+            for table in served.tables:
+                table.fetch(served.calls)
+            if served.buffers is not None and served.gives():
+                served.calls.expect(served.buffers.give(once=False), lambda: None)
+            if served.reduced is not None:
+                reduced = served.reduced
+                served.calls.expect_once(lambda: self._apply_reduced(reduced, 1.0, not reduced.info.finite))
         served.calls.finish()
-
-    def _done(self, group: ServedGroup, weight: float, joined: bool = False) -> _core.Pending:
-        assert group.table is not None
-        if group.reduces_only:
-            group.expect_round()
-        targets = group.targets()
-        return group.table.done_pull(targets, group.sizes, self._hyper(group), weight=weight,
-                                     joined=joined, keep=group.keep())
+        return served.reduced is None or served.reduced.info.finite
 
     def begin_joined(self) -> list[_core.Pending]:
         """One round without a gradient; its pendings tell whether every worker has run out of data."""
+        if self._served.reduced is not None:
+            self._served.reduced.contribute(0.0, False, joined=True, wait=False)
         with interrupts_later():
-            return self._begin(lambda group: self._done(group, 0.0, joined=True), joined=True)
+            return self._begin(lambda part: part.done(self._hyper(part), 0.0, joined=True), joined=True)
 
     # Two phases.
     def contribute(self, weight: float, value_scale: float = 1.0, not_finite: bool = False,
-                   limits: Sequence[float] = ()) -> Undecided:
+                   limits: Sequence[float] = (), weighted: bool = False) -> Undecided:
         """The parts of all workers are being summed up, none is applied. `summed_up` waits."""
-        groups = self._served.groups
+        parts, reduced = self._served.parts, self._served.reduced
         sent = self._gradients()
+        if reduced is not None:
+            reduced.contribute(weight, weighted, value_scale, not_finite)
         with interrupts_later():
-            pendings = [self._contribute(group, gradients, weight, value_scale, not_finite)
-                        for group, gradients in zip(groups, sent)]
+            with self._served.trip():
+                if reduced is not None:
+                    self._begin_vote(reduced, joined=False)
+                pendings = [self._contribute(part, gradients, weight, value_scale, not_finite)
+                            for part, gradients in zip(parts, sent)]
             for pending in pendings:
                 self._served.calls.expect(pending, lambda: None)
-            self.undecided = Undecided(groups, sent, weight, pendings)
+            self.undecided = Undecided(parts, sent, weight, pendings, reduced)
             self.undecided.limits.extend(limits)
             self.undecided.interrupted = True  # until it is summed up
         return self.undecided
@@ -162,42 +201,35 @@ class Rounds:
         """Some tables could not be summed up (the workers disagree, or one of them is late): nothing
         is applied. Whoever is late may take long: the decision does not wait for its answer."""
         decisions = []
-        for group, pending in zip(self._served.groups, undecided.pendings):
+        for part, pending in zip(self._served.parts, undecided.pendings):
             try:
                 pending.wait()
             except DeadlineExceededError:
                 pass  # it may still be summed up, and nothing else can follow on this table before
             except Error:
                 continue
-            decisions.append(self._decide(group, undecided, skip=True, timeout_ms=_SKIP_TIMEOUT_MS))
+            decisions.append(self._decide(part, undecided, skip=True, timeout_ms=_SKIP_TIMEOUT_MS))
         self.undecided = None
         self._begin_buffers()  # as every step does, so that all workers' tables stay together
+        if undecided.reduced is not None:
+            undecided.reduced.apply(skip=True)
         for decision in decisions:
             with contextlib.suppress(Error):
                 decision.wait()
 
-    def _contribute(self, group: ServedGroup, gradients: Gradients, weight: float,
-                    value_scale: float, not_finite: bool) -> _core.Pending:
-        assert group.table is not None
-        hyper = self._hyper(group)
+    def _contribute(self, part: Part, gradients: Gradients, weight: float, value_scale: float,
+                    not_finite: bool) -> _core.Pending:
+        hyper = self._hyper(part)
         if not not_finite:
-            addresses, mask = group.send(gradients)
-            pending = group.table.contribute(addresses, group.sizes, hyper, weight=weight,
-                                             mask=mask, value_scale=value_scale,
-                                             keep=group.keep(gradients))
+            pending = part.contribute(gradients, hyper, weight, value_scale)
             if not _is_refused(pending):
                 return pending
         # All are told, so that nobody waits for us.
-        return group.table.contribute([], [], hyper, weight=weight, not_finite=True)
+        return part.contribute_not_finite(hyper, weight)
 
-    def _decide(self, group: ServedGroup, undecided: Undecided, skip: bool,
-                timeout_ms: int = 0) -> _core.Pending:
-        assert group.table is not None
-        wanted = not (skip and group.reduces_only)  # nothing was reduced: gradients stay
-        targets, sizes = (group.targets(), group.sizes) if wanted else ([0], [sum(group.sizes)])
+    def _decide(self, part: Part, undecided: Undecided, skip: bool, timeout_ms: int = 0) -> _core.Pending:
         scale = 1.0 if skip else undecided.scale
-        return group.table.decide(targets, sizes, self._hyper(group), weight=undecided.weight,
-                                  scale=scale, skip=skip, timeout_ms=timeout_ms, keep=group.keep())
+        return part.decide(self._hyper(part), undecided.weight, scale, skip, timeout_ms)
 
     def decide(self, *, skip: bool = False) -> bool:
         """Applies what was summed up, times its scale, unless some worker's part was not finite or
@@ -206,19 +238,20 @@ class Rounds:
         assert undecided is not None
         skip = skip or not undecided.finite
         with interrupts_later():
-            self._begin(lambda group: self._decide(group, undecided, skip),
-                        receives=not (skip and self._served.reduces_only))
+            self._begin(lambda part: self._decide(part, undecided, skip),
+                        receives=not (skip and self._served.reduces_only), votes=False,
+                        scale=1.0 if skip else undecided.scale, skip=skip)
             self.undecided = None
         self._served.calls.finish()
         return not skip
 
-    def clip(self, max_norm: float, weight: float) -> float:
+    def clip(self, max_norm: float, weight: float, weighted: bool) -> float:
         undecided = self.undecided
         if undecided is not None and not undecided.same_gradients():
             self.decide(skip=True)  # there was no step after the last one
         undecided = self.undecided
         if undecided is None:
-            undecided = self.contribute(weight, limits=[max_norm])
+            undecided = self.contribute(weight, limits=[max_norm], weighted=weighted)
         else:
             undecided.limits.append(max_norm)
         self.summed_up()
@@ -292,8 +325,8 @@ def _is_refused(pending: _core.Pending) -> bool:
     return False
 
 
-def _not_finite(group: ServedGroup, gradients: Gradients) -> str:
-    for name, gradient in zip(group.names, gradients):
+def _not_finite(names: Sequence[str], gradients: Gradients) -> str:
+    for name, gradient in zip(names, gradients):
         if gradient is None or bool(torch.isfinite(gradient).all()):
             continue
         what = "NaN" if bool(torch.isnan(gradient).any()) else "infinite"

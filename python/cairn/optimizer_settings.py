@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from . import _core
+from .optim import FTRL, RowwiseAdagrad
 
 Hyper = tuple[float, float, float, float, float, float]  # lr, weight_decay, beta1, beta2, eps, dampening
 
@@ -21,7 +22,12 @@ KINDS: dict[type, str] = {
     torch.optim.Adam: "adam",
     torch.optim.AdamW: "adamw",
     torch.optim.RMSprop: "rmsprop",
+    torch.optim.SparseAdam: "sparse_adam",
+    RowwiseAdagrad: "rowwise_adagrad",
+    FTRL: "ftrl",
 }
+_ROWS_ONLY = ("sparse_adam", "rowwise_adagrad")
+_FOR_TABLES = ("sgd", "adagrad", "sparse_adam", "rowwise_adagrad", "ftrl")
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,12 @@ def settings_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Grou
         raise ValueError(
             f"the servers have no {type(optimizer).__name__}: wrap it with update=\"worker\" "
             "(the servers then only reduce, and each worker updates), or use SGD, Adagrad, Adam, "
-            "AdamW or RMSprop"
+            "AdamW, RMSprop or cairn.optim.FTRL"
+        )
+    if kind in _ROWS_ONLY:
+        raise ValueError(
+            f"{type(optimizer).__name__} is for tables (cairn.nn.Embedding) alone, and this group has ordinary "
+            "parameters: give those to another optimizer, wrapped by itself"
         )
     if group.get("differentiable"):
         raise ValueError("differentiable=True needs the update in this process: use update=\"worker\"")
@@ -64,6 +75,9 @@ def settings_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Grou
     elif kind == "adagrad":
         initial = float(group.get("initial_accumulator_value", 0.0))
         names.append("sum")
+    elif kind == "ftrl":
+        initial = float(group["initial_accumulator_value"])
+        names += ["z", "n"]
     elif kind in ("adam", "adamw"):
         names += ["exp_avg", "exp_avg_sq"]
         if group["amsgrad"]:
@@ -80,6 +94,28 @@ def settings_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Grou
     return GroupSettings(kind, flags, initial, tuple(names), has_step)
 
 
+def table_settings_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> GroupSettings:
+    """The same for a table of rows that the group holds. What torch refuses for sparse gradients, or
+    would do to all rows in every step, is refused."""
+    kind, name = kind_of(optimizer), type(optimizer).__name__
+    if kind not in _FOR_TABLES:
+        other = "torch.optim.SparseAdam" if kind in ("adam", "adamw") else "torch.optim.Adagrad"
+        raise ValueError(
+            f"{name} changes every row of a table in every step, the servers only the rows that have a gradient: "
+            f"give the table to {other}, SGD, cairn.optim.RowwiseAdagrad or cairn.optim.FTRL, wrapped by itself "
+            "(several optimizers work side by side)"
+        )
+    for option in ("momentum", "weight_decay"):
+        if group.get(option):
+            raise ValueError(
+                f"{name} with {option}={group[option]} would change rows without a gradient too, and tables are "
+                f"changed only where they have one: put the table into a group of its own with {option}=0"
+            )
+    flags = _core.FLAG_MAXIMIZE if group.get("maximize") else 0
+    initial = float(group.get("initial_accumulator_value", 0.0))
+    return GroupSettings(kind, flags, initial)
+
+
 def hyper_of(kind: str, group: dict[str, Any]) -> Hyper:
     """The group's hyper-parameters now: schedulers may change them every step."""
     if kind == "mean":  # nothing is computed with them, but workers that disagree are told
@@ -91,7 +127,11 @@ def hyper_of(kind: str, group: dict[str, Any]) -> Hyper:
         return (lr, decay, float(group["momentum"]), 0.0, 0.0, float(group["dampening"]))
     if kind == "adagrad":
         return (lr, decay, 0.0, 0.0, float(group["eps"]), float(group["lr_decay"]))
-    if kind in ("adam", "adamw"):
+    if kind == "rowwise_adagrad":
+        return (lr, 0.0, 0.0, 0.0, float(group["eps"]), 0.0)
+    if kind == "ftrl":
+        return (lr, float(group["l2"]), float(group["l1"]), float(group["beta"]), 0.0, 0.0)
+    if kind in ("adam", "adamw", "sparse_adam"):
         beta1, beta2 = group["betas"]
         return (lr, decay, float(beta1), float(beta2), float(group["eps"]), 0.0)
     return (lr, decay, float(group["momentum"]), float(group["alpha"]), float(group["eps"]), 0.0)

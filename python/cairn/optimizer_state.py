@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import _core
+from .cpu_memory import FLOATS
 from .errors import Error
 from .served_buffers import ServedTensors
 
@@ -66,6 +67,8 @@ class OptimizerState:
         for group in served.groups:
             self.assign_own(group)
             self.forget(group)
+        if served.reduced is not None:
+            served.reduced.give_from_root()
         served.joining.tell()
         if not served.sync:
             served.context.client.barrier()
@@ -127,8 +130,8 @@ class OptimizerState:
             for param in group.params:
                 value = state[param].get(name) if param in state else None
                 if value is None:
-                    values.append(torch.full(param.shape, settings.initial_state))
+                    values.append(torch.full(param.shape, settings.initial_state, **FLOATS))
                 else:
                     values.append(value.detach().to("cpu", torch.float32).contiguous().reshape(param.shape))
             yield 1 + i, values
-        yield _core.STEP_COLUMN, [torch.full(param.shape, self._steps(param)) for param in group.params]
+        yield _core.STEP_COLUMN, [torch.full(param.shape, self._steps(param), **FLOATS) for param in group.params]

@@ -10,6 +10,7 @@ from itertools import accumulate
 import torch
 
 from . import _core
+from .cpu_memory import FLOATS, INTEGERS
 from .errors import UnavailableError
 from .modes import Mode, Sync
 from .optimizer_settings import NO_HYPER
@@ -109,7 +110,7 @@ class ServedIntegers(ServedTensors):
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         self._integers = tensors
-        self._packed = torch.zeros(self._PARTS, sum(tensor.numel() for tensor in tensors))
+        self._packed = torch.zeros(self._PARTS, sum(tensor.numel() for tensor in tensors), **FLOATS)
         super().__init__([self._packed])
 
     def _read(self) -> list[int]:
@@ -120,7 +121,7 @@ class ServedIntegers(ServedTensors):
 
     def store(self) -> None:
         super().store()
-        whole = torch.zeros(self._packed.shape[1], dtype=torch.int64)
+        whole = torch.zeros(self._packed.shape[1], **INTEGERS)
         for part in range(self._PARTS):
             whole |= self._packed[part].long() << (self._BITS * part)
         sizes = [tensor.numel() for tensor in self._integers]

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from . import _core
+from .cpu_memory import FLOATS
 from .modes import Mode, Sync
-from .optimizer_settings import GroupSettings
+from .optimizer_settings import GroupSettings, Hyper, check_unchanged, hyper_of
 from .tensor_pieces import TensorPieces, check_type, mask_of
 
 
@@ -36,8 +37,8 @@ class ServedGroup:
         self.table: _core.DenseTable | None = None
         shapes = [param.shape for param in params]
         if reduces_only:
-            self._marks_out = torch.zeros(len(params) + 2)
-            self._marks_in = torch.zeros(len(params) + 2)
+            self._marks_out = torch.zeros(len(params) + 2, **FLOATS)
+            self._marks_in = torch.zeros(len(params) + 2, **FLOATS)
             shapes.append(self._marks_out.shape)
             self._receiving: list[torch.Tensor] = []
             self._expected_mark = 0
@@ -69,8 +70,8 @@ class ServedGroup:
             grad = param.grad
             if grad is not None and grad.layout != torch.strided:
                 raise TypeError(
-                    f"the gradient of {name} is sparse ({grad.layout}): it would be sent as a dense one. "
-                    "Make the nn.Embedding with sparse=False"
+                    f"the gradient of {name} is sparse ({grad.layout}): it would be sent as a dense one. Use "
+                    "cairn.nn.Embedding.from_torch(module), which sends rows only, or sparse=False"
                 )
             found.append(grad)
         return found
@@ -81,7 +82,7 @@ class ServedGroup:
         if self.reduces_only:
             self.expect_round()
             marks = [*present, True, self._expected_mark]
-            self._marks_out.copy_(torch.tensor([self._MARK * mark for mark in marks]))
+            self._marks_out.copy_(torch.tensor([self._MARK * mark for mark in marks], **FLOATS))
             return self._gradients.read([*gradients, self._marks_out]), b""
         return self._gradients.read(gradients), mask_of(present)
 
@@ -89,6 +90,52 @@ class ServedGroup:
         """The round that begins now is the one whose result is received next."""
         assert self.table is not None
         self._expected_mark = 1 + self.table.round() % self._ROUNDS
+
+    # Calls on the table: a step in one or two phases. served_rows.py has the same for tables of rows.
+    def hyper(self, optimizer: torch.optim.Optimizer) -> Hyper:
+        """As the optimizer has it now."""
+        settings = optimizer.param_groups[self.index]
+        if not self.reduces_only:
+            check_unchanged(self.settings, optimizer, settings)
+        return hyper_of(self.settings.kind, settings)
+
+    def step(self, gradients: list[torch.Tensor | None], hyper: Hyper, weight: float, sync: bool) -> _core.Pending:
+        """A step in one phase; ends with the new values."""
+        assert self.table is not None
+        if all(gradient is None for gradient in gradients) and not self.reduces_only:
+            if not sync:
+                return self.table.pull(self.targets(), self.sizes, keep=self.keep())
+            return self.done(hyper, weight)
+        addresses, mask = self.send(gradients)
+        targets = self.targets()
+        return self.table.push_pull(addresses, self.sizes, targets, self.sizes, hyper, weight=weight, mask=mask,
+                                    keep=self.keep(gradients))
+
+    def done(self, hyper: Hyper, weight: float, joined: bool = False) -> _core.Pending:
+        """Sync: a step to which this worker has no gradient."""
+        assert self.table is not None
+        if self.reduces_only:
+            self.expect_round()
+        targets = self.targets()
+        return self.table.done_pull(targets, self.sizes, hyper, weight=weight, joined=joined, keep=self.keep())
+
+    def contribute(self, gradients: list[torch.Tensor | None], hyper: Hyper, weight: float,
+                   value_scale: float) -> _core.Pending:
+        assert self.table is not None
+        addresses, mask = self.send(gradients)
+        return self.table.contribute(addresses, self.sizes, hyper, weight=weight, mask=mask,
+                                     value_scale=value_scale, keep=self.keep(gradients))
+
+    def contribute_not_finite(self, hyper: Hyper, weight: float) -> _core.Pending:
+        assert self.table is not None
+        return self.table.contribute([], [], hyper, weight=weight, not_finite=True)
+
+    def decide(self, hyper: Hyper, weight: float, scale: float, skip: bool, timeout_ms: int) -> _core.Pending:
+        assert self.table is not None
+        wanted = not (skip and self.reduces_only)  # nothing was reduced: gradients stay
+        targets, sizes = (self.targets(), self.sizes) if wanted else ([0], [sum(self.sizes)])
+        return self.table.decide(targets, sizes, hyper, weight=weight, scale=scale, skip=skip,
+                                 timeout_ms=timeout_ms, keep=self.keep())
 
     # Values in.
     def targets(self) -> list[int]:
@@ -112,7 +159,7 @@ class ServedGroup:
     # Columns, for the state_dict.
     def pull_column(self, column: int) -> list[torch.Tensor]:
         assert self.table is not None
-        columns = [torch.empty(param.shape) for param in self.params]
+        columns = [torch.empty(param.shape, **FLOATS) for param in self.params]
         self.table.pull([c.data_ptr() for c in columns], self.sizes, column=column, keep=columns).wait()
         return columns
 

@@ -1,4 +1,5 @@
-"""What of a model lies on the servers: the groups of its optimizer, its buffers, and how they start.
+"""How what served_parts.py names starts on the servers, with the model's buffers, and how it is set
+and read as a whole.
 
 A wrap has tables of its own (optimizer-0/0, …). The root gives the initial values, all others take
 them; a worker that joins a running job takes what is there.
@@ -7,100 +8,55 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from . import _core, context
+from .allreduce import AllReduced
 from .calls_under_way import CallsUnderWay
+from .cpu_memory import FLOATS
 from .errors import Error, InvalidArgumentError, NotFiniteError, UnavailableError
 from .joining import Joining
 from .modes import Async, Mode, Sync
-from .optimizer_settings import NO_HYPER, GroupSettings, settings_of
+from .optimizer_settings import NO_HYPER
 from .optimizer_state import OptimizerState
 from .served_buffers import ServedIntegers, ServedTensors, shared_tensors
 from .served_group import ServedGroup
+from .served_parts import ServedParts
+from .served_rows import ServedRows
 
-_REDUCED = GroupSettings(kind="mean", flags=0)
 _wraps = 0  # in this process
 
 
-def _plain_name(name: str) -> str:
-    """Without what torch.compile and DistributedDataParallel put in front."""
-    parts = [part for part in name.split(".") if part != "_orig_mod"]
-    return ".".join(parts[1:] if len(parts) > 1 and parts[0] == "module" else parts)
-
-
-class ServedModel:
+class ServedModel(ServedParts):
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module | None, mode: Mode, *,
                  reduces_only: bool, reduce: str, root_rank: int) -> None:
         global _wraps
-        self.optimizer, self.mode, self.reduces_only = optimizer, mode, reduces_only
+        super().__init__(optimizer, model, reduces_only=reduces_only, reduce=reduce, root_rank=root_rank)
+        self.mode = mode
         self.calls = CallsUnderWay()
-        self.groups: list[ServedGroup] = []
         self.buffers: ServedTensors | None = None
         self.context: context.Context | None = None
         self.state = OptimizerState(self)
         self.joining = Joining(self)
         self.name = f"optimizer-{_wraps}"
         _wraps += 1
-        self._model, self._reduce, self._root = model, reduce, root_rank
-        self._names = {}
-        if model is not None:
-            self._names = {id(p): _plain_name(n) for n, p in model.named_parameters()}
-        self._known_groups = 0
-        self._listed: list[list[torch.Tensor]] = []  # the optimizer's groups as they were served
+        self._model = model
         self._shared: list[ServedTensors] = []  # besides groups and buffers: given once
         self._integers: ServedIntegers | None = None  # buffers too, but not in every step
-        self._buffers_begun = False
+        self._buffers_begun = self._reduced_begun = False
         self._tables: list[str] = []
-        self.make_groups()
 
     @property
     def sync(self) -> bool:
         return isinstance(self.mode, Sync)
 
-    def params(self) -> Iterator[torch.Tensor]:
-        for group in self.groups:
-            yield from group.params
-
-    def parameter_names(self) -> Iterator[str]:
-        for group in self.groups:
-            yield from group.names
-
-    def param_group(self, group: ServedGroup) -> dict[str, Any]:
-        return self.optimizer.param_groups[group.index]
-
-    def make_groups(self) -> None:
-        """Those of the optimizer that are new. Contacts nobody."""
-        for index in range(self._known_groups, len(self.optimizer.param_groups)):
-            group = self.optimizer.param_groups[index]
-            params = [p for p in group["params"] if p.numel() > 0]
-            settings = _REDUCED if self.reduces_only else settings_of(self.optimizer, group)
-            self._listed.append(list(group["params"]))
-            if params:
-                names = [self._names.get(id(p), f"{index}.{i}") for i, p in enumerate(params)]
-                self.groups.append(ServedGroup(index, params, names, settings, self.reduces_only))
-        self._known_groups = len(self.optimizer.param_groups)
-
-    def take_new_groups(self) -> bool:
-        """True if the optimizer was given more groups, behind our back. What else changes in its
-        groups would never be trained, or with another group's rate."""
-        groups = self.optimizer.param_groups
-        for group, listed in zip(groups, self._listed):
-            now = group["params"]
-            if len(now) != len(listed) or any(a is not b for a, b in zip(now, listed)):
-                raise Error(
-                    "the parameters of a group were changed after the wrap, and the servers don't know: use "
-                    "optimizer.add_param_group(), or make a new optimizer and wrap that"
-                )
-        if len(groups) < self._known_groups:
-            raise Error("parameter groups were removed after the wrap: make a new optimizer and wrap that")
-        if len(groups) == self._known_groups:
-            return False
-        self.make_groups()
-        return True
+    def trip(self) -> contextlib.AbstractContextManager[Any]:
+        """Calls that are begun in the block travel together."""
+        assert self.context is not None
+        return _core.Trip(self.context.client)
 
     def attach(self) -> None:
         """Makes the tables that are not there yet, and starts from the root's values."""
@@ -116,9 +72,13 @@ class ServedModel:
         for group in new:
             self._tables.append(f"{self.name}/{group.index}")
             group.attach(ctx.client, self._tables[-1], self.mode, self._reduce)
+        tables = [table for table in self.tables if table.table is None]
+        for table in tables:
+            table.attach(ctx.client, self.mode, self._reduce)
         integers, others = self._make_buffers()
-        if self._joins_all(new):
-            self.joining.catch_up()
+        joins_reduced = self._joins_reduced()
+        if self._joins(new, tables) or joins_reduced:
+            self.joining.catch_up(with_reduced=joins_reduced)
             for group in new:
                 self.state.forget(group)
         else:
@@ -127,6 +87,13 @@ class ServedModel:
             if self.buffers is not None and not self._buffers_begun:
                 self._begin_buffers(self.buffers)
         self._buffers_begun = True
+        if self.reduced is not None and not self._reduced_begun:
+            self._reduced_begun = True
+            if not joins_reduced:
+                self.joining.tell()  # a worker that joins now reads it before it votes with us
+                self.reduced.attach(ctx, self.name)
+        for table in tables:
+            self._start_table(table)
         if others:
             self._share(ServedTensors(others), "others")
         if integers:
@@ -144,15 +111,39 @@ class ServedModel:
             self.make_table(self.buffers, "buffers", self.mode)
         return integers, others
 
-    def _joins_all(self, new: list[ServedGroup]) -> bool:
-        """The others have begun every table that this worker has just made. (If only some: they are
-        about to begin the rest, and it does so with them.)"""
+    def _joins(self, new: list[ServedGroup], tables: list[ServedRows]) -> bool:
+        """The others have begun what this worker has just made. (If only some of the ordinary tables:
+        they are about to begin the rest, and it does so with them.) Tables of rows have no round
+        before the first step."""
         if not self.sync or self.reduces_only:
             return False
-        tables = [group.table for group in new]
+        begun = [group.table for group in new]
         if self.buffers is not None and not self._buffers_begun:
-            tables.append(self.buffers.table)
-        return bool(tables) and all(table is not None and table.round() > 0 for table in tables)
+            begun.append(self.buffers.table)
+        if begun:
+            return all(table is not None and table.round() > 0 for table in begun)
+        return any(table.table is not None and table.table.round() > 0 for table in tables)
+
+    def _joins_reduced(self) -> bool:
+        if self.reduced is None or self._reduced_begun:
+            return False
+        assert self.context is not None
+        return AllReduced.joins(self.context, self.name)
+
+    def _start_table(self, table: ServedRows) -> None:
+        """What was loaded in every worker's module is given by one of them, once."""
+        assert self.context is not None and table.table is not None
+        if table.rows.loaded() is not None:
+            given = ServedTensors([torch.zeros(1, **FLOATS)])
+            self.make_table(given, f"{table.rows.name}/loaded", Async())
+
+            def give() -> None:
+                table.give_loaded(once=True)
+                given.give(once=True).wait()
+
+            self._give_once(give, lambda: given.take(when_assigned=True), given.store)
+            table.rows.loaded_taken()
+        table.take_step_count()
 
     def gives(self) -> bool:
         """This worker is the one whose values count: the root, or the first one while that is dead."""
@@ -213,7 +204,7 @@ class ServedModel:
         assert self.context is not None
         if self.context.embedded:
             return value
-        number = torch.tensor([float(value)])
+        number = torch.tensor([float(value)], **FLOATS)
         self.share_once(ServedTensors([number]), name)
         return int(number)
 
@@ -309,6 +300,10 @@ class ServedModel:
         if not self.reduces_only:
             for group in self.groups:
                 self.assign(group, 0, group.parameter_addresses, keep=group.keep(), receives=True)
+        if self.tables:
+            self._push_loaded()
+        if self.reduced is not None:
+            self.reduced.give_from_root()
         if self.sync:
             self._round_of_buffers()
             self._share_again(self._shared)
@@ -317,7 +312,19 @@ class ServedModel:
         self._share_again([*self._shared, *buffers], waits=True)
         self.pull()
 
+    def _push_loaded(self) -> None:
+        assert self.context is not None
+        self.context.client.barrier()  # nobody is still in a step
+        for table in self.tables:
+            if self.gives():
+                table.give_loaded(once=False)
+            table.rows.loaded_taken()
+            table.rows.stepped()
+        self.context.client.barrier()
+
     def pull(self) -> None:
+        for table in self.tables:
+            table.rows.stepped()
         if not self.reduces_only:
             for group in self.groups:
                 assert group.table is not None

@@ -1,16 +1,22 @@
 """The other roles: a process that the environment calls a scheduler or a server becomes the native
-`cairn` program, which serves until the job is over and exits. Nothing after cairn.init() runs there."""
+`cairn` program, which serves until the job is over and exits. Nothing after cairn.init() runs there.
+Where a script goes on after serving, as Paddle's do, the program is a child of the process."""
 from __future__ import annotations
 
 import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import sysconfig
 from typing import Iterator, NoReturn
 
-from .errors import NotFoundError
+from . import variables
+from .errors import Error, JobFailedError, NotFoundError
+
+# A server that is told to stop says goodbye to its peers first; it takes a fraction of this.
+_STOP_S = 10.0
 
 
 def _places() -> Iterator[pathlib.Path]:
@@ -39,13 +45,45 @@ def program() -> str:
     )
 
 
-def serve(role: str) -> NoReturn:
-    """Becomes `cairn scheduler` or `cairn server`, which read the same variables."""
-    path = program()
+def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
+
+
+def serve(role: str) -> NoReturn:
+    """Becomes `cairn scheduler` or `cairn server`, which read the same variables."""
+    path = program()
+    _flush()
     # Python ignores these, and that would be inherited.
     for name in ("SIGPIPE", "SIGXFSZ"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
-    os.execv(path, [path, role])
+    os.execve(path, [path, role], variables.in_effect())
+
+
+def serve_and_return() -> None:
+    """Runs `cairn server` and returns when the job is over. The server ends with this process,
+    however that ends; a Ctrl-C, or any other exception, ends the server first."""
+    path = program()
+    _flush()
+    child = subprocess.Popen([path, "server", "--with-parent", str(os.getpid())],
+                             env=variables.in_effect())
+    try:
+        code = child.wait()
+    except BaseException:
+        _stop(child)
+        raise
+    if code == 1:
+        raise JobFailedError("the server has ended with an error: its last line says why")
+    if code != 0:
+        number = -code if code < 0 else code - 128
+        raise Error(f"the server was ended by signal {number} before the job was over")
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(_STOP_S)
+    except BaseException:  # too late, or a second Ctrl-C
+        child.kill()
+        child.wait()

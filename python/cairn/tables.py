@@ -178,8 +178,10 @@ class DenseTable(_Table):
 class SparseTable(_Table):
     """Rows of `dim` values by 64-bit key, made when first needed. A negative key is taken bit by bit."""
 
-    def __init__(self, table: _core.SparseTable, dtype: str, optimizer: hypers.Optimizer):
+    def __init__(self, table: _core.SparseTable, dtype: str, optimizer: hypers.Optimizer, sync: bool):
         super().__init__(table, dtype, optimizer)
+        self._sync = sync
+        self._pushes = 0
 
     @property
     def dim(self) -> int:
@@ -191,35 +193,70 @@ class SparseTable(_Table):
     def _shape(self, keys: torch.Tensor) -> tuple[int, ...]:
         return (*keys.shape, self.dim)
 
-    def push(self, keys: Any, rows: torch.Tensor, *, weight: float = 1.0, timeout: Optional[float] = None,
+    def _step(self, step: Optional[int]) -> int:
+        """The number of this push among those of the table. Sync: of its round, the same on all workers;
+        async: each worker counts its own."""
+        if step is not None or not self._optimizer.counts_steps:
+            return step or 0
+        self._pushes += 1
+        return self._table.round() + 1 if self._sync else self._pushes
+
+    def done(self, *, weight: float = 1.0, timeout: Optional[float] = None, step: Optional[int] = None,
              **settings: Any) -> Future:
-        """Sends gradients of rows; keys may repeat, their rows are summed."""
+        """Sync: ends this worker's part of the round without a gradient."""
+        return Future(self._table.done(self._optimizer.hyper_with(settings), weight=weight,
+                                       step=self._step(step), timeout_ms=_milliseconds(timeout)))
+
+    def push(self, keys: Any, rows: torch.Tensor, *, weight: float = 1.0, timeout: Optional[float] = None,
+             step: Optional[int] = None, **settings: Any) -> Future:
+        """Sends gradients of rows; keys may repeat, their rows are summed. step: which one of the table
+        this is, from 1 on, where the optimizer asks for it; None: counted here."""
         keys = tensors.take_keys(keys)
         given = tensors.take_input("rows", rows, self._shape(keys), self._dtype, self._named)
         return Future(self._table.push(
             keys.data_ptr(), keys.numel(), given.address, self._optimizer.hyper_with(settings), weight=weight,
-            timeout_ms=_milliseconds(timeout), keep=(keys, given)))
+            step=self._step(step), timeout_ms=_milliseconds(timeout), keep=(keys, given)))
 
-    def pull(self, keys: Any, out: Optional[torch.Tensor] = None, *,
+    def pull(self, keys: Any, out: Optional[torch.Tensor] = None, *, state: Optional[str] = None,
              timeout: Optional[float] = None) -> Future:
         """Fetches rows: a tensor of the shape of `keys`, and dim. A key that was never pushed has its
-        initial value, and is not made by this."""
+        initial value, and is not made by this. state: what the optimizer keeps of the rows instead of
+        their values ("sum", "exp_avg", …; "step"), with what a row has once in all of its elements."""
         keys = tensors.take_keys(keys)
         target = tensors.take_output("out", out, self._shape(keys), self._dtype, self._named)
         return Future(self._table.pull(
-            keys.data_ptr(), keys.numel(), target.address, timeout_ms=_milliseconds(timeout),
-            keep=(keys, target)), target)
+            keys.data_ptr(), keys.numel(), target.address, column=self._optimizer.column(state),
+            timeout_ms=_milliseconds(timeout), keep=(keys, target)), target)
+
+    def assign(self, keys: Any, rows: torch.Tensor, *, once: bool = False,
+               timeout: Optional[float] = None) -> Future:
+        """The rows become these, the optimizer is not asked; rows that exist keep its state. Never a
+        round: for one worker, between steps. once: only rows that do not exist yet. Of a key that
+        repeats the last row counts."""
+        keys = tensors.take_keys(keys)
+        given = tensors.take_input("rows", rows, self._shape(keys), self._dtype, self._named)
+        return Future(self._table.push(
+            keys.data_ptr(), keys.numel(), given.address, self._optimizer.hyper,
+            op=_core.OP_ASSIGN_ONCE if once else _core.OP_ASSIGN, timeout_ms=_milliseconds(timeout),
+            keep=(keys, given)))
+
+    def keys(self, *, timeout: Optional[float] = None) -> torch.Tensor:
+        """The keys of all rows that exist, in no particular order: int64, bit by bit. Sync: those after
+        this worker's last round. Rows that others make meanwhile may be missing."""
+        found = bytearray(self._table.keys(timeout_ms=_milliseconds(timeout)))
+        return torch.frombuffer(found, dtype=torch.int64) if found else torch.empty(0, dtype=torch.int64)
 
     def push_pull(self, keys: Any, rows: torch.Tensor, out: Optional[torch.Tensor] = None, *,
-                  weight: float = 1.0, timeout: Optional[float] = None, **settings: Any) -> Future:
+                  weight: float = 1.0, timeout: Optional[float] = None, step: Optional[int] = None,
+                  **settings: Any) -> Future:
         """Both in one round trip: the same rows with this push in them."""
         keys = tensors.take_keys(keys)
         given = tensors.take_input("rows", rows, self._shape(keys), self._dtype, self._named)
         target = tensors.take_output("out", out, self._shape(keys), self._dtype, self._named)
         return Future(self._table.push_pull(
             keys.data_ptr(), keys.numel(), given.address, target.address,
-            self._optimizer.hyper_with(settings), weight=weight, timeout_ms=_milliseconds(timeout),
-            keep=(keys, given, target)), target)
+            self._optimizer.hyper_with(settings), weight=weight, step=self._step(step),
+            timeout_ms=_milliseconds(timeout), keep=(keys, given, target)), target)
 
 
 def dense_table(name: str, shape: Union[int, Sequence[int]], *, mode: Any = Sync(), optimizer: str = "sgd",
@@ -228,7 +265,8 @@ def dense_table(name: str, shape: Union[int, Sequence[int]], *, mode: Any = Sync
     """Makes a dense table, or finds it: all workers call this with the same arguments.
 
     optimizer: "sgd", "adagrad", "adam", "adamw", "rmsprop" with the settings of torch.optim (lr=…,
-    momentum=…, …), "sum" (w += g), "mean" (sync: w = mean of the round) or "first" (int64, async).
+    momentum=…, …), "ftrl" (cairn.optim), "sum" (w += g), "mean" (sync: w = mean of the round) or "first"
+    (int64, async).
     init: a number, ("normal", mean, std, seed) or ("uniform", low, high, seed). non_finite: "reject"
     or "allow" pushes with NaN or Inf.
     """
@@ -245,17 +283,20 @@ def dense_table(name: str, shape: Union[int, Sequence[int]], *, mode: Any = Sync
 
 def sparse_table(name: str, dim: int, *, mode: Any = Sync(), optimizer: str = "sgd",
                  dtype: Union[str, torch.dtype] = "float32", init: Init = None, non_finite: str = "reject",
-                 **settings: Any) -> SparseTable:
+                 reduce: str = "mean", maximize: bool = False, **settings: Any) -> SparseTable:
     """Makes a sparse table, or finds it: all workers call this with the same arguments.
 
-    optimizer: "sgd" without momentum, "sum" (row += gradient) or "first" (int64, async). The rest is
-    as in dense_table(); init may be different for each key: ("normal", 0, 0.01, seed).
+    optimizer, which changes only the rows of a push: "sgd" without momentum, "adagrad", "sparse_adam",
+    "rowwise_adagrad", "ftrl" with the settings of torch.optim and cairn.optim (lr=…, eps=…, betas=…, l1=…,
+    initial_accumulator_value=…), "sum" (row += gradient) or "first" (int64, async). The rest is as in
+    dense_table(); init may be different for each key: ("normal", 0, 0.01, seed).
     """
-    what = hypers.optimizer(optimizer, settings, maximize=False, reduce="mean")
-    if what.flags:
+    what = hypers.optimizer(optimizer, settings, maximize=maximize, reduce=reduce)
+    if what.flags & _core.FLAG_MOMENTUM:
         raise InvalidArgumentError(
-            f'table "{name}": rows keep no state of an optimizer yet, so "sgd" has no momentum')
-    kind = _dtype(dtype)
+            f'table "{name}": "sgd" has no momentum on rows: use "adagrad" or "sparse_adam", or a dense table')
+    kind, how = _dtype(dtype), _mode(mode)
     table = context.current().client.create_sparse(
-        name, dim, dtype=kind, optimizer=what.name, non_finite=non_finite, init=_init(init), **_mode(mode))
-    return SparseTable(table, kind, what)
+        name, dim, dtype=kind, optimizer=what.name, flags=what.flags, non_finite=non_finite,
+        initial_state=what.initial_state, init=_init(init), **how)
+    return SparseTable(table, kind, what, sync=how["mode"] == "sync")

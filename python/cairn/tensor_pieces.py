@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
+from .cpu_memory import FLOATS
 from .errors import InvalidArgumentError
 
 # On the servers everything is float32: halves gain by it, doubles would silently lose.
@@ -59,7 +60,7 @@ class TensorPieces:
     def _stage(self, index: int, pinned: bool) -> torch.Tensor:
         staged = self._staging.get(index)
         if staged is None or staged.is_pinned() != pinned:
-            staged = torch.empty(self._shapes[index], dtype=torch.float32, pin_memory=pinned)
+            staged = torch.empty(self._shapes[index], pin_memory=pinned, **FLOATS)
             self._staging[index] = staged
         elif index in self._copied:
             self._copied.pop(index).synchronize()  # the last copy out of it may still be under way

@@ -88,7 +88,7 @@ def on_cpu(tensor: torch.Tensor) -> torch.Tensor:
     """The same values, contiguous in memory that the CPU reads."""
     tensor = tensor.resolve_conj().resolve_neg()
     if tensor.device.type == "cuda":
-        staged = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        staged = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
         staged.copy_(tensor, non_blocking=True)
         torch.cuda.current_stream(tensor.device).synchronize()
         return staged
@@ -99,7 +99,7 @@ def take_output(what: str, value: Optional[Any], shape: Sequence[int], dtype: to
                 table: str) -> Output:
     """Where a pull writes: a new tensor of `shape`, or the caller's."""
     if value is None:
-        fresh = torch.empty(tuple(shape), dtype=dtype)
+        fresh = torch.empty(tuple(shape), dtype=dtype, device="cpu")
         return Output(fresh, fresh, None)
     tensor = _require_tensor(what, value)
     _require_dense(what, tensor)
@@ -113,7 +113,7 @@ def take_output(what: str, value: Optional[Any], shape: Sequence[int], dtype: to
     if target.device.type == "cpu" and target.is_contiguous() and not target.is_neg():
         # A parameter is a leaf: its values change as under torch.no_grad(), and autograd is told.
         return Output(target, tensor, lambda: _written(tensor))
-    staged = torch.empty(target.shape, dtype=dtype, pin_memory=target.device.type == "cuda")
+    staged = torch.empty(target.shape, dtype=dtype, device="cpu", pin_memory=target.device.type == "cuda")
 
     def write_back() -> None:
         with torch.no_grad():

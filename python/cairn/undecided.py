@@ -3,12 +3,13 @@ the decision."""
 from __future__ import annotations
 
 import math
-from typing import Optional
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import torch
 
 from . import _core
-from .served_group import ServedGroup
+from .allreduce import AllReduced
 
 Gradients = list[Optional[torch.Tensor]]
 
@@ -16,22 +17,26 @@ Gradients = list[Optional[torch.Tensor]]
 class Undecided:
     """What is known after the gradients of all workers have been summed up."""
 
-    def __init__(self, groups: list[ServedGroup], gradients: list[Gradients], weight: float,
-                 pendings: list[_core.Pending]) -> None:
-        params = [param for group in groups for param in group.params]
-        sent = [gradient for group in gradients for gradient in group]
+    def __init__(self, parts: Sequence[Any], gradients: list[Gradients], weight: float,
+                 pendings: list[_core.Pending], reduced: AllReduced | None = None) -> None:
+        params = [param for part in parts for param in part.params]
+        sent = [gradient for part in gradients for gradient in part]
         self._sent = [(p, g, -1 if g is None else g._version) for p, g in zip(params, sent)]
-        self.weight, self.pendings = weight, pendings
+        if reduced is not None:
+            self._sent += [(p, p.grad, -1 if p.grad is None else p.grad._version) for p in reduced.params]
+        self.weight, self.pendings, self.reduced = weight, pendings, reduced
         self.limits: list[float] = []  # of the norm, one a clip_grad_norm_()
         self.interrupted = False  # by a Ctrl-C, before it was summed up
 
     @property
     def finite(self) -> bool:
-        return all(pending.finite for pending in self.pendings)
+        reduced = self.reduced is None or self.reduced.info.finite
+        return reduced and all(pending.finite for pending in self.pendings)
 
     def _clipped(self, limits: list[float]) -> tuple[float, float]:
         """The norm and the factor that so many clips lead to, each as torch computes it."""
-        norm = math.sqrt(sum(pending.sum_squares for pending in self.pendings))
+        squares = sum(pending.sum_squares for pending in self.pendings)
+        norm = math.sqrt(squares + (0.0 if self.reduced is None else self.reduced.info.sum_squares))
         scale = 1.0
         for limit in limits:
             factor = min(1.0, limit / (norm + 1e-6))

@@ -241,7 +241,7 @@ def test_pull_takes_back_what_was_written():
 
 
 def test_names_lose_what_compile_and_ddp_put_in_front():
-    from cairn.served_model import _plain_name
+    from cairn.served_parts import _plain_name
 
     assert _plain_name("_orig_mod.layer.weight") == "layer.weight"
     assert _plain_name("module.layer.weight") == "layer.weight"
@@ -268,3 +268,19 @@ def test_join_in_one_process():
             train(model, optimizer, [batch(0, step) for step in range(3)])
         train(alone, plain, [batch(0, step) for step in range(3)])
     assert_close(model, alone)
+
+
+def test_the_default_dtype_of_torch_does_not_matter(worker):
+    """Memory that the extension writes is float32 whatever torch.zeros() makes by default."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        model = torch.nn.Linear(40, 30).float()
+        optimizer = cairn.DistributedOptimizer(torch.optim.Adam(model.parameters(), lr=0.1), model)
+        model(torch.ones(4, 40, dtype=torch.float32)).sum().backward()
+        optimizer.step()
+        state = optimizer.state_dict()["state"][0]
+    finally:
+        torch.set_default_dtype(before)
+    assert state["exp_avg"].dtype == torch.float32
+    assert torch.allclose(state["exp_avg"], torch.full((30, 40), 0.4))

@@ -71,7 +71,7 @@ def test_ctrl_c_between_two_tables_leaves_them_at_one_step(monkeypatch, clips):
             return method(self, group, *arguments, **named)
         return begin
 
-    name = "_contribute" if clips else "push_pull"
+    name = "_contribute" if clips else "_step"
     monkeypatch.setattr(Rounds, name, signalled(getattr(Rounds, name)))
     for _ in range(2):
         try:

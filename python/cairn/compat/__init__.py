@@ -1,0 +1,7 @@
+"""Other systems' ways of starting and writing a job, for scripts that come from there.
+
+    from cairn.compat import mindspore     MindSpore's parameter server: docs/migrating/mindspore.md
+    from cairn.compat import fleet         Paddle's fleet: docs/migrating/paddle.md
+
+Nothing here is imported by `import cairn`.
+"""

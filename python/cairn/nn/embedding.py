@@ -1,0 +1,67 @@
+"""cairn.nn.Embedding: torch.nn.Embedding with its rows on the servers."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ..rows_ahead import Lookup
+from .outside_graphs import outside_graphs
+from .table_module import TableModule
+
+
+@outside_graphs
+class Embedding(TableModule):
+    """As torch.nn.Embedding; num_embeddings=None takes any 64-bit key. Rows come when they are
+    needed.
+
+    name: of the table; modules with the same name share it. Without: embedding-0, … in the order in
+        which modules are made, which must be the same on all workers.
+    init: the rows' initial values: ("normal", mean, std), ("uniform", low, high), "zeros" or a
+        number; with `seed` and the table's name they are the same in every run.
+    sparse: without effect: gradients are always those of the rows that were used.
+    """
+
+    def __init__(self, num_embeddings: int | None, embedding_dim: int,
+                 padding_idx: int | None = None, max_norm: float | None = None,
+                 norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+                 _weight: torch.Tensor | None = None, _freeze: bool = False,
+                 device: Any = None, dtype: torch.dtype | None = None, *, name: str | None = None,
+                 init: Any = ("normal", 0, 1), seed: int = 0) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, max_norm=max_norm,
+                         norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse,
+                         weight=_weight, freeze=_freeze, device=device, dtype=dtype, name=name,
+                         init=init, seed=seed)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self._output(*self._read(input), input)
+
+    def _output(self, lookup: Lookup, rows: torch.Tensor, *inputs: Any) -> torch.Tensor:
+        (ids,) = inputs
+        weight, _ = self._weight(lookup, rows)
+        if weight.device.type == "cpu":  # its backward pass is three times as fast as F.embedding's
+            return weight.index_select(0, lookup.inverse).view(*ids.shape, self.embedding_dim)
+        return F.embedding(lookup.inverse.to(weight.device).view(ids.shape), weight)
+
+    @classmethod
+    def from_pretrained(cls, embeddings: torch.Tensor, freeze: bool = True,
+                        padding_idx: int | None = None, max_norm: float | None = None,
+                        norm_type: float = 2.0, scale_grad_by_freq: bool = False,
+                        sparse: bool = False, *, name: str | None = None) -> Embedding:
+        """As torch's: rows with these values."""
+        assert embeddings.dim() == 2, "Embeddings parameter is expected to be 2-dimensional"
+        rows, columns = embeddings.shape
+        return cls(rows, columns, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
+                   embeddings, freeze, embeddings.device, embeddings.dtype, name=name)
+
+    @classmethod
+    def from_torch(cls, module: torch.nn.Embedding, *, name: str | None = None) -> Embedding:
+        """The same module with its rows on the servers, values and all."""
+        if not isinstance(module, torch.nn.Embedding):
+            raise TypeError(f"from_torch takes a torch.nn.Embedding, not {type(module).__name__}")
+        weight = module.weight
+        made = cls(module.num_embeddings, module.embedding_dim, module.padding_idx, module.max_norm,
+                   module.norm_type, module.scale_grad_by_freq, module.sparse, weight,
+                   not weight.requires_grad, weight.device, weight.dtype, name=name)
+        return made.train(module.training)

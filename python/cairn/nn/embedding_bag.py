@@ -1,0 +1,78 @@
+"""cairn.nn.EmbeddingBag: torch.nn.EmbeddingBag with its rows on the servers."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ..errors import InvalidArgumentError
+from ..rows_ahead import Lookup
+from .outside_graphs import outside_graphs
+from .table_module import TableModule
+
+
+@outside_graphs
+class EmbeddingBag(TableModule):
+    """As torch.nn.EmbeddingBag; num_embeddings=None takes any 64-bit key. `name`, `init` and `seed`
+    are those of cairn.nn.Embedding."""
+
+    def __init__(self, num_embeddings: int | None, embedding_dim: int,
+                 max_norm: float | None = None, norm_type: float = 2.0,
+                 scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
+                 _weight: torch.Tensor | None = None,
+                 include_last_offset: bool = False, padding_idx: int | None = None,
+                 device: Any = None, dtype: torch.dtype | None = None, *, name: str | None = None,
+                 init: Any = ("normal", 0, 1), seed: int = 0, _freeze: bool = False) -> None:
+        if mode not in ("sum", "mean", "max"):
+            raise InvalidArgumentError(f'mode is {mode!r}: give "sum", "mean" or "max"')
+        if mode == "max" and scale_grad_by_freq:
+            raise ValueError("max mode does not support scaling the gradient by the frequency")
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, max_norm=max_norm,
+                         norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse,
+                         weight=_weight, freeze=_freeze, device=device, dtype=dtype, name=name,
+                         init=init, seed=seed)
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def forward(self, input: torch.Tensor, offsets: torch.Tensor | None = None,
+                per_sample_weights: torch.Tensor | None = None) -> torch.Tensor:
+        return self._output(*self._read(input), input, offsets, per_sample_weights)
+
+    def _output(self, lookup: Lookup, rows: torch.Tensor, *inputs: Any) -> torch.Tensor:
+        ids, offsets, per_sample_weights = (*inputs, None, None)[:3]
+        weight, padding = self._weight(lookup, rows)
+        inverse = lookup.inverse.to(weight.device).view(ids.shape)
+        if offsets is not None:
+            offsets = offsets.to(weight.device)
+        return F.embedding_bag(
+            inverse, weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset, padding_idx=padding)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, mode={self.mode!r}"
+
+    @classmethod
+    def from_pretrained(cls, embeddings: torch.Tensor, freeze: bool = True,
+                        max_norm: float | None = None, norm_type: float = 2.0,
+                        scale_grad_by_freq: bool = False, mode: str = "mean",
+                        sparse: bool = False, include_last_offset: bool = False,
+                        padding_idx: int | None = None, *, name: str | None = None) -> EmbeddingBag:
+        """As torch's: rows with these values."""
+        assert embeddings.dim() == 2, "Embeddings parameter is expected to be 2-dimensional"
+        rows, columns = embeddings.shape
+        return cls(rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
+                   include_last_offset, padding_idx, embeddings.device, embeddings.dtype, name=name,
+                   _freeze=freeze)
+
+    @classmethod
+    def from_torch(cls, module: torch.nn.EmbeddingBag, *, name: str | None = None) -> EmbeddingBag:
+        """The same module with its rows on the servers, values and all."""
+        if not isinstance(module, torch.nn.EmbeddingBag):
+            raise TypeError(
+                f"from_torch takes a torch.nn.EmbeddingBag, not {type(module).__name__}")
+        weight = module.weight
+        made = cls(module.num_embeddings, module.embedding_dim, module.max_norm, module.norm_type,
+                   module.scale_grad_by_freq, module.mode, module.sparse, weight,
+                   module.include_last_offset, module.padding_idx, weight.device, weight.dtype,
+                   name=name, _freeze=not weight.requires_grad)
+        return made.train(module.training)

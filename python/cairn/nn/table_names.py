@@ -1,0 +1,48 @@
+"""The names of tables: by order of construction, the same on all workers, or as the user says."""
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from ..errors import InvalidArgumentError
+from ..row_table import RowTable
+from ..table_handle import TableHandle
+from ..tables import _init
+
+_unnamed = 0
+_named: weakref.WeakValueDictionary[str, TableHandle] = weakref.WeakValueDictionary()
+
+
+def handle_for(name: str | None, dim: int, init: Any, seed: int, *, device: Any,
+               dtype: torch.dtype | None, requires_grad: bool) -> TableHandle:
+    """A new table; or the one of this name, which modules then share."""
+    global _unnamed
+    kind, a, b, own_seed = _init(init)
+    values = (kind, a, b, own_seed or int(seed))
+    if name is None:
+        name, known = f"embedding-{_unnamed}", None
+        _unnamed += 1
+    else:
+        known = _named.get(name)
+    if known is not None:
+        table = known.rows_of
+        if table.dim != dim or table.init[:4] != values:
+            raise InvalidArgumentError(
+                f'table "{name}" has dim {table.dim} and initial values {table.init[:4]}, and '
+                'can\'t be shared by a '
+                f"module with dim {dim} and {values}: give the module another name, or none")
+        given = torch.empty(0, device=device, dtype=dtype)
+        if ((device is not None and given.device != known.device)
+                or (dtype is not None and dtype != known.dtype)
+                or (known.requires_grad and not requires_grad)):
+            raise InvalidArgumentError(
+                f'table "{name}" is on {known.device} in {known.dtype}, '
+                f'requires_grad={known.requires_grad}, for all modules that share it: leave '
+                'device, dtype and freeze out, or give the module another name')
+        return known
+    handle = RowTable.make(name, dim, values, device=device, dtype=dtype,
+                           requires_grad=requires_grad)
+    _named[name] = handle
+    return handle

@@ -1,0 +1,163 @@
+"""Where the rows of a table come from: the servers, or, as long as nobody trains it, this process.
+
+Handles that are copies of each other share one. For the thread that trains.
+"""
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+import torch
+
+from . import _core, context
+from .errors import Error
+from .loaded_rows import LoadedRows
+from .modes import Mode, Sync
+from .optimizer_settings import GroupSettings
+from .unique_keys import Keys, keys_to
+
+if TYPE_CHECKING:
+    from .rows_ahead import RowsAhead
+
+Init = tuple[str, float, float, int, int]  # kind, a, b, seed, stream
+
+# Of what was read between two steps and may be read again: recomputed checkpoints, a second
+# forward.
+_KEPT_READS = 4
+_KEPT_BYTES = 64 << 20
+_CALL_BYTES = 16 << 20  # of rows in one call, where a whole table is read
+
+
+def empty_rows(count: int, dim: int, pinned: bool = False) -> torch.Tensor:
+    """Memory that the core writes to, whatever torch's default dtype and device are."""
+    return torch.empty((count, dim), dtype=torch.float32, device="cpu", pin_memory=pinned)
+
+
+class RowSource:
+    def __init__(self, name: str, dim: int, init: Init) -> None:
+        self.name, self.dim, self.init = name, dim, init
+        self.table: _core.SparseTable | None = None
+        self.client: _core.Client | None = None
+        self.loaded = LoadedRows()
+        self.version = 0  # of the rows: what was read at another one is stale
+        self.now: RowsAhead | None = None  # what was fetched ahead for the batch that is being used
+        self.ahead: RowsAhead | None = None  # what the next batch will need
+        self._made: tuple[object, ...] = ()  # what it was made with
+        self._sync = True
+        self._kept: list[tuple[Keys, torch.Tensor]] = []
+
+    def attach(self, client: _core.Client, settings: GroupSettings,
+               mode: Mode, reduce: str) -> bool:
+        made = (settings.kind, settings.flags, settings.initial_state, mode, reduce)
+        if self.table is not None and self.client is client:
+            if made != self._made:
+                raise Error(
+                    f'table "{self.name}" is trained already, by {_describe(self._made)}, and not '
+                    f'by {_describe(made)} too: wrap an optimizer with the same settings, or make '
+                    'the model anew')
+            return False
+        flags = settings.flags
+        if reduce == "sum" and isinstance(mode, Sync):
+            flags |= _core.FLAG_REDUCE_SUM
+        self.table = client.create_sparse(
+            self.name, self.dim, mode="sync" if isinstance(mode, Sync) else "async",
+            optimizer=settings.kind, flags=flags,
+            deterministic=isinstance(mode, Sync) and mode.deterministic,
+            initial_state=settings.initial_state, init=self.init)
+        self.client, self._made, self._sync = client, made, isinstance(mode, Sync)
+        self.changed()
+        if context.initialised() and context.current().embedded:
+            # Nobody else can use it: a notebook's cell that is run again leaves none.
+            ours = weakref.ref(context.current())
+            weakref.finalize(self, _drop, ours, client, self.name).atexit = False
+        return True
+
+    def changed(self) -> None:
+        """What was read before is stale."""
+        self.version += 1
+        self._kept = []
+
+    def load(self, keys: Keys, rows: torch.Tensor) -> None:
+        self.loaded.add(keys, rows)
+        self.changed()
+
+    # Reading.
+    def begin(self, keys: Keys, pinned: bool = False) -> Reading:
+        """Rows of unique keys. Waits for nothing: several may be begun in one _core.Trip."""
+        for kept_keys, rows in reversed(self._kept):
+            if kept_keys.numel() == keys.numel() and torch.equal(kept_keys, keys):
+                return Reading(self, keys, rows)
+        rows, pending = self._ask(keys, pinned)
+        return Reading(self, keys, rows, pending, fresh=True, keep=self._sync)
+
+    def _ask(self, keys: Keys, pinned: bool = False) -> tuple[torch.Tensor, _core.Pending | None]:
+        rows = empty_rows(keys.numel(), self.dim, pinned)
+        if not keys.numel():
+            return rows, None
+        if self.table is None:
+            _core.initial_rows(*self.init, keys.data_ptr(), keys.numel(), self.dim, rows.data_ptr())
+            return rows, None
+        return rows, self.table.pull(keys.data_ptr(), keys.numel(),
+                                     rows.data_ptr(), keep=(keys, rows))
+
+    def keep(self, keys: Keys, rows: torch.Tensor) -> None:
+        self._kept = [*self._kept[1 - _KEPT_READS:], (keys, rows)]
+        while sum(rows.nbytes for _, rows in self._kept) > _KEPT_BYTES:
+            self._kept.pop(0)
+
+    def read_all(self, keys: Keys) -> torch.Tensor:
+        """Rows of many keys, in calls of bounded size."""
+        out = empty_rows(keys.numel(), self.dim)
+        step = max(1, _CALL_BYTES // (4 * self.dim))
+        for start in range(0, keys.numel(), step):
+            part = keys[start:start + step]
+            rows, pending = self._ask(part)
+            out[start:start + step] = Reading(self, part, rows, pending, fresh=True).finish()
+        return out
+
+    def existing_keys(self) -> Keys:
+        """Of the rows that have been trained or loaded, ascending."""
+        parts = []
+        if self.table is not None:
+            held = self.table.keys()
+            if held:
+                parts.append(torch.frombuffer(bytearray(held), dtype=torch.int64))
+        loaded = self.loaded.all()
+        if loaded is not None:
+            parts.append(loaded[0])
+        return torch.cat(parts).unique() if parts else keys_to(0)
+
+
+class Reading:
+    """Rows on their way."""
+
+    def __init__(self, source: RowSource, keys: Keys, rows: torch.Tensor,
+                 pending: _core.Pending | None = None, *, fresh: bool = False,
+                 keep: bool = False) -> None:
+        self._source, self._keys, self._rows, self._pending = source, keys, rows, pending
+        self._fresh, self._keep = fresh, keep
+
+    def finish(self) -> torch.Tensor:
+        """The rows; they may be read by others too, and must not be written to."""
+        if self._pending is not None:
+            self._pending.wait()
+            self._pending = None
+        if self._fresh:
+            self._fresh = False
+            self._source.loaded.write_over(self._keys, self._rows)
+            if self._keep:
+                self._source.keep(self._keys, self._rows)
+        return self._rows
+
+
+def _describe(made: tuple[object, ...]) -> str:
+    kind, flags, initial, mode, reduce = made
+    return f"{kind} (flags {flags}, initial state {initial}, {mode}, reduce={reduce!r})"
+
+
+def _drop(ctx: weakref.ref[context.Context], client: _core.Client, name: str) -> None:
+    if context.initialised() and context.current() is ctx() and context.current().client is client:
+        try:
+            client.drop_table(name)
+        except Error:
+            pass  # it is going away with its cluster

@@ -1,0 +1,146 @@
+"""One table of rows (cairn.nn.Embedding) under a DistributedOptimizer: what a step does with it.
+
+The same calls as ServedGroup has for ordinary parameters. A step sends the rows that have a
+gradient and fetches none but those that cairn.prefetch has asked for: the next forward pass does.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from . import _core
+from .cpu_memory import FLOATS, INTEGERS
+from .errors import Error
+from .modes import Mode
+from .optimizer_settings import NO_HYPER, GroupSettings, Hyper, hyper_of, table_settings_of
+from .row_table import RowTable
+
+if TYPE_CHECKING:
+    from .calls_under_way import CallsUnderWay
+
+Gradients = list[torch.Tensor | None]
+_ASKED_FOR_STEPS = 64  # keys, so that most likely one of them lies in a slot that has been stepped
+
+_CALL_BYTES = 16 << 20  # of rows in one call, where a whole table is given
+
+
+class ServedRows:
+    reduces_only = False
+
+    def __init__(self, index: int, rows: RowTable, name: str, settings: GroupSettings) -> None:
+        self.index = index  # of the group in param_groups
+        self.rows = rows
+        self.params: list[torch.Tensor] = [rows.handle]
+        self.names = [name]
+        self.settings = settings
+        self.steps = 0  # of this table; the servers' slots see only those that touch them
+        self._steps_now = False  # the call under way is a step that counts
+
+    @property
+    def table(self) -> _core.SparseTable | None:
+        return self.rows.table if self._attached else None
+
+    _attached = False
+
+    def attach(self, client: _core.Client, mode: Mode, reduce: str) -> bool:
+        """True if no worker of this process has used the table before."""
+        new = self.rows.attach(client, self.settings, mode, reduce)
+        self._attached = True
+        return new
+
+    def take_step_count(self) -> None:
+        """From the servers: others may have trained the table."""
+        assert self.table is not None
+        keys = torch.arange(_ASKED_FOR_STEPS, **INTEGERS)
+        out = torch.empty(_ASKED_FOR_STEPS, self.rows.dim, **FLOATS)
+        self.table.pull(keys.data_ptr(), keys.numel(), out.data_ptr(), column=_core.STEP_COLUMN, keep=(keys, out)).wait()
+        self.steps = int(out.max())
+
+    def hyper(self, optimizer: torch.optim.Optimizer) -> Hyper:
+        settings = optimizer.param_groups[self.index]
+        if table_settings_of(optimizer, settings) != self.settings:
+            raise ValueError(
+                f"the optimizer of table {self.names[0]} was changed after the wrap, and the servers keep other "
+                "state: set maximize and initial_accumulator_value before cairn.DistributedOptimizer(...)"
+            )
+        return hyper_of(self.settings.kind, settings)
+
+    # Gradients out.
+    def gradients(self) -> Gradients:
+        return [self.rows.handle.grad]
+
+    def _keys_and_rows(self, gradients: Gradients) -> tuple[torch.Tensor, torch.Tensor] | None:
+        return None if gradients[0] is None else self.rows.filed()
+
+    def step(self, gradients: Gradients, hyper: Hyper, weight: float, sync: bool) -> _core.Pending | None:
+        filed = self._keys_and_rows(gradients)
+        self._steps_now = sync or filed is not None
+        if filed is None:
+            return self.done(hyper, weight) if sync else None
+        assert self.table is not None
+        keys, rows = filed
+        return self.table.push(keys.data_ptr(), keys.numel(), rows.data_ptr(), hyper, weight=weight,
+                               step=self.steps + 1, keep=filed)
+
+    def done(self, hyper: Hyper, weight: float, joined: bool = False) -> _core.Pending:
+        assert self.table is not None
+        self._steps_now = True
+        return self.table.done(hyper, weight=weight, step=self.steps + 1, joined=joined)
+
+    def contribute(self, gradients: Gradients, hyper: Hyper, weight: float, value_scale: float) -> _core.Pending:
+        assert self.table is not None
+        filed = self._keys_and_rows(gradients)
+        if filed is None:
+            filed = (torch.empty(0, **INTEGERS), torch.empty(0, self.rows.dim, **FLOATS))
+        keys, rows = filed
+        return self.table.contribute(keys.data_ptr(), keys.numel(), rows.data_ptr(), hyper, weight=weight,
+                                     step=self.steps + 1, value_scale=value_scale, keep=filed)
+
+    def contribute_not_finite(self, hyper: Hyper, weight: float) -> _core.Pending:
+        assert self.table is not None
+        return self.table.contribute(0, 0, 0, hyper, weight=weight, step=self.steps + 1, not_finite=True)
+
+    def decide(self, hyper: Hyper, weight: float, scale: float, skip: bool, timeout_ms: int) -> _core.Pending:
+        assert self.table is not None
+        self._steps_now = not skip
+        return self.table.decide(hyper, weight=weight, step=self.steps + 1, scale=scale, skip=skip,
+                                 timeout_ms=timeout_ms)
+
+    def store(self) -> None:
+        """The step has ended well."""
+        self.steps += self._steps_now
+        self._steps_now = False
+        self.rows.stepped()
+
+    # Rows in.
+    def fetch(self, calls: CallsUnderWay) -> None:
+        """In the round trip of a step: the rows that the next batch needs, as they are after it."""
+        keys = self.rows.wanted()
+        if keys is None or self.table is None:
+            return
+        out = torch.empty(keys.numel(), self.rows.dim, **FLOATS)
+        pending = self.table.pull(keys.data_ptr(), keys.numel(), out.data_ptr(), keep=(keys, out))
+        calls.expect(pending, lambda: self.rows.receive(keys, out))
+
+    # Values that were loaded in this process.
+    def give_loaded(self, *, once: bool) -> None:
+        """Those become the servers'. One worker calls it."""
+        assert self.table is not None
+        loaded = self.rows.loaded()
+        if loaded is None:
+            return
+        op = _core.OP_ASSIGN_ONCE if once else _core.OP_ASSIGN
+        at_once = max(1, _CALL_BYTES // (4 * self.rows.dim))
+        for keys, rows in zip(loaded[0].split(at_once), loaded[1].split(at_once)):
+            self.table.push(keys.data_ptr(), keys.numel(), rows.data_ptr(), NO_HYPER, op=op,
+                            keep=(keys, rows)).wait()
+
+
+def check_no_tables(params: list[torch.Tensor]) -> None:
+    """update="worker": the workers have no rows to update."""
+    if any(isinstance(getattr(param, "rows_of", None), RowTable) for param in params):
+        raise Error(
+            'update="worker" can\'t train a table (cairn.nn.Embedding): its rows are on the servers. Give the '
+            "tables an optimizer of their own, wrapped without update="
+        )
