@@ -80,7 +80,7 @@ class Rounds:
             pendings += self._begin_buffers(joined)
             if served.reduced is not None:
                 reduced = served.reduced
-                served.calls.expect_once(lambda: self._apply_reduced(reduced, scale, skip or not reduced.info.finite))
+                served.calls.expect_call(lambda: self._apply_reduced(reduced, scale, skip or not reduced.info.finite))
             return pendings
 
     def _begin_vote(self, reduced: AllReduced, joined: bool) -> _core.Pending:
@@ -152,7 +152,7 @@ class Rounds:
                 served.calls.expect(served.buffers.give(once=False), lambda: None)
             if served.reduced is not None:
                 reduced = served.reduced
-                served.calls.expect_once(lambda: self._apply_reduced(reduced, 1.0, not reduced.info.finite))
+                served.calls.expect_call(lambda: self._apply_reduced(reduced, 1.0, not reduced.info.finite))
         served.calls.finish()
         return served.reduced is None or served.reduced.info.finite
 

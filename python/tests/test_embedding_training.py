@@ -1,7 +1,6 @@
 """Tables under DistributedOptimizer, in one process on an embedded cluster: what torch's modules
 with sparse gradients come to, and what training loops do besides."""
 import copy
-import gc
 
 import numpy as np
 import pytest
@@ -15,11 +14,7 @@ from row_references import ftrl_row, rowwise_adagrad_row
 pytestmark = pytest.mark.usefixtures("worker")
 
 ROWS, DIM = 30, 5
-MODES = {
-    "sync": cairn.Sync(),
-    "deterministic": cairn.Sync(
-        deterministic=True),
-         "async": cairn.Async()}
+MODES = {"sync": cairn.Sync(), "deterministic": cairn.Sync(deterministic=True), "async": cairn.Async()}
 OPTIMIZERS = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
     "SGD, maximize": lambda p: torch.optim.SGD(p, lr=0.1, maximize=True),
@@ -469,39 +464,3 @@ def test_wrapping_again_with_the_same_settings_goes_on_and_with_others_raises():
         OPTIMIZERS["Adagrad"], mine, mode=cairn.Async())):
         with pytest.raises(cairn.Error, match="is trained already.*make the model anew"):
             other()
-
-
-def test_a_table_that_is_gone_is_dropped_from_the_embedded_cluster():
-    def train():
-        table = cairn.nn.Embedding(None, DIM, name="gone")
-        optimizer = wrapped(SGD, table)
-        step_on(table, optimizer, torch.tensor([1]))
-        return table.export()[0].tolist()
-
-    for _ in range(2):
-        assert train() == [1]
-        gc.collect()
-    cairn.sparse_table("gone", DIM + 1)  # would raise if that table were still there
-
-
-def test_after_a_shutdown_tables_start_again():
-    table = cairn.nn.Embedding(ROWS, DIM)
-    before = table.state_dict()["weight"]
-    step_on(table, wrapped(SGD, table), ids_of(0))
-    cairn.shutdown()
-    with pytest.raises(cairn.Error):
-        table(torch.arange(ROWS))
-    cairn.init()
-    wrapped(SGD, table)
-    assert torch.equal(table.state_dict()["weight"], before)
-
-
-def test_wrapping_before_init():
-    cairn.shutdown()
-    table = cairn.nn.Embedding(None, DIM)
-    optimizer = wrapped(SGD, table)
-    table(torch.tensor([1])).sum().backward()
-    before = table(torch.tensor([1])).detach()
-    cairn.init()
-    optimizer.step()
-    assert torch.allclose(table(torch.tensor([1])), before - 0.1)

@@ -15,6 +15,17 @@ def test_a_killed_worker_is_started_again_and_goes_on(cairn_bin, tmp_path, when)
     assert job.left_behind() == []
 
 
+@pytest.mark.parametrize("arguments", [["at-once"], ["late"], ["late", "dense"]])
+def test_a_worker_is_killed_while_tables_train(cairn_bin, tmp_path, arguments):
+    job = Job(cairn_bin, "killed_rows.py", tmp_path, *arguments, options=["--max-restarts", "1"])
+    assert job.code == 0, job.output
+    assert job.of_worker(1, "^attached$"), job.output
+    ended = [job.of_worker(rank, r"^ended (.+)$") for rank in (0, 1)]
+    assert [len(lines) for lines in ended] == [1, 1], job.output
+    assert ended[0][0].group(1) == ended[1][0].group(1), f"tables differ at the end\n{job.output}"
+    assert job.left_behind() == []
+
+
 def test_an_exception_in_one_worker_ends_the_job(cairn_bin):
     job = Job(cairn_bin, "failing.py")
     assert job.code not in (0, None), job.output

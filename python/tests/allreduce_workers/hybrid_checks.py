@@ -1,7 +1,12 @@
 """Checks of DistributedOptimizer with parameters that are all-reduced, on three workers in one job:
 hybrid_checks.py [NAME …]."""
 import hashlib
+import os
+import pathlib
+import signal
 import sys
+import tempfile
+import time
 
 import torch
 from torch import nn
@@ -251,7 +256,35 @@ def dense_only_and_an_optimizer_that_servers_lack(rank):
     same_bits(net)
 
 
+@check
+def an_interrupted_step_can_be_called_again(rank):
+    job = Job()
+    folder = pathlib.Path(tempfile.gettempdir()) / f"cairn-hybrid-{os.environ['OPTIMIZER_TEST_TOKEN']}"
+    folder.mkdir(exist_ok=True)
+    end = time.monotonic() + 60
+    for number in range(4):
+        while number == 2 and rank != 0 and not (folder / "interrupted").exists():
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        job.backward(number)
+        if number == 2 and rank == 0:
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            try:
+                job.optimizer.step()
+                raise AssertionError("the others are late: it can't end")
+            except KeyboardInterrupt:
+                (folder / "interrupted").touch()
+        job.optimizer.step()
+        job.one_process(number)
+    job.compare()
+
+
+def on_alarm(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGALRM, on_alarm)
     small_buckets()
     assert ROWS == 50
     wanted = sys.argv[1:]
