@@ -2,11 +2,17 @@
 
 A step here is what the optimizer does: contribute, vote, settle, apply.
 """
+import contextlib
 import hashlib
+import os
+import pathlib
+import shutil
+import tempfile
 
 import torch
 from torch import nn
 
+import cairn
 from cairn import context
 from cairn.allreduce import AllReduced
 
@@ -65,3 +71,17 @@ def small_buckets():
 def assert_close(model, expected):
     for a, b in zip(model.parameters(), expected.parameters()):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+
+
+@contextlib.contextmanager
+def common_folder(name):
+    """One that all workers of this job see, until all have left the block."""
+    token = os.environ["OPTIMIZER_TEST_TOKEN"]
+    folder = pathlib.Path(tempfile.gettempdir()) / f"cairn-{name}-{token}"
+    folder.mkdir(exist_ok=True)
+    try:
+        yield folder
+        cairn.barrier()
+    finally:
+        if cairn.rank() == 0:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -2,17 +2,15 @@
 hybrid_checks.py [NAME …]."""
 import hashlib
 import os
-import pathlib
 import signal
 import sys
-import tempfile
 import time
 
 import torch
 from torch import nn
 
 import cairn
-from allreduce_workers.driver import small_buckets
+from allreduce_workers.driver import common_folder, small_buckets
 from allreduce_workers.hybrid_problem import ROWS, all_rows, batch, dense_bits, loss_of, plain_net, served_net
 from optimizer_workers.checks import Checks, run_all
 
@@ -259,23 +257,22 @@ def dense_only_and_an_optimizer_that_servers_lack(rank):
 @check
 def an_interrupted_step_can_be_called_again(rank):
     job = Job()
-    folder = pathlib.Path(tempfile.gettempdir()) / f"cairn-hybrid-{os.environ['OPTIMIZER_TEST_TOKEN']}"
-    folder.mkdir(exist_ok=True)
     end = time.monotonic() + 60
-    for number in range(4):
-        while number == 2 and rank != 0 and not (folder / "interrupted").exists():
-            assert time.monotonic() < end
-            time.sleep(0.005)
-        job.backward(number)
-        if number == 2 and rank == 0:
-            signal.setitimer(signal.ITIMER_REAL, 0.3)
-            try:
-                job.optimizer.step()
-                raise AssertionError("the others are late: it can't end")
-            except KeyboardInterrupt:
-                (folder / "interrupted").touch()
-        job.optimizer.step()
-        job.one_process(number)
+    with common_folder("hybrid") as folder:
+        for number in range(4):
+            while number == 2 and rank != 0 and not (folder / "interrupted").exists():
+                assert time.monotonic() < end
+                time.sleep(0.005)
+            job.backward(number)
+            if number == 2 and rank == 0:
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
+                try:
+                    job.optimizer.step()
+                    raise AssertionError("the others are late: it can't end")
+                except KeyboardInterrupt:
+                    (folder / "interrupted").touch()
+            job.optimizer.step()
+            job.one_process(number)
     job.compare()
 
 

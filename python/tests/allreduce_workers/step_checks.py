@@ -1,9 +1,7 @@
 """Checks of AllReduced that three workers run in one job: step_checks.py [NAME …]."""
 import os
-import pathlib
 import signal
 import sys
-import tempfile
 import time
 
 import pytest
@@ -12,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 
 import cairn
-from allreduce_workers.driver import (assert_close, backward, batch, digest, make_model, make_optimizer,
+from allreduce_workers.driver import (assert_close, backward, batch, common_folder, digest, make_model, make_optimizer,
                                       reduce_all, small_buckets, step)
 from cairn import allreduce, allreduce_attempt, allreduce_group, context
 from optimizer_workers.checks import Checks, run_all
@@ -414,8 +412,13 @@ def interrupts_anywhere(rank):
             raise KeyboardInterrupt
         turn(patience)
 
-    folder = pathlib.Path(tempfile.gettempdir()) / f"cairn-interrupts-{os.environ['OPTIMIZER_TEST_TOKEN']}"
-    folder.mkdir(exist_ok=True)
+    with common_folder("interrupts") as folder:
+        _interrupts(rank, folder, model, inner, reduced, expected, plain, turn, interrupted)
+    same_bits(model, inner)
+    return model
+
+
+def _interrupts(rank, folder, model, inner, reduced, expected, plain, turn, interrupted):
     end = time.monotonic() + 60
 
     def others_wait_for(name):
@@ -476,27 +479,25 @@ def interrupts_anywhere(rank):
     step(reduced)
     one_process(expected, plain, [(batch(5, r), 1.0) for r in range(WORLD)])
     assert_close(model, expected)
-    same_bits(model, inner)
-    return model
 
 
 @check
 def a_deadline_can_be_followed_by_the_same_call(rank):
     model, inner, reduced, expected, plain = start()
     backward(model, *batch(0, rank))
-    folder = pathlib.Path(tempfile.gettempdir()) / f"cairn-deadline-{os.environ['OPTIMIZER_TEST_TOKEN']}"
-    folder.mkdir(exist_ok=True)
     end = time.monotonic() + 60
-    if rank == 0:
-        before, reduced._control.deadline_s = reduced._control.deadline_s, 0.3
-        with pytest.raises(cairn.DeadlineExceededError, match="rank 0 waits for ranks 1, 2 in an all-reduce of"):
-            reduced.contribute(1.0)
-        reduced._control.deadline_s = before
-        (folder / "late").touch()
-    while not (folder / "late").exists():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-    step(reduced)
+    with common_folder("deadline") as folder:
+        if rank == 0:
+            before, reduced._control.deadline_s = reduced._control.deadline_s, 0.3
+            who = "rank 0 waits for ranks 1, 2 in an all-reduce of"
+            with pytest.raises(cairn.DeadlineExceededError, match=who):
+                reduced.contribute(1.0)
+            reduced._control.deadline_s = before
+            (folder / "late").touch()
+        while not (folder / "late").exists():
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        step(reduced)
     one_process(expected, plain, [(batch(0, r), 1.0) for r in range(WORLD)])
     assert_close(model, expected)
     same_bits(model, inner)
