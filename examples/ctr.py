@@ -64,7 +64,7 @@ def arguments():
     parser.add_argument("--batch-size", type=int, default=512,
                         help="of one update: in sync and hybrid each worker takes its share of it")
     parser.add_argument("--lr", type=float, default=0.02)
-    parser.add_argument("--seed", type=int, default=1, help="of the weights and the order")
+    parser.add_argument("--seed", type=int, default=1, help="of the MLP and the order")
     parser.add_argument("--every", type=int, default=100, help="steps between two lines of output")
     return parser.parse_args()
 

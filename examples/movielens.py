@@ -85,7 +85,7 @@ def arguments():
                         help="of one update: in sync each worker takes its share of it")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--decay", type=float, default=0.1, help="weight of the rows' squares")
-    parser.add_argument("--seed", type=int, default=1, help="of the split, the rows and the order")
+    parser.add_argument("--seed", type=int, default=1, help="of the split and the order")
     return parser.parse_args()
 
 

@@ -4,9 +4,9 @@
 
 Prints a table: for each example and way the median over the seeds, the range, and how far the
 median is from the one of plain torch in one process, with the same batch and learning rate for an
-update. The ways train on the same data; a seed gives order and initial weights. The real data is
-fetched first: script/fetch-census. Needs `cairn` and the package: installed, or a build's with
-PYTHONPATH=build/release/python CAIRN_BIN=build/release/bin.
+update. The ways train on the same data; a seed gives the order and the MLP's initial weights. The
+real data is fetched first: script/fetch-census. Needs `cairn` and the package: installed, or a
+build's with PYTHONPATH=build/release/python CAIRN_BIN=build/release/bin.
 """
 import argparse
 import os

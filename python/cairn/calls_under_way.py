@@ -35,13 +35,16 @@ def interrupts_later() -> Iterator[None]:
 class CallsUnderWay:
     """In the order in which they were begun. Not thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, before_wait: Callable[[_core.Pending], None] = lambda pending: None) -> None:
+        """`before_wait` may do something else as long as a call has not ended."""
+        self._before_wait = before_wait
         self._ends: list[Callable[[], None]] = []
 
     def expect(self, pending: _core.Pending, then: Callable[[], None]) -> None:
         """`then` is called when it has ended well."""
 
         def end() -> None:
+            self._before_wait(pending)
             pending.wait()
             then()
 

@@ -1,4 +1,5 @@
-"""A worker that has run out of data, in the agreement on an all-reduced step."""
+"""All-reduced steps as calls that can be waited for: the vote of a worker that has run out of data, an
+all-reduce under way."""
 from __future__ import annotations
 
 import time
@@ -43,3 +44,21 @@ class JoinedVote:
     @property
     def all_joined(self) -> bool:
         return self._reduced.info.all_joined
+
+
+class Polled:
+    """An all-reduce under way, as something that can be waited for."""
+
+    def __init__(self, reduced: AllReduced) -> None:
+        self._reduced = reduced
+
+    def ready(self) -> bool:
+        return self._reduced.poll()
+
+    def wait_for(self, milliseconds: int) -> bool:
+        deadline = time.monotonic() + milliseconds / 1000
+        while not self._reduced.poll():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.001)
+        return True

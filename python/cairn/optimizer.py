@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from . import _core, context
+from . import _core, context, standing_in
 from .errors import Error, NotFiniteError
 from .modes import Async, Mode, Sync, check_mode
 from .optimizer_rounds import Rounds
@@ -55,6 +55,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                                    reduce=reduce, root_rank=root_rank)
         self._rounds = Rounds(self._served)
         self._versions: list[int] = []
+        self._standing_in: list[_core.Pending] = []  # a part in the others' step without a gradient
         if context.initialised():
             self._attach()
 
@@ -200,6 +201,17 @@ class DistributedOptimizer(torch.optim.Optimizer):
         with join(self):
             yield
 
+    @torch.no_grad()
+    def _stand_in(self, waited_for: bool) -> None:
+        """While this worker, who has joined a running job, waits in another optimizer's step:
+        standing_in.py. `waited_for`: somebody waits for its part in a step of this one."""
+        if not self._standing_in and waited_for:
+            self._standing_in = self._rounds.begin_joined()
+        if self._standing_in and all(pending.ready() for pending in self._standing_in):
+            self._standing_in = []
+            with self._writes():
+                self._served.calls.finish()
+
     # Values and state.
     @torch.no_grad()
     def pull(self) -> None:
@@ -241,7 +253,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _attach(self) -> None:
         with torch.no_grad():
-            self._served.attach()
+            standing_in.add(self, self._served.attach())
             self._note_versions()
 
     def _begin(self, *, steps: bool = False, clips: bool = False, overwrites: bool = False) -> None:
@@ -257,6 +269,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if not overwrites:
             self._check_versions()
         resumed = True
+        self._standing_in = []
         try:
             resumed = self._rounds.resume(steps=steps, clips=clips)
         finally:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from . import _core
+from . import _core, standing_in
 from .allreduce import AllReduced
 from .calls_under_way import interrupts_later
 from .errors import DeadlineExceededError, Error, NotFiniteError
-from .joined_vote import JoinedVote
+from .joined_vote import JoinedVote, Polled
 from .optimizer_settings import Hyper
 from .served_model import ServedModel
 from .served_parts import Part
@@ -86,10 +86,20 @@ class Rounds:
     def _begin_vote(self, reduced: AllReduced, joined: bool) -> _core.Pending:
         """Waited for before all others: as long as the workers don't agree, none of them can go on."""
         vote = JoinedVote(reduced) if joined else reduced.vote()
+        calls = self._served.calls
         if joined:  # it is given only when the others have data to reduce
-            self._served.calls.expect_call(vote.wait)
-        self._served.calls.expect_call(lambda: reduced.settle(vote))
+            calls.expect_call(vote.wait)
+        calls.expect_call(lambda: self._served.wait_for(vote))
+        calls.expect_call(lambda: reduced.settle(vote))
         return vote
+
+    def _reduce(self, reduced: AllReduced, weight: float, weighted: bool, value_scale: float = 1.0,
+                not_finite: bool = False) -> None:
+        """Others may wait for us elsewhere meanwhile: standing_in.py."""
+        if standing_in.may_be_needed(self._served):
+            reduced.contribute(weight, weighted, value_scale, not_finite, wait=False)
+            self._served.wait_for(Polled(reduced))
+        reduced.contribute(weight, weighted, value_scale, not_finite)
 
     @staticmethod
     def _apply_reduced(reduced: AllReduced, scale: float, skip: bool) -> None:
@@ -114,7 +124,7 @@ class Rounds:
         gradients = dict(zip(self._served.parts, self._finite_gradients()))
         reduced = self._served.reduced
         if reduced is not None:
-            reduced.contribute(weight, weighted)
+            self._reduce(reduced, weight, weighted)
         with interrupts_later():
             self._begin(lambda part: self._step(part, gradients[part], weight))
         self._served.calls.finish()
@@ -137,7 +147,7 @@ class Rounds:
         all-reduced was not applied for such a reason on some worker."""
         served = self._served
         if served.reduced is not None:
-            served.reduced.contribute(weight, weighted, value_scale, skips)
+            self._reduce(served.reduced, weight, weighted, value_scale, skips)
         gradients = {} if skips else dict(zip(served.parts, self._finite_gradients()))
         with interrupts_later(), served.trip():
             if served.reduced is not None:
@@ -170,7 +180,7 @@ class Rounds:
         parts, reduced = self._served.parts, self._served.reduced
         sent = self._gradients()
         if reduced is not None:
-            reduced.contribute(weight, weighted, value_scale, not_finite)
+            self._reduce(reduced, weight, weighted, value_scale, not_finite)
         with interrupts_later():
             with self._served.trip():
                 if reduced is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from . import _core, context
+from . import _core, context, standing_in
 from .allreduce import AllReduced
 from .calls_under_way import CallsUnderWay
 from .cpu_memory import FLOATS
@@ -36,12 +36,12 @@ class ServedModel(ServedParts):
         global _wraps
         super().__init__(optimizer, model, reduces_only=reduces_only, reduce=reduce, root_rank=root_rank)
         self.mode = mode
-        self.calls = CallsUnderWay()
+        self.calls = CallsUnderWay(self.wait_for)
         self.buffers: ServedTensors | None = None
         self.context: context.Context | None = None
         self.state = OptimizerState(self)
         self.joining = Joining(self)
-        self.name = f"optimizer-{_wraps}"
+        self.number, self.name = _wraps, f"optimizer-{_wraps}"
         _wraps += 1
         self._model = model
         self._shared: list[ServedTensors] = []  # besides groups and buffers: given once
@@ -58,8 +58,13 @@ class ServedModel(ServedParts):
         assert self.context is not None
         return _core.Trip(self.context.client)
 
-    def attach(self) -> None:
-        """Makes the tables that are not there yet, and starts from the root's values."""
+    def wait_for(self, pending: Any) -> None:
+        """What a wait for a call of a step begins with."""
+        standing_in.wait_for(self, pending)
+
+    def attach(self) -> bool:
+        """Makes the tables that are not there yet, and starts from the root's values; or, in a running
+        job, from what is there: then it returns true."""
         ctx = context.current()
         if self.context is None:
             if not 0 <= self._root < ctx.world_size:
@@ -77,7 +82,8 @@ class ServedModel(ServedParts):
             table.attach(ctx.client, self.mode, self._reduce)
         integers, others = self._make_buffers()
         joins_reduced = self._joins_reduced()
-        if self._joins(new, tables) or joins_reduced:
+        joins = self._joins(new, tables) or joins_reduced
+        if joins:
             self.joining.catch_up(with_reduced=joins_reduced)
             for group in new:
                 self.state.forget(group)
@@ -100,6 +106,7 @@ class ServedModel(ServedParts):
             self._integers = ServedIntegers(integers)
             self._share(self._integers, "integers")
         self.joining.tell()
+        return joins
 
     def _make_buffers(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Once; returns what of the model is shared besides: (integers, others)."""

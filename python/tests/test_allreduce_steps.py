@@ -6,7 +6,8 @@ import pytest
 from optimizer_workers.job import CheckedJob
 
 WORKERS = pathlib.Path(__file__).resolve().parent / "allreduce_workers"
-CHECKS = [node.name for node in ast.parse((WORKERS / "step_checks.py").read_text()).body
+CHECKS = [node.name for file in ("step_checks.py", "interrupt_checks.py")
+          for node in ast.parse((WORKERS / file).read_text()).body
           if isinstance(node, ast.FunctionDef) and node.decorator_list]
 
 

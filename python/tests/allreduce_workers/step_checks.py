@@ -1,5 +1,4 @@
 """Checks of AllReduced that three workers run in one job: step_checks.py [NAME …]."""
-import os
 import signal
 import sys
 import time
@@ -10,70 +9,15 @@ import torch.distributed as dist
 from torch import nn
 
 import cairn
-from allreduce_workers.driver import (assert_close, backward, batch, common_folder, digest, make_model, make_optimizer,
-                                      reduce_all, small_buckets, step)
-from cairn import allreduce, allreduce_attempt, allreduce_group, context
+from allreduce_workers import interrupt_checks
+from allreduce_workers.driver import (assert_close, backward, batch, digest, make_model,
+                                      make_optimizer, reduce_all, small_buckets, step)
+from allreduce_workers.reduced_problem import (WORLD, Counted, names, one_process, same_bits,
+                                               start)
+from cairn import allreduce, allreduce_attempt, allreduce_group
 from optimizer_workers.checks import Checks, run_all
 
-WORLD = 3
 check = Checks()
-names = iter(f"wrap-{i}" for i in range(1000))
-
-
-def start(seed=0, model=None, optimizer=None, **options):
-    """The same model on every worker from different seeds, what is all-reduced, and one process's."""
-    rank = cairn.rank()
-    make, give = model or make_model, optimizer or make_optimizer
-    mine, expected = make(seed + rank), make(seed)
-    inner = give(mine)
-    reduced = reduce_all(mine, inner, next(names), **options)
-    return mine, inner, reduced, expected, give(expected)
-
-
-def one_process(expected, plain, parts):
-    """parts: (batch, weight) of each worker."""
-    plain.zero_grad()
-    total = sum(weight for _, weight in parts)
-    for (x, y), weight in parts:
-        (nn.functional.mse_loss(expected(x), y) * (weight / total)).backward()
-    plain.step()
-
-
-class Counted:
-    """How many all-reduces are begun, and how many of them before contribute()."""
-
-    def __init__(self, reduced):
-        self._before = allreduce_group.Group.all_reduce
-        self.count = 0
-        self.buckets = len(reduced._buckets.buckets)
-
-    def __enter__(self):
-        def count(group, flat):
-            self.count += 1
-            return self._before(group, flat)
-
-        allreduce_group.Group.all_reduce = count
-        return self
-
-    def __exit__(self, *_):
-        allreduce_group.Group.all_reduce = self._before
-
-    def take(self):
-        """In buckets' worth, since the last call."""
-        found, self.count = self.count / self.buckets, 0
-        return found
-
-
-def same_bits(model, optimizer):
-    """On every worker."""
-    mine = torch.tensor([int(digest(model, optimizer), 16) % 2**62])
-    table = cairn.dense_table(f"bits-{next(names)}", WORLD, mode=cairn.Async(), optimizer="first", dtype="int64")
-    values = torch.zeros(WORLD, dtype=torch.int64)
-    values[cairn.rank()] = mine
-    table.push(values).wait()
-    cairn.barrier()
-    found = table.pull().result().tolist()
-    assert len(set(found)) == 1, found
 
 
 @check
@@ -401,127 +345,6 @@ def one_that_fails_though_all_live(rank):
 
 
 @check
-def interrupts_anywhere(rank):
-    """Every wait for the others is interrupted once, and a real SIGINT hits a vote."""
-    model, inner, reduced, expected, plain = start()
-    turn, seen = allreduce_group.Patience.turn, []
-
-    def interrupted(patience):
-        if not any(patience is s for s in seen):
-            seen.append(patience)
-            raise KeyboardInterrupt
-        turn(patience)
-
-    with common_folder("interrupts") as folder:
-        _interrupts(rank, folder, model, inner, reduced, expected, plain, turn, interrupted)
-    same_bits(model, inner)
-    return model
-
-
-def _interrupts(rank, folder, model, inner, reduced, expected, plain, turn, interrupted):
-    end = time.monotonic() + 60
-
-    def others_wait_for(name):
-        """Ranks 1 and 2 are late until rank 0 has said so."""
-        while rank != 0 and not (folder / name).exists():
-            assert time.monotonic() < end
-            time.sleep(0.005)
-
-    def until_it_ends(call, name):
-        """Calls it again after each interrupt; returns how many there were."""
-        for count in range(1000):
-            try:
-                call()
-                return count
-            except KeyboardInterrupt:
-                (folder / name).touch()
-        raise AssertionError("it is interrupted for ever")
-
-    for number in range(3):
-        inner.zero_grad()
-        backward(model, *batch(number, rank))
-        if number == 1:  # in contribute()
-            others_wait_for("contribute")
-            allreduce_group.Patience.turn = interrupted
-            count = until_it_ends(lambda: reduced.contribute(1.0), "contribute")
-            allreduce_group.Patience.turn = turn
-            assert rank != 0 or count == 1
-        else:
-            reduced.contribute(1.0)
-        if number == 2:  # in settle()
-            others_wait_for("settle")
-            pending = reduced.vote()
-            if rank == 0:
-                signal.setitimer(signal.ITIMER_REAL, 0.3)
-            count = until_it_ends(lambda: reduced.settle(pending), "settle")
-            assert rank != 0 or count == 1
-        else:
-            reduced.settle(reduced.vote())
-        reduced.apply()
-        one_process(expected, plain, [(batch(number, r), 1.0) for r in range(WORLD)])
-        assert_close(model, expected)
-    # Making a group anew.
-    make = allreduce_group.Meeting._make
-    others_late = [] if rank == 0 else [1]
-
-    def late(meeting, *arguments):
-        if others_late:
-            others_wait_for("group")
-        make(meeting, *arguments)
-
-    allreduce_group.Meeting._make = late
-    allreduce_group.Patience.turn = interrupted
-    count = until_it_ends(reduced.give_from_root, "group")
-    allreduce_group.Meeting._make, allreduce_group.Patience.turn = make, turn
-    assert rank != 0 or count >= 1
-    inner.zero_grad()
-    backward(model, *batch(5, rank))
-    step(reduced)
-    one_process(expected, plain, [(batch(5, r), 1.0) for r in range(WORLD)])
-    assert_close(model, expected)
-
-
-@check
-def a_deadline_can_be_followed_by_the_same_call(rank):
-    model, inner, reduced, expected, plain = start()
-    backward(model, *batch(0, rank))
-    end = time.monotonic() + 60
-    with common_folder("deadline") as folder:
-        if rank == 0:
-            before, reduced._control.deadline_s = reduced._control.deadline_s, 0.3
-            who = "rank 0 waits for ranks 1, 2 in an all-reduce of"
-            with pytest.raises(cairn.DeadlineExceededError, match=who):
-                reduced.contribute(1.0)
-            reduced._control.deadline_s = before
-            (folder / "late").touch()
-        while not (folder / "late").exists():
-            assert time.monotonic() < end
-            time.sleep(0.005)
-        step(reduced)
-    one_process(expected, plain, [(batch(0, r), 1.0) for r in range(WORLD)])
-    assert_close(model, expected)
-    same_bits(model, inner)
-    return model
-
-
-@check
-def a_step_that_was_left_in_the_middle(rank):
-    """An exception after clip_grad_norm_(): what was settled is skipped by the next step."""
-    model, inner, reduced, expected, plain = start()
-    backward(model, *batch(0, rank))
-    reduced.contribute(1.0)
-    reduced.settle(reduced.vote())
-    assert reduced.stage == "settled" and reduced.under_way
-    inner.zero_grad()
-    backward(model, *batch(1, rank))
-    step(reduced)
-    assert reduced.steps == 2 and not reduced.under_way
-    one_process(expected, plain, [(batch(1, r), 1.0) for r in range(WORLD)])
-    assert_close(model, expected)
-    return model
-
-
-@check
 def torch_distributed_is_left_alone(rank):
     assert not dist.is_initialized(), "our groups are no default group"
     model, inner, reduced, _, _ = start()
@@ -558,13 +381,9 @@ def two_wraps_do_not_know_of_each_other(rank):
     return second
 
 
-def on_alarm(*_):
-    os.kill(os.getpid(), signal.SIGINT)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGALRM, on_alarm)
+    signal.signal(signal.SIGALRM, interrupt_checks.on_alarm)
     small_buckets()
     wanted = sys.argv[1:]
-    run_all({name: function for name, function in check.items() if not wanted or name in wanted})
-    assert context._context is None
+    every = {**check, **interrupt_checks.check}
+    run_all({name: function for name, function in every.items() if not wanted or name in wanted})

@@ -1,8 +1,9 @@
-"""A worker that is killed while tables train: killed_rows.py FOLDER at-once|late [dense].
+"""A worker that is killed while tables train: killed_rows.py FOLDER at-once|late|between [dense [thirds]].
 
 Rank 1 kills itself once, and is started again; `late`: not before rank 0 has gone on alone. It takes
 up the tables' rounds and their count of steps (SparseAdam). With `dense` the model has an ordinary
-part too, under an optimizer of its own.
+part too, under an optimizer of its own; `between`: rank 1 joins while rank 0 is between the steps of
+the two. `thirds`: the second one steps only every third time, and rank 1 begins to count anew.
 """
 import itertools
 import os
@@ -17,15 +18,25 @@ from torch import nn
 import cairn
 from optimizer_workers.problems import digest
 
-folder, late, dense = pathlib.Path(sys.argv[1]), sys.argv[2] == "late", "dense" in sys.argv
+folder, when, dense = pathlib.Path(sys.argv[1]), sys.argv[2], "dense" in sys.argv
+thirds = "thirds" in sys.argv
 end = time.monotonic() + 60
 torch.set_num_threads(1)
 again = os.environ["RANK"] == "1" and (folder / "killed").exists()
-while again and late and not (folder / "alone").exists():
-    assert time.monotonic() < end, "rank 0 does not go on alone"
-    time.sleep(0.01)
+
+
+def wait_for(name):
+    while not (folder / name).exists():
+        assert time.monotonic() < end, f"waited for {name!r}"
+        time.sleep(0.01)
+
+
+if again and when != "at-once":
+    wait_for("alone")
 cairn.init()
 rank = cairn.rank()
+if again:
+    (folder / "joined").touch()
 torch.manual_seed(rank)
 
 tables = nn.ModuleList([cairn.nn.Embedding(None, 4), cairn.nn.EmbeddingBag(50, 4, mode="sum")])
@@ -58,10 +69,13 @@ with cairn.join(*optimizers):
         for optimizer in optimizers:
             optimizer.zero_grad()
         (top(rows).square().mean()).backward()
-        if step % 2 == 0:
+        if served.tables[0].steps % 2 == 0:  # the same on all, also after a restart
             optimizers[0].clip_grad_norm_(1.0)
         for optimizer in optimizers:
-            optimizer.step()
+            if not (thirds and step % 3 and optimizer is not optimizers[0]):
+                optimizer.step()
+            if rank == 0 and step == 15 and when == "between" and optimizer is optimizers[0]:
+                wait_for("joined")
 steps = {table.steps for table in served.tables}
 every = torch.arange(-5, 60)
 with torch.no_grad():
