@@ -12,13 +12,11 @@ installed, or a build's with PYTHONPATH=build/release/python CAIRN_BIN=build/rel
 import argparse
 import os
 import pathlib
-import re
 import statistics
-import subprocess
 import sys
 import time
 
-from lenet_steps import cairn_program, free_port
+import taking_turns
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 BATCH = 512
@@ -95,33 +93,7 @@ def work(way, steps, warm_up):
 # The ways in turn.
 def measure(run, options):
     """The samples per second of one start of one way, all processes together."""
-    me = [sys.executable, __file__, "--steps", str(options.steps), "--warm-up",
-          str(options.warm_up), "--work"]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    if isinstance(run, str):
-        _, *counts, way = run.split()
-        commands = [[cairn_program(), "run", "--no-logs", "--no-progress", *counts, "--", *me, way]]
-    else:
-        commands = [[*me, way] for way in run]
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-             "WORLD_SIZE": str(len(commands))}
-    children = []
-    try:
-        for rank, command in enumerate(commands):
-            ddp = {**place, "RANK": str(rank), "LOCAL_RANK": str(rank)} if "ddp" in run else {}
-            children.append(subprocess.Popen(command, env=environment | ddp, stdout=subprocess.PIPE,
-                                             stderr=subprocess.STDOUT, text=True))
-        texts = [child.communicate(timeout=options.timeout)[0] for child in children]
-    finally:
-        for child in children:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
-    for child, text in zip(children, texts):
-        if child.returncode != 0:
-            raise SystemExit(f"{text}\n{' '.join(child.args)} ended with {child.returncode}")
-    found = [rate for text in texts for rate in re.findall(r"samples per second: (\S+)", text)]
-    return sum(map(float, found))
+    return sum(taking_turns.figures(__file__, run, options, r"samples per second: (\S+)"))
 
 
 def report(rates, options):
@@ -152,12 +124,7 @@ def main():
     if options.work:
         work(options.work, options.steps, options.warm_up)
         return
-    rates = {way: [] for way in WAYS if way in options.only}
-    for repetition in range(options.repetitions):
-        for way in rates:
-            rates[way].append(measure(WAYS[way][1], options))
-            print(f"{repetition + 1}/{options.repetitions} {way}: {rates[way][-1]:.0f} samples/s",
-                  file=sys.stderr, flush=True)
+    rates = taking_turns.take_turns(WAYS, options, lambda run: measure(run, options), "samples/s")
     report(rates, options)
 
 

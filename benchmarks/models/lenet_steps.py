@@ -9,14 +9,10 @@ installed, or a build's with PYTHONPATH=build/release/python CAIRN_BIN=build/rel
 """
 import argparse
 import os
-import pathlib
-import re
-import shutil
-import socket
 import statistics
-import subprocess
-import sys
 import time
+
+import taking_turns
 
 BATCH = 32
 WAYS = {
@@ -80,50 +76,9 @@ def work(way, steps, warm_up):
 
 
 # The ways in turn.
-def cairn_program():
-    beside = str(pathlib.Path(sys.executable).parent)
-    folders = [os.environ.get("CAIRN_BIN"), beside, os.environ.get("PATH")]
-    found = shutil.which("cairn", path=os.pathsep.join(filter(None, folders)))
-    if found is None:
-        raise SystemExit("no `cairn` on the path: pip install . or set CAIRN_BIN")
-    return found
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def measure(run, options):
     """The ms per step of one start of one way."""
-    me = [sys.executable, __file__, "--steps", str(options.steps), "--warm-up",
-          str(options.warm_up), "--work"]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    if isinstance(run, str):
-        _, *counts, way = run.split()
-        commands = [[cairn_program(), "run", "--no-logs", "--no-progress", *counts, "--", *me, way]]
-    else:
-        commands = [[*me, way] for way in run]
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-             "WORLD_SIZE": str(len(commands))}
-    children = []
-    try:
-        for rank, command in enumerate(commands):
-            ddp = {**place, "RANK": str(rank), "LOCAL_RANK": str(rank)} if "ddp" in run else {}
-            children.append(subprocess.Popen(command, env=environment | ddp, stdout=subprocess.PIPE,
-                                             stderr=subprocess.STDOUT, text=True))
-        texts = [child.communicate(timeout=options.timeout)[0] for child in children]
-    finally:
-        for child in children:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
-    for child, text in zip(children, texts):
-        if child.returncode != 0:
-            raise SystemExit(f"{text}\n{' '.join(child.args)} ended with {child.returncode}")
-    found = [time for text in texts for time in re.findall(r"ms per step: (\S+)", text)]
-    return statistics.mean(map(float, found))
+    return statistics.mean(taking_turns.figures(__file__, run, options, r"ms per step: (\S+)"))
 
 
 def report(times, options):
@@ -152,12 +107,7 @@ def main():
     if options.work:
         work(options.work, options.steps, options.warm_up)
         return
-    times = {way: [] for way in WAYS if way in options.only}
-    for repetition in range(options.repetitions):
-        for way in times:
-            times[way].append(measure(WAYS[way][1], options))
-            print(f"{repetition + 1}/{options.repetitions} {way}: {times[way][-1]:.3f} ms",
-                  file=sys.stderr, flush=True)
+    times = taking_turns.take_turns(WAYS, options, lambda run: measure(run, options), "ms")
     report(times, options)
 
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from lenet_steps import cairn_program
+from taking_turns import cairn_program
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 WITHIN = 0.003

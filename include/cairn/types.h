@@ -100,9 +100,9 @@ struct Hyper {
   double beta2 = 0.0;      // kAdam, kAdamW, kSparseAdam: beta2; kRmsprop: alpha; kFtrl: beta
   double eps = 0.0;        // kAdagrad, kRowwiseAdagrad, kAdam, kAdamW, kSparseAdam, kRmsprop
   double dampening = 0.0;  // kSgd: dampening; kAdagrad: lr_decay
-  // Sparse tables: the number of this step of the table, counted from 1 (kSparseAdam's correction,
-  // kAdagrad's lr_decay; 0 counts as 1). A slot sees only the pushes that touch it, so the worker
-  // counts. Dense tables count by themselves, each segment its own.
+  // Sparse tables: the worker's count of the table's steps, from 1 (kSparseAdam, kAdagrad's lr_decay; a
+  // slot sees only pushes that touch it). Sync: those who give one give the same, 0 says nothing; all
+  // 0: the round is no step. Dense tables count by themselves, each segment its own.
   uint64_t step = 0;
   bool operator==(const Hyper&) const = default;
 };

@@ -125,7 +125,7 @@ class Attempt:
         factor = 0.0 if part.joined or part.not_finite else part.factor
         self._again = [bucket for bucket, is_stale in zip(buckets, stale) if is_stale]
         for bucket in self._again:
-            bucket.fill([part.gradients[i] for i in bucket.indices], self._buckets.params, factor)
+            bucket.fill([part.gradients[i] for i in bucket.indices], self._buckets.params, factor, False)
             bucket.work = group.all_reduce(bucket.flat)
         self.sums = sums
 

@@ -32,9 +32,12 @@ class Bucket:
     indices: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     flat: Optional[torch.Tensor] = None
-    # What was sent: (gradient, its version) of each, and the factor.
-    sent: Optional[list[tuple[Optional[torch.Tensor], int]]] = None
+    # What was sent: the gradients and the factor; and if that was before the step, a copy of the flat
+    # buffer. Versions would not do: GradScaler.unscale_() and writes through .data leave them alone.
+    sent: Optional[list[Optional[torch.Tensor]]] = None
     factor: float = 0.0
+    copy: Optional[torch.Tensor] = None
+    early: bool = False
     work: Any = None
 
     def bytes(self) -> int:
@@ -46,12 +49,11 @@ class Bucket:
         return [part.view(params[i].shape) for part, i in zip(parts, self.indices)]
 
     def fill(self, gradients: Sequence[Optional[torch.Tensor]], params: Sequence[torch.Tensor],
-             factor: float) -> None:
+             factor: float, early: bool) -> None:
         """gradients: of this bucket's parameters."""
         if self.flat is None:
             self.flat = torch.empty(sum(self.sizes), dtype=self.dtype, device=self.device)
-        self.sent = [(g, -1 if g is None else g._version) for g in gradients]
-        self.factor = factor
+        self.sent, self.factor, self.early = list(gradients), factor, early
         for view, gradient in zip(self.views(params), gradients):
             if gradient is None or factor == 0.0:
                 view.zero_()  # a factor of 0 times infinity would not be 0
@@ -59,6 +61,24 @@ class Bucket:
                 view.copy_(gradient)
         if factor not in (0.0, 1.0):
             self.flat.mul_(factor)
+        if early:
+            if self.copy is None:
+                self.copy = torch.empty_like(self.flat)
+            self.copy.copy_(self.flat)
+
+    def was_right(self, gradients: Sequence[Optional[torch.Tensor]], factor: float) -> bool:
+        """What was sent is what there is to send now."""
+        assert self.sent is not None
+        if factor != self.factor or any(now is not then for now, then in zip(gradients, self.sent)):
+            return False
+        if not self.early or factor == 0.0:
+            return True
+        assert self.copy is not None
+        for now, then in zip(gradients, self.copy.split(self.sizes)):
+            values = torch.zeros_like(then) if now is None else now.detach().reshape(-1).to(then.dtype)
+            if not torch.equal(values if factor == 1.0 else values * factor, then):
+                return False
+        return True
 
 
 def plan(params: Sequence[torch.Tensor], first_bytes: int = _FIRST_BYTES,
@@ -112,13 +132,13 @@ class Buckets:
             gradients = [self.params[i].grad for i in bucket.indices]
             if any(g is None or g.layout != torch.strided for g in gradients):
                 return
-            if not self._launch(bucket, gradients, self._factor, self._begin):
+            if not self._launch(bucket, gradients, self._factor, self._begin, early=True):
                 return
 
     def _launch(self, bucket: Bucket, gradients: Gradients, factor: float,
-                begin: Callable[[Bucket], Any]) -> bool:
+                begin: Callable[[Bucket], Any], *, early: bool) -> bool:
         with interrupts_later():
-            bucket.fill(gradients, self.params, factor)
+            bucket.fill(gradients, self.params, factor, early)
             self._next += 1
             bucket.work = begin(bucket)
         return bucket.work is not None
@@ -128,19 +148,14 @@ class Buckets:
                     begin: Callable[[Bucket], Any]) -> None:
         while self._next < len(self.buckets):
             bucket = self.buckets[self._next]
-            if not self._launch(bucket, [gradients[i] for i in bucket.indices], factor, begin):
+            if not self._launch(bucket, [gradients[i] for i in bucket.indices], factor, begin, early=False):
                 return
 
     def stale(self, gradients: Gradients, factor: float) -> list[bool]:
         """Of each bucket, whether something else was sent. All must have been launched."""
         found, more = [], False
         for bucket in self.buckets:
-            assert bucket.sent is not None
-            now = [gradients[i] for i in bucket.indices]
-            same = factor == bucket.factor and all(
-                g is sent and (g is None or g._version == version)
-                for g, (sent, version) in zip(now, bucket.sent))
-            found.append(not same)
+            found.append(not bucket.was_right([gradients[i] for i in bucket.indices], factor))
             more = more or any(self._fired[i] > self._expected[i] for i in bucket.indices)
         if any(found) and not more:
             self._strikes += 1

@@ -24,7 +24,6 @@ from .optimizer_settings import NO_HYPER
 _FAILED, _ON_DECISION, _DECIDES, _SCALE, _SKIPS, _FIRST_RANK = 0, 1, 2, 3, 4, 16
 _SIZE = 1024  # elements of the smallest block: the table has one slot, so a round has one outcome
 _INCARNATIONS = 1 << 18  # exact in float32 also after a division by their number
-_DEFAULT_TIMEOUT_S = 1800.0
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,7 @@ class Control:
         self._meetings = client.create_sparse(f"{name}/meetings", 3, dtype="int64", mode="async",
                                               optimizer="first")
         self.me = Member(ctx.rank, client.incarnation % _INCARNATIONS)
-        given = getattr(ctx, "call_timeout_s", None) or ctx._timeout_s
-        in_environment = (_core.read_environment()["call_timeout_ms"] or 0) / 1000
-        self.deadline_s: float = given or in_environment or _DEFAULT_TIMEOUT_S
+        self.deadline_s = ctx.call_timeout_s
 
     @property
     def attempt(self) -> int:

@@ -28,18 +28,20 @@ _lock = threading.RLock()
 _context: Optional[Context] = None
 _exit_watch: Optional[ExitWatch] = None
 
+_CALL_TIMEOUT_S = 1800.0
+
 
 class Context:
     """What this process is in its job. `cairn.init()` makes it; there is one at a time."""
 
     def __init__(self, client: Optional[_core.Client], *, rank: int, world_size: int, local_rank: int,
                  cluster: Optional[_core.EmbeddedCluster] = None, launcher: str = "",
-                 scheduler: Optional[hosting.Address] = None, timeout_s: float = 0.0):
+                 scheduler: Optional[hosting.Address] = None, timeout_s: float = _CALL_TIMEOUT_S):
         self._client = client
         self._cluster = cluster
         self._launcher = launcher
         self._scheduler = scheduler
-        self._timeout_s = timeout_s
+        self.call_timeout_s = timeout_s  # what a call may take that is given no other time
         self._pid = os.getpid()
         self._callbacks: List[Callable[[], object]] = []
         self._variables: Dict[str, str] = {}
@@ -79,7 +81,7 @@ class Context:
         self.client.finish()
         # The others reach the cluster through this process: it stays until they are done too.
         if self._cluster is not None and self._launcher:
-            self._cluster.wait(int(self._timeout_s * 1000))
+            self._cluster.wait(int(self.call_timeout_s * 1000))
 
     def _drop(self) -> None:
         """Without a word to the others, if nothing was said before."""
@@ -199,12 +201,17 @@ def _connect(environment: Dict[str, Any], times: Dict[str, int]) -> Context:
                            rank=-1 if rank is None else rank, **times)
     here = host in ("localhost", launchers.LOOPBACK, "::1")
     context = Context(client, rank=client.rank, world_size=client.world_size,
-                      local_rank=_variable("LOCAL_RANK", client.rank if here else 0), scheduler=(host, port))
+                      local_rank=_variable("LOCAL_RANK", client.rank if here else 0), scheduler=(host, port),
+                      timeout_s=_call_timeout_s(times))
     context._set(RANK=context.rank, WORLD_SIZE=context.world_size, LOCAL_RANK=context.local_rank,
                  MASTER_ADDR=host, MASTER_PORT=_next_port(port))
     if here:
         context._set(LOCAL_WORLD_SIZE=context.world_size)
     return context
+
+
+def _call_timeout_s(times: Dict[str, int]) -> float:
+    return times["call_timeout_ms"] / 1000 if times["call_timeout_ms"] else _CALL_TIMEOUT_S
 
 
 # What rank 0 has started for a job in which it then could not connect: the next init() uses it.
@@ -224,7 +231,7 @@ def _join(launched: launchers.Launched, servers: int, threads: int, times: Dict[
     client = _core.connect(*address, cluster_id=hosting.cluster_id(launched), rank=launched.rank, **times)
     context = Context(client, rank=client.rank, world_size=client.world_size, local_rank=launched.local_rank,
                       cluster=_hosted, launcher=launched.launcher, scheduler=address,
-                      timeout_s=(times["call_timeout_ms"] or 1_800_000) / 1000)
+                      timeout_s=_call_timeout_s(times))
     _hosted = None
     context._set(RANK=context.rank, WORLD_SIZE=context.world_size, LOCAL_RANK=context.local_rank)
     if launched.local_size is not None:
@@ -320,13 +327,23 @@ def _at_exit() -> None:
         context._abandon(failure)
         if _exit_watch is not None and _exit_watch.retired:
             _exit(_START_AGAIN)
+        if _in_a_meeting():
+            _exit(1)
         return
     try:
         shutdown()
+        if _in_a_meeting():
+            _exit(0)
     except BaseException:
         # The launcher looks at the exit code, and an exit handler has no other way to set it.
         traceback.print_exc()
         _exit(1)
+
+
+def _in_a_meeting() -> bool:
+    """A thread that makes a process group (allreduce_group.py) waits inside torch for a worker that has
+    died: it can't be ended, and if it came back while the interpreter is taken down, torch would abort."""
+    return any(thread.name == "cairn-meeting" for thread in threading.enumerate())
 
 
 def _exit(code: int) -> NoReturn:

@@ -13,7 +13,7 @@ from .unique_keys import Keys, sum_by_key
 class FiledGradient:
     def __init__(self) -> None:
         self._filings: list[tuple[Keys, torch.Tensor]] = []
-        self._shown = False  # somebody got the first filing as .grad, and may have written to it
+        self._shown = -1  # the version of the first filing when somebody got it as .grad; -1: nobody
 
     def __bool__(self) -> bool:
         return bool(self._filings)
@@ -25,21 +25,26 @@ class FiledGradient:
 
     def clear(self) -> None:
         self._filings = []
-        self._shown = False
+        self._shown = -1
+
+    def _was_zeroed(self) -> bool:
+        """By zero_grad(set_to_none=False): somebody got the rows, wrote to them, and all are 0 now.
+        torch's sparse gradients have no rows then; here their keys would be dragged along for ever."""
+        rows = self._filings[0][1]
+        return self._shown >= 0 and rows._version != self._shown and not bool(rows.any())
 
     def sum(self) -> tuple[Keys, torch.Tensor] | None:
         """Everything by key. It stays here, and what is written to the rows counts."""
+        if self._filings and self._was_zeroed():
+            self._filings, self._shown = self._filings[1:], -1
         filings = self._filings
         if not filings:
             return None
         if len(filings) > 1:
-            # zero_grad(set_to_none=False) leaves zeros: their keys would be dragged along for ever.
-            if self._shown and not bool(filings[0][1].any()):
-                filings = filings[1:]
             device, dtype = filings[-1][1].device, filings[-1][1].dtype
             filings = [(keys, rows.to(device, dtype)) for keys, rows in filings]
             self._filings = [sum_by_key(filings)]
-            self._shown = False
+            self._shown = -1
         return self._filings[0]
 
     def show(self, device: torch.device, dtype: torch.dtype) -> torch.Tensor | None:
@@ -52,7 +57,9 @@ class FiledGradient:
         if rows.device != device or rows.dtype != dtype:
             rows = rows.to(device, dtype)
             self._filings = [(keys, rows)]
-        self._shown = True
+            self._shown = -1
+        if self._shown < 0:
+            self._shown = rows._version
         return rows
 
     def replace(self, rows: torch.Tensor) -> None:
@@ -65,4 +72,4 @@ class FiledGradient:
                 f"for each key of the backward passes ({have}): change it in place, or set it to "
                 "None")
         self._filings = [(summed[0], rows.detach())]
-        self._shown = True
+        self._shown = self._filings[0][1]._version

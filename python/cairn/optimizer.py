@@ -97,7 +97,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         # What a Ctrl-C left under way is still sent from where the gradients lie; rows are not.
-        under_way = self._served.calls.under_way()
+        reduced = self._served.reduced
+        under_way = self._served.calls.under_way() or (reduced is not None and reduced.under_way)
         self.optimizer.zero_grad(set_to_none=set_to_none or under_way)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

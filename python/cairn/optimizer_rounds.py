@@ -37,9 +37,9 @@ class Rounds:
     def _gradients(self) -> list[Gradients]:
         """Of all parts, before any is sent: what is wrong with one of them must stop them all."""
         gradients = [part.gradients() for part in self._served.parts]
-        if len(gradients) > 1:
-            for part in self._served.parts:
-                self._hyper(part)
+        hypers = [self._hyper(part) for part in self._served.parts]
+        for part, found, hyper in zip(self._served.parts, gradients, hypers):
+            part.prepare(found, hyper)
         return gradients
 
     def _finite_gradients(self) -> list[Gradients]:
@@ -262,10 +262,15 @@ class Rounds:
         undecided = self.undecided
         if undecided is None:
             undecided = self.contribute(weight, limits=[max_norm], weighted=weighted)
-        else:
+        elif undecided.told:
             undecided.limits.append(max_norm)
+        else:  # a Ctrl-C came before it returned: this is the same call again
+            undecided.limits[-1:] = [max_norm]
+        undecided.told = False
         self.summed_up()
-        return undecided.norm
+        norm = undecided.norm
+        undecided.told = True
+        return norm
 
     def check_clipped(self, samples: float | None, scaled: bool) -> None:
         """What was clipped is what the step is for. Raises the same on all workers."""

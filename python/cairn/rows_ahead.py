@@ -21,20 +21,19 @@ class Lookup:
 
     def __init__(self, ids: torch.Tensor) -> None:
         self._ids = ids  # kept: as long as it lives, its memory is nobody else's
-        self._version = None if ids.is_inference() else ids._version
-        self.keys, self.inverse = unique(_flat_keys(ids))
+        flat = _flat_keys(ids)
+        self._flat = flat.clone()  # ids may be changed behind torch's back, by numpy
+        self.keys, self.inverse = unique(flat)
         # Of its keys in those of its RowsAhead; None: they are the same.
         self.positions: torch.Tensor | None = None
 
     def is_of(self, ids: torch.Tensor) -> bool:
         """True for the same elements of the same memory, unchanged since."""
         mine = self._ids
-        if self._version is None or ids.is_inference() or ids._version != self._version:
-            return False
-        return ids is mine or (
-            ids.data_ptr() == mine.data_ptr() and ids.shape == mine.shape
-            and ids.stride() == mine.stride() and ids.dtype == mine.dtype
-            and ids.device == mine.device)
+        same = ids is mine or (
+            ids.data_ptr() == mine.data_ptr() and ids.shape == mine.shape and ids.dtype == mine.dtype
+            and ids.device == mine.device and ids.stride() == mine.stride())
+        return same and torch.equal(_flat_keys(ids), self._flat)
 
 
 class RowsAhead:

@@ -99,6 +99,9 @@ class ServedGroup:
             check_unchanged(self.settings, optimizer, settings)
         return hyper_of(self.settings.kind, settings)
 
+    def prepare(self, gradients: list[torch.Tensor | None], hyper: Hyper) -> None:
+        """Before the trip of a step. Ordinary tables count their steps themselves."""
+
     def step(self, gradients: list[torch.Tensor | None], hyper: Hyper, weight: float, sync: bool) -> _core.Pending:
         """A step in one phase; ends with the new values."""
         assert self.table is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -80,7 +81,16 @@ class ServedModel(ServedParts):
         tables = [table for table in self.tables if table.table is None]
         for table in tables:
             table.attach(ctx.client, self.mode, self._reduce)
+        if tables:
+            self._check_names(tables)
+        # What is given once comes first: a root that is started again while the others wait for it here
+        # must not take part in their steps before.
         integers, others = self._make_buffers()
+        if others:
+            self._share(ServedTensors(others), "others")
+        if integers:
+            self._integers = ServedIntegers(integers)
+            self._share(self._integers, "integers")
         joins_reduced = self._joins_reduced()
         joins = self._joins(new, tables) or joins_reduced
         if joins:
@@ -100,11 +110,6 @@ class ServedModel(ServedParts):
                 self.reduced.attach(ctx, self.name)
         for table in tables:
             self._start_table(table)
-        if others:
-            self._share(ServedTensors(others), "others")
-        if integers:
-            self._integers = ServedIntegers(integers)
-            self._share(self._integers, "integers")
         self.joining.tell()
         return joins
 
@@ -130,6 +135,16 @@ class ServedModel(ServedParts):
         if begun:
             return all(table is not None and table.round() > 0 for table in begun)
         return any(table.table is not None and table.table.round() > 0 for table in tables)
+
+    def _check_names(self, tables: list[ServedRows]) -> None:
+        """Tables are numbered in the order in which modules are made: a worker that makes them in another
+        order would train other rows than it thinks, or wait for ever."""
+        listed = ", ".join(f'{table.names[0]} is "{table.rows.name}"' for table in tables)
+        mine = zlib.crc32(listed.encode()) % (1 << 24)  # exact in float32
+        if self.roots(f"names-{len(self.tables)}", mine) != mine:
+            raise Error(
+                f"this worker's tables are not those of the root ({listed} here): make the same modules in the "
+                "same order on all workers, or give each table a name: cairn.nn.Embedding(…, name=…)")
 
     def _joins_reduced(self) -> bool:
         if self.reduced is None or self._reduced_begun:
@@ -207,7 +222,7 @@ class ServedModel(ServedParts):
         self.calls.wait(pending, store)
 
     def roots(self, name: str, value: int) -> int:
-        """A small number as the root has it. Sync; every worker calls it."""
+        """A small number as the root has it. Every worker calls it."""
         assert self.context is not None
         if self.context.embedded:
             return value

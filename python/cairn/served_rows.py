@@ -35,7 +35,9 @@ class ServedRows:
         self.names = [name]
         self.settings = settings
         self.steps = 0  # of this table; the servers' slots see only those that touch them
-        self._steps_now = False  # the call under way is a step that counts
+        self._knows_steps = True  # else the servers do: a round without a gradient of ours may be one
+        self._steps_after: int | None = None  # the call under way; None: it will not be known
+        self._next = 0  # the number of the step that is being made; 0: not given
 
     @property
     def table(self) -> _core.SparseTable | None:
@@ -55,7 +57,7 @@ class ServedRows:
         keys = torch.arange(_ASKED_FOR_STEPS, **INTEGERS)
         out = torch.empty(_ASKED_FOR_STEPS, self.rows.dim, **FLOATS)
         self.table.pull(keys.data_ptr(), keys.numel(), out.data_ptr(), column=_core.STEP_COLUMN, keep=(keys, out)).wait()
-        self.steps = int(out.max())
+        self.steps, self._knows_steps = int(out.max()), True
 
     def hyper(self, optimizer: torch.optim.Optimizer) -> Hyper:
         settings = optimizer.param_groups[self.index]
@@ -73,20 +75,37 @@ class ServedRows:
     def _keys_and_rows(self, gradients: Gradients) -> tuple[torch.Tensor, torch.Tensor] | None:
         return None if gradients[0] is None else self.rows.filed()
 
+    def _number(self, hyper: Hyper, gives: bool) -> int:
+        """Of the step that begins; 0 where it does not matter, or where this worker gives nothing to it.
+        Where it is not known it is asked for: call it outside of a trip."""
+        counts = self.settings.kind == "sparse_adam" or (self.settings.kind == "adagrad" and hyper[-1] != 0.0)
+        if not counts or not gives:
+            return 0
+        if not self._knows_steps:
+            self.take_step_count()
+        return self.steps + 1
+
+    def _expect(self, steps: int | None) -> None:
+        self._steps_after, self._knows_steps = steps, False  # if it fails, nothing is known
+
+    def prepare(self, gradients: Gradients, hyper: Hyper) -> None:
+        """Before the trip of a step."""
+        self._next = self._number(hyper, gradients[0] is not None)
+
     def step(self, gradients: Gradients, hyper: Hyper, weight: float, sync: bool) -> _core.Pending | None:
         filed = self._keys_and_rows(gradients)
-        self._steps_now = sync or filed is not None
         if filed is None:
             return self.done(hyper, weight) if sync else None
         assert self.table is not None
         keys, rows = filed
+        self._expect(self.steps + 1 if weight > 0 else None)  # of no weight at all: no step
         return self.table.push(keys.data_ptr(), keys.numel(), rows.data_ptr(), hyper, weight=weight,
-                               step=self.steps + 1, keep=filed)
+                               step=self._next, keep=filed)
 
     def done(self, hyper: Hyper, weight: float, joined: bool = False) -> _core.Pending:
         assert self.table is not None
-        self._steps_now = True
-        return self.table.done(hyper, weight=weight, step=self.steps + 1, joined=joined)
+        self._expect(None)
+        return self.table.done(hyper, weight=weight, joined=joined)
 
     def contribute(self, gradients: Gradients, hyper: Hyper, weight: float, value_scale: float) -> _core.Pending:
         assert self.table is not None
@@ -95,22 +114,24 @@ class ServedRows:
             filed = (torch.empty(0, **INTEGERS), torch.empty(0, self.rows.dim, **FLOATS))
         keys, rows = filed
         return self.table.contribute(keys.data_ptr(), keys.numel(), rows.data_ptr(), hyper, weight=weight,
-                                     step=self.steps + 1, value_scale=value_scale, keep=filed)
+                                     step=self._next, value_scale=value_scale, keep=filed)
 
     def contribute_not_finite(self, hyper: Hyper, weight: float) -> _core.Pending:
         assert self.table is not None
-        return self.table.contribute(0, 0, 0, hyper, weight=weight, step=self.steps + 1, not_finite=True)
+        self._next = 0
+        return self.table.contribute(0, 0, 0, hyper, weight=weight, not_finite=True)
 
     def decide(self, hyper: Hyper, weight: float, scale: float, skip: bool, timeout_ms: int) -> _core.Pending:
         assert self.table is not None
-        self._steps_now = not skip
-        return self.table.decide(hyper, weight=weight, step=self.steps + 1, scale=scale, skip=skip,
+        counted = self.steps + 1 if self._next > 0 and weight > 0 else None
+        self._expect(counted if not skip else self.steps if self._knows_steps else None)
+        return self.table.decide(hyper, weight=weight, step=self._next, scale=scale, skip=skip,
                                  timeout_ms=timeout_ms)
 
     def store(self) -> None:
         """The step has ended well."""
-        self.steps += self._steps_now
-        self._steps_now = False
+        if self._steps_after is not None:
+            self.steps, self._knows_steps = self._steps_after, True
         self.rows.stepped()
 
     # Rows in.

@@ -46,6 +46,17 @@ class TableHandle(torch.nn.Parameter):
     def grad(self) -> None:
         self.rows_of.clear()
 
+    def register_hook(self, hook: Any) -> NoReturn:
+        self._refuse_hook()
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> NoReturn:
+        self._refuse_hook()
+
+    def _refuse_hook(self) -> NoReturn:
+        raise RuntimeError(
+            f'table "{self.rows_of.name}" takes no part in the graph itself, so a hook on it would never run: '
+            "change its .grad after backward(), or put a hook on what the module returns")
+
     def __repr__(self) -> str:  # type: ignore[override]
         table = self.rows_of
         return f"TableHandle({table.name!r}, dim {table.dim}, requires_grad={self.requires_grad})"

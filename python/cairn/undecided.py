@@ -26,6 +26,7 @@ class Undecided:
             self._sent += [(p, p.grad, -1 if p.grad is None else p.grad._version) for p in reduced.params]
         self.weight, self.pendings, self.reduced = weight, pendings, reduced
         self.limits: list[float] = []  # of the norm, one a clip_grad_norm_()
+        self.told = True  # clip_grad_norm_() has returned the norm for the last limit
         self.interrupted = False  # by a Ctrl-C, before it was summed up
 
     @property

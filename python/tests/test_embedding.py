@@ -151,10 +151,18 @@ def test_zero_grad_that_leaves_zeros_does_not_drag_keys_along():
     for ids in (IDS, torch.tensor([7])):
         table(ids).sum().backward()
         torch.optim.SGD(table.parameters(), 0.1).zero_grad(set_to_none=False)
-        assert not table.table.grad.any()
+        assert table.table.grad is None
     table(torch.tensor([3])).sum().backward()
     keys, rows = table.table.rows_of.filed()
     assert keys.tolist() == [3] and torch.equal(rows, torch.ones(1, 4))
+
+
+def test_a_gradient_of_zeros_that_was_looked_at_still_counts():
+    table = module()
+    (table(torch.tensor([1, 2])) * 0).sum().backward()
+    assert table.table.grad.norm() == 0
+    table(torch.tensor([7])).sum().backward()
+    assert sorted(table.table.rows_of.filed()[0].tolist()) == [1, 2, 7]
 
 
 def test_the_gradient_is_a_tensor_that_may_be_changed_in_place():

@@ -33,6 +33,11 @@ def test_unnamed_tables_are_numbered_in_order():
     assert stem == "embedding" and second.name == f"embedding-{int(number) + 1}"
 
 
+def test_a_name_that_an_unnamed_table_could_get_is_refused():
+    with pytest.raises(cairn.InvalidArgumentError, match="choose another name"):
+        module(name="embedding-7")
+
+
 def test_modules_of_one_name_share_rows_and_gradient():
     first = module(None, name="shared")
     second = cairn.nn.EmbeddingBag(None, 4, name="shared", mode="sum")

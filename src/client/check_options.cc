@@ -108,7 +108,7 @@ Status CheckOptimizer(const PartitionInput& input) {
     return Wrong(push + " has weight decay " + std::to_string(hyper.weight_decay) + ": " +
                  (adam ? "SparseAdam" : "row-wise Adagrad") + " has none, leave it at 0");
   // A slot sees only the pushes that touch it, so it can't count.
-  if (adam && hyper.step == 0 && !input.skip)
+  if (adam && hyper.step == 0 && !input.keys.empty())
     return Wrong(push + " has step 0: SparseAdam's correction needs the number of the step, " +
                  "counted from 1");
   return Status::Ok();

@@ -235,17 +235,14 @@ TEST_F(RowCalls, WhatAnOptimizerCantWorkWith) {
   EXPECT_NE(refusal(kFtrl, {.beta2 = -1}).find("negative l1"), std::string::npos);
   EXPECT_EQ(refusal(kFtrl, {.weight_decay = 1, .beta1 = 1, .beta2 = 1}), "");
 
-  // Who has joined, skips or assigns asks no optimizer.
+  // Who has no rows, or assigns, need not know the step.
   const wire::TableInfo table = Table(Mode::kSync, kSparseAdam);
   PartitionInput done{.state = &state, .table = &table};
-  EXPECT_FALSE(PrepareRound(done, pool).ok());
-  done.joined = true;
   EXPECT_TRUE(PrepareRound(done, pool).ok());
-  PartitionInput skip{.state = &state, .table = &table};
-  skip.phase = RoundPhase::kDecide;
-  EXPECT_FALSE(PrepareRound(skip, pool).ok());
-  skip.skip = true;
-  EXPECT_TRUE(PrepareRound(skip, pool).ok());
+  PartitionInput decide{.state = &state, .table = &table};
+  decide.phase = RoundPhase::kDecide;
+  EXPECT_TRUE(PrepareRound(decide, pool).ok());
+  EXPECT_FALSE(PrepareRound(Input(table), pool).ok());
   PartitionInput assign = Input(table);
   assign.op = PushOp::kAssign;
   EXPECT_TRUE(PreparePush(assign, pool).ok());

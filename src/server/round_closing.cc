@@ -44,12 +44,14 @@ double DivisorOf(const TableSpec& spec, PushOp op, double weights) {
 
 Status SlotRound::Agree(const TableSpec& spec, const DoneMarks& marks, RoundTerms* terms) const {
   const RoundTerms* first = nullptr;
+  AgreedStep step;
   bool differ = false;
   ForEachTerms(open_, marks, contributions_, [&](Rank, const RoundTerms& given) {
     if (first == nullptr) first = &given;
-    differ |= !first->SameAs(given);
+    differ |= !first->SameAs(given) || !step.Add(given.hyper.step);
   });
   if (first != nullptr) *terms = *first;
+  terms->hyper.step = step.value();
   if (!differ || CAIRN_BUG(kHyperUnchecked)) return Status::Ok();
   std::vector<GivenBy<RoundTerms>> all;
   ForEachTerms(open_, marks, contributions_, [&](Rank rank, const RoundTerms& given) {
@@ -61,14 +63,16 @@ Status SlotRound::Agree(const TableSpec& spec, const DoneMarks& marks, RoundTerm
 Status SlotRound::AgreeOnDecision(const TableSpec& spec, const DoneMarks& marks,
                                   std::optional<Decision>* decision) const {
   bool differ = false;
+  AgreedStep step;
   auto for_each = [&](auto look) {
     for (const Member& member : marks.members())
       if (member.DecidesIn(open_) && member.DecidedFor(open_)) look(member.rank, *member.decision);
   };
   for_each([&](Rank, const Decision& given) {
     if (!*decision) *decision = given;
-    differ |= !(*decision)->SameAs(given);
+    differ |= !(*decision)->SameAs(given) || !step.Add(given.hyper.step);
   });
+  if (*decision) (*decision)->hyper.step = step.value();
   if (!differ) return Status::Ok();
   std::vector<GivenBy<Decision>> all;
   for_each([&](Rank rank, const Decision& given) { all.push_back({rank, &given}); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 namespace cairn::server {
@@ -70,8 +71,12 @@ Status HyperDiffers(const TableSpec& spec, Round round, const std::vector<GivenB
                                            [&](const What& what) { return what.hyper.*field; });
     if (!text.empty()) return Mismatch(spec, round, text + ": give all workers the same");
   }
-  const std::string steps = NumbersDiffer(
-      given, " is in step ", [](const What& what) { return static_cast<double>(what.hyper.step); });
+  std::vector<GivenBy<What>> counting;  // step 0 says nothing
+  std::copy_if(given.begin(), given.end(), std::back_inserter(counting),
+               [](const GivenBy<What>& one) { return one.what->hyper.step != 0; });
+  const std::string steps = counting.empty() ? "" : NumbersDiffer(counting, " is in step ", [](const What& what) {
+    return static_cast<double>(what.hyper.step);
+  });
   if (!steps.empty()) return Mismatch(spec, round, steps + ": all workers count the same steps");
   return Mismatch(spec, round, "workers differ: give all workers the same");
 }
@@ -92,9 +97,8 @@ bool Disagree(const std::vector<GivenBy<What>>& given, Says says, Rank* yes, Ran
 }  // namespace
 
 bool SameBits(const Hyper& a, const Hyper& b) {
-  return a.step == b.step && std::all_of(std::begin(kFields), std::end(kFields), [&](double Hyper::*field) {
-           return SameBits(a.*field, b.*field);
-         });
+  return std::all_of(std::begin(kFields), std::end(kFields),
+                     [&](double Hyper::*field) { return SameBits(a.*field, b.*field); });
 }
 
 bool Decision::SameAs(const Decision& other) const {

@@ -13,8 +13,23 @@
 
 namespace cairn::server {
 
-// By bits: a NaN must not make a worker differ from itself.
+// By bits: a NaN must not make a worker differ from itself. But for the step: AgreedStep.
 bool SameBits(const Hyper& a, const Hyper& b);
+
+// The number of a step that all who count it give; a 0 says nothing of it (a worker without a
+// gradient does not know whether the others have one). All 0: the round is no step.
+class AgreedStep {
+ public:
+  // False if another number was given before.
+  bool Add(uint64_t step) {
+    if (step_ == 0) step_ = step;
+    return step == 0 || step == step_;
+  }
+  uint64_t value() const { return step_; }
+
+ private:
+  uint64_t step_ = 0;
+};
 
 // Of a contribution or a done mark.
 struct RoundTerms {

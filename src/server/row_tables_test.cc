@@ -174,6 +174,20 @@ TEST(RowTablesTest, ARoundGivesItsStepToEverySlot) {
   EXPECT_EQ(h.Column(table, kStepColumn, 4), "values 6 6 6 6") << "refused";
 }
 
+TEST(RowTablesTest, AStepOfZeroSaysNothing) {
+  RowTables h(2);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kSync, OptimizerKind::kAdagrad));
+  const auto give = [&](uint32_t rank, uint64_t round, uint64_t step) {
+    h.Deliver(rank, h.Contribute(rank, table, round, {{rank, 1}}, {.done = Slots{rank}, .step = step}));
+  };
+  give(0, 0, 0);
+  give(1, 0, 5);
+  EXPECT_EQ(h.Column(table, kStepColumn, 1), "values 5 5 5 5") << "of the one who counts";
+  give(0, 1, 0);
+  give(1, 1, 0);
+  EXPECT_EQ(h.Column(table, kStepColumn, 2), "values 5 5 5 5") << "nobody counts: no step";
+}
+
 TEST(RowTablesTest, TheDecisionOfTwoPhasesBringsTheStepUnlessItSkips) {
   RowTables h(1);
   const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kSync, OptimizerKind::kAdagrad));

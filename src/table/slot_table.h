@@ -84,7 +84,7 @@ class SlotTable {
   // kSum; kReduceSum is the caller's business (it gives divisor 1).
   virtual void ApplyStaged(const Hyper& hyper, double divisor, double scale) = 0;
   // A round of updates has been applied, to the table if not to this slot: a sparse slot remembers
-  // hyper.step. Not for a round that was skipped or refused, or whose divisor was 0.
+  // hyper.step, if that is not 0. Not for a round that was skipped or refused, or whose divisor was 0.
   virtual void CountRound(const Hyper& hyper) = 0;
   // The column becomes sum / divisor. Requires that the table allows assigns.
   virtual void AssignStaged(uint8_t column, double divisor) = 0;

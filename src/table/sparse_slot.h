@@ -41,7 +41,9 @@ class SparseSlot final : public SlotTable {
   bool staged() const override { return staged_; }
   Report ReportStaged(double divisor) const override;
   void ApplyStaged(const Hyper& hyper, double divisor, double scale) override;
-  void CountRound(const Hyper& hyper) override { step_ = hyper.step; }
+  void CountRound(const Hyper& hyper) override {
+    if (hyper.step != 0) step_ = hyper.step;
+  }
   void AssignStaged(uint8_t column, double divisor) override;  // never: rows are assigned by pushes
   void DropStaged() override;
 

@@ -1,5 +1,6 @@
 #include "launcher.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "wire/control.h"
@@ -45,10 +46,18 @@ void Launcher::StartNow(uint32_t number) {
   entry.process->Start();
 }
 
+// Where the scheduler chooses, two may have had the same rank, one after the other: the first was
+// declared dead. If both came back for it, they would retire each other for ever.
+bool Launcher::WantedByAnother(const Entry& entry, int32_t rank) const {
+  return std::ranges::any_of(
+      entries_, [&](const Entry& other) { return &other != &entry && other.wanted_rank == rank; });
+}
+
 void Launcher::Bury(Entry& entry) {
   WorkerProcess& worker = *entry.process;
   if (worker.registered()) {
-    entry.wanted_rank = static_cast<int32_t>(worker.core().rank().value);
+    const auto rank = static_cast<int32_t>(worker.core().rank().value);
+    entry.wanted_rank = WantedByAnother(entry, rank) ? -1 : rank;
     world_.Tell([&](Checker& c) {
       c.OnClientGone(worker.number(), worker.core(), world_.fabric().incidents(WorkerHost(worker.number())));
     });
@@ -91,6 +100,7 @@ void Launcher::Restart(uint32_t number) {
 void Launcher::StartTwin(uint32_t number) {
   Entry& entry = entries_[number];
   if (!entry.process || !entry.process->registered()) return;
+  if (WantedByAnother(entry, static_cast<int32_t>(entry.process->core().rank().value))) return;
   // The first one lives on, until it is told that it is retired.
   replaced_.push_back(entry.process->process());
   Bury(entry);

@@ -43,6 +43,7 @@ class Launcher final : public PortHandler {
   void StartAfter(uint32_t number, int64_t delay_us);
   void StartNow(uint32_t number);
   void Restart(uint32_t number);
+  bool WantedByAnother(const Entry& entry, int32_t rank) const;
   void Bury(Entry& entry);
   void GiveUp(int32_t rank);
   void TellScheduler();

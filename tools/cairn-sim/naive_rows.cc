@@ -79,6 +79,8 @@ void NaiveTable::AssignRows(std::span<const RowKey> keys, std::span<const std::b
   }
 }
 
-void NaiveTable::CountRound(const Hyper& hyper) { step_ = hyper.step; }
+void NaiveTable::CountRound(const Hyper& hyper) {
+  if (hyper.step != 0) step_ = hyper.step;
+}
 
 }  // namespace cairn::sim

@@ -118,11 +118,13 @@ class RoundLane final : public Lane {
     // A part that is refused is told of at the end of the round.
     end.rogue = turn.rogue && phase == Phase::kWhole;
     // One that is held back behind another would not be sent at all.
-    const bool alone = under_way_ == 0 && !may_be_open_;
+    const bool alone = under_way_ == 0 && !may_be_open_ && !was_late_;
     end.short_deadline = alone && left_ > 0 && plan().short_deadlines && random_.Chance(0.1);
     Submit(std::move(*request), std::move(end), data, [this, turn, phase, data](const Status& status) {
+      if (status.ok()) was_late_ = false;
       if (phase == Phase::kWhole) return EndTurn(status, data->told);
       const bool late = status.code() == Code::kDeadlineExceeded;
+      was_late_ |= late;
       // The client has decided what becomes of a round that it could not contribute to.
       if (!status.ok() && !late) return EndTurn(status, {});
       if (random_.Chance(0.15)) Pull();
@@ -286,6 +288,7 @@ class RoundLane final : public Lane {
   bool assign_once_ = false;  // still to do
   bool all_joined_ = false;
   bool may_be_open_ = false;  // the last round: it ended at its deadline, or the client gives it up
+  bool was_late_ = false;     // a Contribute: its answers may still be awaited after its Decide has ended
 };
 
 }  // namespace

@@ -41,6 +41,10 @@ class TableModule(torch.nn.Module):
                 "max_norm would write to rows in every forward pass, and rows are on the servers: "
                 "leave it out, and clip gradients (optimizer.clip_grad_norm_) or normalise what "
                 "the module returns")
+        if name is not None and not (isinstance(name, str) and name):
+            raise InvalidArgumentError(f"name={name!r}: a table's name is a text that is not empty")
+        if not 0 <= seed < 1 << 64:
+            raise InvalidArgumentError(f"seed={seed}: give a number from 0 to 2^64 - 1")
         if embedding_dim < 1 or (num_embeddings is not None and num_embeddings < 0):
             raise InvalidArgumentError(
                 f"{num_embeddings} rows of {embedding_dim} values: give num_embeddings=None or a "
@@ -56,7 +60,7 @@ class TableModule(torch.nn.Module):
             assert list(weight.shape) == expected, (
                 "Shape of weight does not match num_embeddings and embedding_dim")
             self._rows.load(keys_to(len(weight)), weight)
-        elif self.padding_idx is not None:  # as torch: zeros, and never trained
+        elif self.padding_idx is not None and self._rows.table is None:  # as torch: zeros, never trained
             self._rows.load(torch.tensor([self.padding_idx], device="cpu"),
                             torch.zeros(1, embedding_dim, device="cpu"))
 

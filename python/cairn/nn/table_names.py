@@ -1,6 +1,7 @@
 """The names of tables: by order of construction, the same on all workers, or as the user says."""
 from __future__ import annotations
 
+import re
 import weakref
 from typing import Any
 
@@ -24,6 +25,10 @@ def handle_for(name: str | None, dim: int, init: Any, seed: int, *, device: Any,
     if name is None:
         name, known = f"embedding-{_unnamed}", None
         _unnamed += 1
+    elif re.fullmatch(r"embedding-\d+", name):
+        raise InvalidArgumentError(
+            f'name="{name}" is how tables without a name are called, and one of them would share its rows: '
+            "choose another name")
     else:
         known = _named.get(name)
     if known is not None:

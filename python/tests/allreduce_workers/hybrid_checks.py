@@ -78,6 +78,28 @@ def same_bits(net):
 
 
 @check
+def gradients_that_are_changed_behind_torchs_back_are_sent_as_they_are(rank):
+    """unscale_() and .data leave version counters alone, and buckets have left by then."""
+    job = Job()
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    for number in range(4):
+        job.optimizer.zero_grad()
+        loss = loss_of(job.net, *batch(number, job.rank))
+        if number % 2:
+            (loss * 8).backward()
+            for p in job.net.parameters():
+                p.grad.data.div_(8)
+            job.optimizer.step()
+        else:
+            scaler.scale(loss).backward()
+            scaler.unscale_(job.optimizer)
+            scaler.step(job.optimizer)
+            scaler.update()
+        job.one_process(number)
+    job.compare()
+
+
+@check
 def sync_equals_one_process(rank):
     job = Job()
     reduced = job.optimizer._served.reduced
