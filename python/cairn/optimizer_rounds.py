@@ -107,7 +107,7 @@ class Rounds:
 
     def _begin_buffers(self, joined: bool = False) -> list[_core.Pending]:
         served, buffers = self._served, self._served.buffers
-        if buffers is None:
+        if buffers is None or not served.sync:
             return []
         shared = buffers.give_and_take(served.gives(), joined)
         served.calls.expect_call(lambda: (buffers.finish(shared), None)[1])
@@ -146,9 +146,9 @@ class Rounds:
         """`skips`: this worker's gradients are not finite, under a GradScaler. False if what is
         all-reduced was not applied for such a reason on some worker."""
         served = self._served
+        gradients = {} if skips else dict(zip(served.parts, self._finite_gradients()))
         if served.reduced is not None:
             self._reduce(served.reduced, weight, weighted, value_scale, skips)
-        gradients = {} if skips else dict(zip(served.parts, self._finite_gradients()))
         with interrupts_later(), served.trip():
             if served.reduced is not None:
                 self._begin_vote(served.reduced, joined=False)
@@ -171,7 +171,9 @@ class Rounds:
         if self._served.reduced is not None:
             self._served.reduced.contribute(0.0, False, joined=True, wait=False)
         with interrupts_later():
-            return self._begin(lambda part: part.done(self._hyper(part), 0.0, joined=True), joined=True)
+            sync = self._served.sync
+            return self._begin(lambda part: part.done(self._hyper(part), 0.0, joined=True) if sync else None,
+                               joined=True)
 
     # Two phases.
     def contribute(self, weight: float, value_scale: float = 1.0, not_finite: bool = False,

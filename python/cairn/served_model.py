@@ -108,8 +108,8 @@ class ServedModel(ServedParts):
             if not joins_reduced:
                 self.joining.tell()  # a worker that joins now reads it before it votes with us
                 self.reduced.attach(ctx, self.name)
-        for table in tables:
-            self._start_table(table)
+        if tables:
+            self._start_tables(tables)
         self.joining.tell()
         return joins
 
@@ -152,20 +152,24 @@ class ServedModel(ServedParts):
         assert self.context is not None
         return AllReduced.joins(self.context, self.name)
 
-    def _start_table(self, table: ServedRows) -> None:
-        """What was loaded in every worker's module is given by one of them, once."""
-        assert self.context is not None and table.table is not None
-        if table.rows.loaded() is not None:
+    def _start_tables(self, tables: list[ServedRows]) -> None:
+        """What was loaded into the root's modules is given, once; what others have loaded is dropped."""
+        assert self.context is not None
+        number = len(self.tables)  # those of a group that was added later are others
+        loaded = any(table.rows.loaded() is not None for table in tables)
+        if self.roots(f"loaded-{number}", int(loaded)):
             given = ServedTensors([torch.zeros(1, **FLOATS)])
-            self.make_table(given, f"{table.rows.name}/loaded", Async())
+            self.make_table(given, f"rows-{number}", Async())
 
             def give() -> None:
-                table.give_loaded(once=True)
+                for table in tables:
+                    table.give_loaded(once=True)
                 given.give(once=True).wait()
 
             self._give_once(give, lambda: given.take(when_assigned=True), given.store)
+        for table in tables:
             table.rows.loaded_taken()
-        table.take_step_count()
+            table.take_step_count()
 
     def gives(self) -> bool:
         """This worker is the one whose values count: the root, or the first one while that is dead."""

@@ -35,7 +35,8 @@ def join(*optimizers: DistributedOptimizer) -> Iterator[None]:
         yield
     finally:
         _open_blocks -= 1
-    _take_part([optimizer for optimizer in optimizers if optimizer._served.sync])
+    # In Async() nobody waits for anybody, but for what is all-reduced.
+    _take_part([one for one in optimizers if one._served.sync or one._served.reduced is not None])
 
 
 def _take_part(optimizers: list[DistributedOptimizer]) -> None:

@@ -78,6 +78,16 @@ def same_bits(net):
 
 
 @check
+def asynchronous_tables_and_uneven_data(rank):
+    job = Job(mode=cairn.Async())
+    with job.optimizer.join():
+        for number in range(2 + 2 * job.rank):
+            job.backward(number)
+            job.optimizer.step()
+    same_bits(job.net)
+
+
+@check
 def gradients_that_are_changed_behind_torchs_back_are_sent_as_they_are(rank):
     """unscale_() and .data leave version counters alone, and buckets have left by then."""
     job = Job()

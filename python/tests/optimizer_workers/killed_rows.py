@@ -69,13 +69,15 @@ with cairn.join(*optimizers):
         for optimizer in optimizers:
             optimizer.zero_grad()
         (top(rows).square().mean()).backward()
-        if served.tables[0].steps % 2 == 0:  # the same on all, also after a restart
+        if served.tables[0].table.round() % 2 == 0:  # the same on all, also after a restart
             optimizers[0].clip_grad_norm_(1.0)
         for optimizer in optimizers:
             if not (thirds and step % 3 and optimizer is not optimizers[0]):
                 optimizer.step()
             if rank == 0 and step == 15 and when == "between" and optimizer is optimizers[0]:
                 wait_for("joined")
+for table in served.tables:
+    table.take_step_count()  # who has run out of data does not know which of the others' rounds were steps
 steps = {table.steps for table in served.tables}
 every = torch.arange(-5, 60)
 with torch.no_grad():
