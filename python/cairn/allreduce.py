@@ -214,6 +214,8 @@ class AllReduced:
             with interrupts_later():
                 self._ballot = None
                 self._take(outcome)
+                if self._ballot is None and self._regrouping is None and not self._to_vote:
+                    self._end_vote()  # here: a Ctrl-C before it would have us vote once more
         return self._regrouping is None and not self._to_vote
 
     def _take(self, outcome: Outcome) -> None:

@@ -5,6 +5,7 @@ optimizer_rounds.py how a step travels, optimizer_state.py the state_dict.
 """
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -138,6 +139,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             return 1.0
         if self._reduce == "sum":
             raise ValueError('samples= is a weight in the mean: with reduce="sum" there is none')
+        if not 0 <= samples < math.inf:
+            raise ValueError(f"samples is {samples}: give the number of samples in the batch")
         return float(samples)
 
     def _step(self, weight: float, samples: float | None) -> None:

@@ -284,3 +284,12 @@ def test_the_default_dtype_of_torch_does_not_matter(worker):
         torch.set_default_dtype(before)
     assert state["exp_avg"].dtype == torch.float32
     assert torch.allclose(state["exp_avg"], torch.full((30, 40), 0.4))
+
+
+@pytest.mark.parametrize("samples", [float("nan"), -1, float("inf")])
+def test_samples_that_are_no_number_of_samples(worker, samples):
+    model = torch.nn.Linear(2, 1)
+    optimizer = cairn.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    model(torch.ones(1, 2)).sum().backward()
+    with pytest.raises(ValueError, match="number of samples"):
+        optimizer.step(samples=samples)
