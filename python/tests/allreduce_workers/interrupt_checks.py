@@ -9,7 +9,7 @@ import pytest
 import cairn
 from allreduce_workers.driver import assert_close, backward, batch, common_folder, step
 from allreduce_workers.reduced_problem import WORLD, one_process, same_bits, start
-from cairn import allreduce_group
+from cairn import allreduce, allreduce_group
 from optimizer_workers.checks import Checks
 
 check = Checks()
@@ -29,6 +29,33 @@ def interrupts_anywhere(rank):
 
     with common_folder("interrupts") as folder:
         _interrupts(rank, folder, model, inner, reduced, expected, plain, turn, interrupted)
+    same_bits(model, inner)
+    return model
+
+
+@check
+def a_ctrl_c_while_the_means_are_taken_does_not_vote_again(rank):
+    model, inner, reduced, expected, plain = start()
+    mean_gradients = allreduce.mean_gradients
+
+    def interrupted(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return mean_gradients(*arguments)
+
+    for number in range(3):
+        inner.zero_grad()
+        backward(model, *batch(number, rank))
+        reduced.contribute(1.0)
+        pending = reduced.vote()
+        if number == 1 and rank == 0:
+            allreduce.mean_gradients = interrupted
+            with pytest.raises(KeyboardInterrupt):
+                reduced.settle(pending)
+            allreduce.mean_gradients = mean_gradients
+        reduced.settle(pending)
+        reduced.apply()
+        one_process(expected, plain, [(batch(number, r), 1.0) for r in range(WORLD)])
+    assert_close(model, expected)
     same_bits(model, inner)
     return model
 
