@@ -80,7 +80,7 @@ class Rounds:
             pendings += self._begin_buffers(joined)
             if served.reduced is not None:
                 reduced = served.reduced
-                served.calls.expect_call(lambda: self._apply_reduced(reduced, scale, skip or not reduced.info.finite))
+                served.calls.expect_call(lambda: reduced.apply(scale, skip or not reduced.info.finite))
             return pendings
 
     def _begin_vote(self, reduced: AllReduced, joined: bool) -> _core.Pending:
@@ -100,10 +100,6 @@ class Rounds:
             reduced.contribute(weight, weighted, value_scale, not_finite, wait=False)
             self._served.wait_for(Polled(reduced))
         reduced.contribute(weight, weighted, value_scale, not_finite)
-
-    @staticmethod
-    def _apply_reduced(reduced: AllReduced, scale: float, skip: bool) -> None:
-        reduced.apply(scale=scale, skip=skip)
 
     def _begin_buffers(self, joined: bool = False) -> list[_core.Pending]:
         served, buffers = self._served, self._served.buffers
@@ -162,7 +158,7 @@ class Rounds:
                 served.calls.expect(served.buffers.give(once=False), lambda: None)
             if served.reduced is not None:
                 reduced = served.reduced
-                served.calls.expect_call(lambda: self._apply_reduced(reduced, 1.0, not reduced.info.finite))
+                served.calls.expect_call(lambda: reduced.apply(skip=not reduced.info.finite))
         served.calls.finish()
         return served.reduced is None or served.reduced.info.finite
 

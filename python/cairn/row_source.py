@@ -25,7 +25,7 @@ Init = tuple[str, float, float, int, int]  # kind, a, b, seed, stream
 # forward.
 _KEPT_READS = 4
 _KEPT_BYTES = 64 << 20
-_CALL_BYTES = 16 << 20  # of rows in one call, where a whole table is read
+CALL_BYTES = 16 << 20  # of rows in one call, where a whole table is read or given
 
 
 def empty_rows(count: int, dim: int, pinned: bool = False) -> torch.Tensor:
@@ -108,7 +108,7 @@ class RowSource:
     def read_all(self, keys: Keys) -> torch.Tensor:
         """Rows of many keys, in calls of bounded size."""
         out = empty_rows(keys.numel(), self.dim)
-        step = max(1, _CALL_BYTES // (4 * self.dim))
+        step = max(1, CALL_BYTES // (4 * self.dim))
         for start in range(0, keys.numel(), step):
             part = keys[start:start + step]
             rows, pending = self._ask(part)

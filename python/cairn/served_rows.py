@@ -14,6 +14,7 @@ from .cpu_memory import FLOATS, INTEGERS
 from .errors import Error
 from .modes import Mode
 from .optimizer_settings import NO_HYPER, GroupSettings, Hyper, hyper_of, table_settings_of
+from .row_source import CALL_BYTES
 from .row_table import RowTable
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 Gradients = list[torch.Tensor | None]
 _ASKED_FOR_STEPS = 64  # keys, so that most likely one of them lies in a slot that has been stepped
-
-_CALL_BYTES = 16 << 20  # of rows in one call, where a whole table is given
 
 
 class ServedRows:
@@ -45,11 +44,9 @@ class ServedRows:
 
     _attached = False
 
-    def attach(self, client: _core.Client, mode: Mode, reduce: str) -> bool:
-        """True if no worker of this process has used the table before."""
-        new = self.rows.attach(client, self.settings, mode, reduce)
+    def attach(self, client: _core.Client, mode: Mode, reduce: str) -> None:
+        self.rows.attach(client, self.settings, mode, reduce)
         self._attached = True
-        return new
 
     def take_step_count(self) -> None:
         """From the servers: others may have trained the table."""
@@ -75,22 +72,17 @@ class ServedRows:
     def _keys_and_rows(self, gradients: Gradients) -> tuple[torch.Tensor, torch.Tensor] | None:
         return None if gradients[0] is None else self.rows.filed()
 
-    def _number(self, hyper: Hyper, gives: bool) -> int:
-        """Of the step that begins; 0 where it does not matter, or where this worker gives nothing to it.
-        Where it is not known it is asked for: call it outside of a trip."""
-        counts = self.settings.kind == "sparse_adam" or (self.settings.kind == "adagrad" and hyper[-1] != 0.0)
-        if not counts or not gives:
-            return 0
-        if not self._knows_steps:
-            self.take_step_count()
-        return self.steps + 1
-
     def _expect(self, steps: int | None) -> None:
         self._steps_after, self._knows_steps = steps, False  # if it fails, nothing is known
 
     def prepare(self, gradients: Gradients, hyper: Hyper) -> None:
-        """Before the trip of a step."""
-        self._next = self._number(hyper, gradients[0] is not None)
+        """Before the trip of a step: finds out its number, which is 0 where it does not matter, or where
+        this worker gives nothing to it."""
+        counts = self.settings.kind == "sparse_adam" or (self.settings.kind == "adagrad" and hyper[-1] != 0.0)
+        gives = gradients[0] is not None
+        if counts and gives and not self._knows_steps:
+            self.take_step_count()
+        self._next = self.steps + 1 if counts and gives else 0
 
     def step(self, gradients: Gradients, hyper: Hyper, weight: float, sync: bool) -> _core.Pending | None:
         filed = self._keys_and_rows(gradients)
@@ -152,7 +144,7 @@ class ServedRows:
         if loaded is None:
             return
         op = _core.OP_ASSIGN_ONCE if once else _core.OP_ASSIGN
-        at_once = max(1, _CALL_BYTES // (4 * self.rows.dim))
+        at_once = max(1, CALL_BYTES // (4 * self.rows.dim))
         for keys, rows in zip(loaded[0].split(at_once), loaded[1].split(at_once)):
             self.table.push(keys.data_ptr(), keys.numel(), rows.data_ptr(), NO_HYPER, op=op,
                             keep=(keys, rows)).wait()

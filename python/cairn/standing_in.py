@@ -61,11 +61,13 @@ def _table(client: _core.Client) -> _core.SparseTable:
 
 
 def _place(served: ServedModel, *, given: bool) -> tuple[int, int]:
-    """The optimizer, and its round: the one to which this worker has given its part, or its next."""
-    tables = [part.table for part in served.parts if part.table is not None]
-    if tables:
-        return served.number, tables[0].round() - given
-    return served.number, 0 if served.reduced is None else served.reduced.steps
+    """The optimizer, and its round: the one to which this worker has given its part, or its next. What
+    is all-reduced counts its steps, of which one is under way until it is applied."""
+    if served.reduced is not None:
+        return served.number, served.reduced.steps
+    table = served.parts[0].table
+    assert table is not None
+    return served.number, table.round() - given
 
 
 def _tell(table: _core.SparseTable, served: ServedModel) -> None:
