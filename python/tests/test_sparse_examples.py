@@ -75,13 +75,15 @@ def result(text, words):
     return float(found[0])
 
 
-CTR = ("--samples", 16384, "--test-samples", 4000, "--batch-size", 128, "--lr", 0.05, "--every", 50)
+# The first steps of Adagrad are as long as its rate whatever the gradient: at 0.05 two that are taken from
+# the same weights, as async does, can ruin so small a run for good.
+CTR = ("--samples", 16384, "--test-samples", 4000, "--batch-size", 128, "--lr", 0.02, "--every", 50)
 
 
 @pytest.mark.parametrize("mode", ["local", "sync", "async", "hybrid"])
 def test_ctr(job, mode):
     text = run(job, mode, "ctr.py", *CTR)
-    # Who learns nothing has 0.5; the truth has 0.84, and from so few samples one learns to 0.72.
+    # Who learns nothing has 0.5; the truth has 0.84, and from so few samples one learns to 0.74.
     assert result(text, "test AUC") > 0.68, text
     assert sum(map(int, re.findall(r"ends: (\d+) samples", text))) == 16384  # each was used once
     assert len(re.findall(r"step: 51, loss is \d", text)) == (1 if mode == "local" else 2), text
