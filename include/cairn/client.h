@@ -29,8 +29,13 @@ class OpenTrip;
 }
 
 struct ClientOptions {
+  struct Address {
+    std::string host;
+    uint16_t port = 0;
+  };
   std::string scheduler_host = "127.0.0.1";
   uint16_t scheduler_port = 0;
+  std::vector<Address> more_schedulers;    // further ones: one of all leads, the others stand by
   std::string cluster_id;                  // empty: whatever cluster is there
   int32_t rank = -1;                       // wanted rank; -1: the scheduler chooses
   int64_t connect_timeout_ms = 120'000;    // all nodes present, by then

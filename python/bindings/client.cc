@@ -1,5 +1,6 @@
 #include "client.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
@@ -155,9 +156,10 @@ struct Connecting {
   std::shared_ptr<std::unique_ptr<Client>> client = std::make_shared<std::unique_ptr<Client>>();
 };
 using ConnectKey = std::tuple<std::string, uint16_t, std::string, int32_t>;
+using Addresses = std::vector<std::pair<std::string, uint16_t>>;
 
 PyClient Connect(const std::string& host, uint16_t port, const std::string& cluster_id, int32_t rank,
-                 int64_t connect_timeout_ms, int64_t call_timeout_ms) {
+                 int64_t connect_timeout_ms, int64_t call_timeout_ms, const Addresses& more_schedulers) {
   RefuseInForkedChild();
   static auto* abandoned = new std::map<ConnectKey, Connecting>;
   const ConnectKey key(host, port, cluster_id, rank);
@@ -169,6 +171,8 @@ PyClient Connect(const std::string& host, uint16_t port, const std::string& clus
     ClientOptions options;
     options.scheduler_host = host;
     options.scheduler_port = port;
+    for (const auto& [more_host, more_port] : more_schedulers)
+      options.more_schedulers.push_back({more_host, more_port});
     options.cluster_id = cluster_id;
     options.rank = rank;
     if (connect_timeout_ms > 0) options.connect_timeout_ms = connect_timeout_ms;
@@ -229,7 +233,7 @@ void BindClient(nb::module_& m) {
            })
       .def("__exit__", [](PyTrip& self, const nb::args&) { self.Exit(); });
   m.def("connect", &Connect, "host"_a, "port"_a, nb::kw_only(), "cluster_id"_a = "", "rank"_a = -1,
-        "connect_timeout_ms"_a = 0, "call_timeout_ms"_a = 0,
+        "connect_timeout_ms"_a = 0, "call_timeout_ms"_a = 0, "more_schedulers"_a = Addresses(),
         "Joins a cluster as a worker; returns when the cluster is complete. Times of 0 are the defaults.");
 }
 

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -100,6 +101,10 @@ nb::dict ReadEnvironment(const std::vector<std::string>& without, const cluster:
   out["role"] = environment.role ? nb::cast(RoleName(*environment.role)) : nb::none();
   out["scheduler_host"] = OrNone(environment.scheduler_host);
   out["scheduler_port"] = OrNone(environment.scheduler_port);
+  std::vector<std::pair<std::string, uint16_t>> standbys;
+  for (const wire::Endpoint& standby : environment.standbys)
+    standbys.emplace_back(standby.host, standby.port);
+  out["more_schedulers"] = nb::cast(standbys);
   out["servers"] = OrNone(environment.servers);
   out["workers"] = OrNone(environment.workers);
   out["rank"] = OrNone(environment.rank);

@@ -198,7 +198,8 @@ def _connect(environment: Dict[str, Any], times: Dict[str, int]) -> Context:
             "Paddle or ps-lite: docs/environment.md), or start with `cairn run`")
     rank = environment["rank"]
     client = _core.connect(host, port, cluster_id=environment["cluster_id"] or "",
-                           rank=-1 if rank is None else rank, **times)
+                           rank=-1 if rank is None else rank,
+                           more_schedulers=environment["more_schedulers"], **times)
     here = host in ("localhost", launchers.LOOPBACK, "::1")
     context = Context(client, rank=client.rank, world_size=client.world_size,
                       local_rank=_variable("LOCAL_RANK", client.rank if here else 0), scheduler=(host, port),

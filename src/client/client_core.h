@@ -24,6 +24,7 @@ namespace cairn::client {
 
 struct ClientCoreOptions {
   wire::Endpoint scheduler;
+  std::vector<wire::Endpoint> schedulers;  // several, of which one leads; empty: `scheduler` alone
   std::string host = "127.0.0.1";  // ours, for the logs
   std::string cluster_id;          // empty: whatever cluster is there
   int32_t wanted_rank = -1;
@@ -42,8 +43,9 @@ struct ClientCoreOptions {
 // reply bytes are scattered, in order, into these spans (empty: no values expected; a span with a
 // size and no memory: so many bytes are skipped).
 struct ShardPart {
-  uint16_t server = 0, thread = 0;
-  wire::FramePtr frame;  // entries not yet numbered, request_id not yet set
+  uint16_t server = 0, thread = 0;  // of the state that the frame was made under
+  wire::FramePtr frame;   // entries not yet numbered, request_id not yet set
+  bool borrowed = false;  // the frame's values lie in the caller's memory
   std::vector<std::span<std::byte>> into;
   // Sparse tables, instead of `into`: row i of the reply goes to row rows[i] of `out`; `repeats`
   // are the further places of keys that stood several times in a push-pull.
@@ -68,6 +70,9 @@ struct Request {
   TableId table;
   uint64_t bytes = 0;  // payload, counted against max_unacked_bytes (kPush)
   std::vector<ShardPart> parts;
+  // Rounds: a bare mark, to be copied for shard threads that have to be told (again) that this
+  // worker's part of the round is complete: slots move (docs/consistency.md, rule 49).
+  wire::FramePtr mark;
   bool joined = false;        // rounds: the marks say so
   RoundInfo* info = nullptr;  // rounds: written before `done` is called with ok, never later
   // Requests of one trip have the same number, and only the first frame of it on a connection says

@@ -60,6 +60,9 @@ Result<std::shared_ptr<ClientImpl>> ClientImpl::Connect(ClientOptions options) {
 Status ClientImpl::Start() {
   client::ClientCoreOptions core;
   core.scheduler = {options_.scheduler_host, options_.scheduler_port};
+  core.schedulers = {core.scheduler};
+  for (const ClientOptions::Address& more : options_.more_schedulers)
+    core.schedulers.push_back({more.host, more.port});
   core.host = transport::LocalAddressTowards(core.scheduler);
   core.cluster_id = options_.cluster_id;
   core.wanted_rank = options_.rank;

@@ -56,8 +56,10 @@ void Core::OnDisconnect(ConnId conn, int64_t now_us) {
 
 void Core::OnTick(int64_t now_us) {
   scheduler_.OnTick(now_us);
-  for (auto& link : links_) link->OnTick(now_us);
+  for (Links::Place& place : links_.all()) place.link->OnTick(now_us);
+  AskForState(now_us);
   CheckDeadlines(now_us);
+  LogSlotsMoved(now_us);
   LogWaiting(now_us);
   Settle(now_us);
 }
@@ -165,40 +167,10 @@ void Core::OnNewState(int64_t now_us) {
   std::erase_if(orders_, [&](const auto& item) {
     return item.second.idle() && state->FindTable(item.first) == nullptr;
   });
-  if (state->phase == wire::Phase::kRunning && links_.empty()) OpenLinks(now_us);
-}
-
-void Core::OpenLinks(int64_t now_us) {
-  const wire::ClusterState& state = *scheduler_.state();
-  book_.SetSize(state.slots.size());
-  for (const wire::ServerInfo& server : state.servers) {
-    first_link_.push_back(links_.size());
-    for (uint32_t thread = 0; thread < server.threads; ++thread) {
-      ShardLink::Peer peer;
-      peer.server = static_cast<uint16_t>(server.index);
-      peer.thread = static_cast<uint16_t>(thread);
-      peer.endpoint = server.endpoint;
-      peer.server_incarnation = server.incarnation;
-      peer.cluster_id = state.cluster_id;
-      peer.worker = scheduler_.incarnation();
-      ShardLink::Owner& owner = *this;
-      links_.push_back(
-          std::make_unique<ShardLink>(std::move(peer), options_, network_, pool_, book_, by_conn_, owner));
-    }
-  }
-  for (auto& link : links_) link->Connect(now_us);
-}
-
-ShardLink* Core::LinkOf(uint16_t server, uint16_t thread) {
-  if (server >= first_link_.size()) return nullptr;
-  const size_t end = server + 1u < first_link_.size() ? first_link_[server + 1] : links_.size();
-  const size_t at = first_link_[server] + thread;
-  return at < end ? links_[at].get() : nullptr;
-}
-
-bool Core::LinksReady() const {
-  if (links_.empty()) return false;
-  return std::all_of(links_.begin(), links_.end(), [](const auto& link) { return link->ready(); });
+  book_.state_version = state->version.value;
+  if (state->phase != wire::Phase::kRunning) return;
+  FollowMap(now_us);
+  FinishCovered(now_us);
 }
 
 wire::NodeStats Core::Stats() const {
@@ -207,20 +179,9 @@ wire::NodeStats Core::Stats() const {
   stats.pulls = pulls_;
   stats.rounds = rounds_;
   stats.connections = static_cast<uint64_t>(
-      std::count_if(links_.begin(), links_.end(), [](const auto& link) { return link->ready(); }));
+      std::count_if(links_.all().begin(), links_.all().end(),
+                    [](const Links::Place& place) { return place.link->ready(); }));
   return stats;
-}
-
-uint64_t Core::frames_sent() const {
-  uint64_t sum = 0;
-  for (const auto& link : links_) sum += link->frames_sent();
-  return sum;
-}
-
-uint64_t Core::rewinds() const {
-  uint64_t sum = 0;
-  for (const auto& link : links_) sum += link->rewinds();
-  return sum;
 }
 
 }  // namespace cairn::client

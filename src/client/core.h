@@ -1,7 +1,7 @@
 // The parts of the client core put together: who is told what, in which order. core.cc has the
-// driver's events and the cluster's state, core_requests.cc the way of a request, core_rounds.cc
-// what is special about rounds (their two phases, what their answers tell), core_waiting.cc
-// deadlines, log lines and ends.
+// driver's events and the cluster's state, core_reroute.cc what a new slot map means, core_requests.cc
+// the way of a request, core_rounds.cc what is special about rounds (their two phases, what their
+// answers tell), core_marks.cc when one is over, core_waiting.cc deadlines, log lines and ends.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "client/client_core.h"
 #include "client/completions.h"
 #include "client/control_calls.h"
+#include "client/links.h"
 #include "client/scheduler_link.h"
 #include "client/shard_link.h"
 #include "client/slot_book.h"
@@ -48,10 +49,20 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   Rank rank() const override { return scheduler_.rank(); }
   Round next_round(TableId table) const override;
   Status fatal() const override { return calls_.left() ? Status::Ok() : fatal_; }
-  uint64_t frames_sent() const override;
-  uint64_t rewinds() const override;
+  uint64_t frames_sent() const override { return links_.frames_sent(); }
+  uint64_t rewinds() const override { return links_.rewinds() + reroutes_; }
 
  private:
+  // Between the ids of two frames lie those of the pieces that the first is cut into.
+  static constexpr uint64_t kFrameIdStep = uint64_t{1} << 20;
+  static constexpr int64_t kAskEveryUs = 50'000;  // for a state that others have already
+
+  // One frame of a request, by part.
+  struct FrameState {
+    uint64_t id = 0;        // 0 once answered
+    bool marks = false;     // carries this worker's mark of a round
+    StateVersion answered;  // marks: the state that the answer was made under
+  };
   // A request under way. It stays until its last frame is answered, even when the caller has been
   // told that its deadline has passed.
   struct Record {
@@ -62,13 +73,18 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
     int64_t begun_us = 0;
     Round round;
     uint32_t unanswered = 0;
-    std::vector<uint64_t> frames;  // ids by part; 0 once answered
+    std::vector<FrameState> frames;  // as many as parts, once sent
+    uint64_t moves = 0;              // pieces that its frames were cut into by new slot maps
     Status outcome;
     std::vector<uint32_t> missing_ranks;  // as a shard last said
     bool when_assigned = false;           // a pull that waits until somebody has assigned values
     // Rounds: what the answers so far have said.
-    uint32_t all_joined = 0;  // how many of them, that every worker had joined
-    std::vector<std::pair<uint32_t, wire::SlotReport>> reports;  // by slot
+    bool all_joined = true;  // every one of them, that every worker had joined
+    // By slot, as they come: where a slot has moved, its old and its new owner say the same.
+    std::vector<std::pair<uint32_t, wire::SlotReport>> reports;
+    // Slots have moved, or an answer does not say enough: whether every slot is covered is looked at.
+    bool doubtful = false;
+    StateVersion newest_answer;  // if doubtful
   };
   static constexpr int64_t kStartLogUs = 3'000'000;  // how often a starting client says who is missing
   struct StartCall {
@@ -84,21 +100,45 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void OnRefused(Status why, int64_t now_us) override;
   wire::NodeStats Stats() const override;
   // ShardLink::Owner
-  ShardLink::Verdict OnValues(const Outgoing& frame, uint16_t flags,
+  ShardLink::Verdict OnValues(const Outgoing& frame, const Answer& answer,
                               const wire::ValuesView& values) override;
   void OnApplied(SlotId slot, Seq seq) override;
-  void OnFrameEnd(const Outgoing& frame, const Status& outcome, int64_t now_us) override;
+  void OnFrameEnd(const Outgoing& frame, const Status& outcome, const Answer& answer,
+                  int64_t now_us) override;
+  void OnNewerState(StateVersion version, int64_t now_us) override;
   void OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& message) override;
   void OnLinkFatal(Status why, int64_t now_us) override;
 
   // core.cc
-  void OpenLinks(int64_t now_us);
-  ShardLink* LinkOf(uint16_t server, uint16_t thread);
-  bool LinksReady() const;
   // Why no new call is taken; ok if it is.
   Status Closed() const;
   // After every event: calls that can go on do, and ended ones are told.
   void Settle(int64_t now_us);
+
+  // core_reroute.cc
+  std::unique_ptr<ShardLink> MakeLink(const wire::ServerInfo& server, uint16_t thread);
+  void FollowMap(int64_t now_us);
+  void Reroute(std::vector<std::unique_ptr<ShardLink>>& gone, int64_t now_us);
+  void MoveFrame(ShardLink::Moving moving);
+  void FitToMap(Record& record);
+  void LogMoves(const wire::ClusterState& before, int64_t now_us);
+  void LogSlotsMoved(int64_t now_us);
+  void AskForState(int64_t now_us);
+
+  // core_marks.cc
+  void ForgetAnswersOf(const std::vector<std::unique_ptr<ShardLink>>& gone);
+  // The shard had the slot map that this client has.
+  bool SameMapAt(StateVersion version) const {
+    return version.value <= book_.state_version && version >= newest_since_;
+  }
+  void NoteMark(Record& record, FrameState& frame, StateVersion made_under);
+  bool IsCovered(uint64_t id, Record& record, int64_t now_us);
+  void FinishCovered(int64_t now_us);
+  void MarkOpenRounds(int64_t now_us);
+  // Sends a bare mark to every shard thread that has not got one which covers the slots it has now;
+  // returns to how many.
+  size_t MarkMissing(uint64_t id, Record& record, int64_t now_us);
+  wire::FramePtr CopyMark(const Record& record, StateVersion since);
 
   // core_requests.cc
   Status CheckRequest(const Request& request);
@@ -107,6 +147,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void ReleaseHeld(int64_t now_us);
   void ReleaseRounds(TableId table, int64_t now_us);
   void Release(uint64_t id, Round round, int64_t now_us);
+  void SendPart(uint64_t id, Record& record, uint32_t part, int64_t now_us, bool fitted = false);
   bool BeginsTrip(uint64_t id, uint64_t trip, ShardLink& link) const;
   void Finish(uint64_t id, int64_t now_us);
   void TellCaller(Record& record, Status status);
@@ -116,7 +157,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
 
   // core_rounds.cc
   Status CheckTurn(const Request& request);
-  ShardLink::Verdict TakeReport(Record& record, const Outgoing& frame,
+  ShardLink::Verdict TakeReport(Record& record, const Outgoing& frame, const Answer& answer,
                                 const wire::ValuesView& values);
   void TellRoundInfo(const Record& record) const;
   void FinishRound(uint64_t id, const Record& record, int64_t now_us);
@@ -131,7 +172,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void LogWaiting(int64_t now_us);
   std::string TableName(TableId table) const;
   std::string WhatOf(const Record& record) const;
-  std::string AwaitedBy(const Record& record) const;
+  std::string AwaitedBy(const Record& record, int64_t now_us) const;
   // Of those that the record waits for, the ones in a barrier, as the scheduler last said.
   std::vector<uint32_t> MissingInBarrier(const Record& record) const;
   // Every call ends with it (pushes that were sent: outcome unknown); the connections close.
@@ -155,8 +196,17 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
 
   SlotBook book_;
   LinksByConn by_conn_;
-  std::vector<std::unique_ptr<ShardLink>> links_;  // in the order (server, thread)
-  std::vector<size_t> first_link_;                 // of each server
+  Links links_;
+  std::shared_ptr<const wire::ClusterState> mapped_;  // the last state with another map
+  StateVersion map_version_;                          // its version: requests made before it are looked at
+  StateVersion newest_since_;                         // of all slots
+  uint64_t reroutes_ = 0;
+  StateVersion wanted_version_;  // the newest that a shard has said it has
+  int64_t ask_us_ = 0;           // when to ask the scheduler for it again
+  bool awaits_state_ = false;    // some round's answers are all there, but not the state they mean
+  uint64_t slots_moved_ = 0;     // handed over, and not yet logged
+  std::set<uint32_t> moved_to_;
+  int64_t moved_log_us_ = 0;
 
   std::map<uint64_t, Record> requests_;
   std::set<std::pair<int64_t, uint64_t>> deadlines_;

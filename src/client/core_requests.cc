@@ -50,7 +50,9 @@ Status Core::CheckRequest(const Request& request) {
   bool sync = IsRound(request.kind);
   for (const ShardPart& part : request.parts) {
     CAIRN_CHECK(part.frame != nullptr);
-    if (LinkOf(part.server, part.thread) == nullptr) {
+    // One that was made under an older map is made to fit when it is sent.
+    const bool current = part.frame->header().state_version >= map_version_.value;
+    if (current && links_.At(part.server, part.thread) == nullptr) {
       return {Code::kInternal, "the request was made for another cluster: no server " +
                                    std::to_string(part.server) + " thread " + std::to_string(part.thread)};
     }
@@ -118,43 +120,55 @@ void Core::Release(uint64_t id, Round round, int64_t now_us) {
   Record& record = requests_.at(id);
   record.sent = true;
   record.round = round;
-  record.unanswered = static_cast<uint32_t>(record.request.parts.size());
+  const StateVersion made{record.request.parts[0].frame->header().state_version};
+  const bool moved = made < map_version_;
+  if (moved) FitToMap(record);
   record.frames.reserve(record.request.parts.size());
-  for (uint32_t i = 0; i < record.request.parts.size(); ++i) {
-    ShardPart& part = record.request.parts[i];
-    wire::FrameHeader& header = part.frame->header();
-    header.request_id = next_frame_++;
-    header.incarnation = scheduler_.incarnation().value;
-    header.round = round.value;
-    ShardLink* const link = LinkOf(part.server, part.thread);
-    if (link->checks_values()) header.flags |= wire::kFlagValuesChecked;
-    if (BeginsTrip(id, record.request.trip, *link)) header.flags |= wire::kFlagTrip;
-    if (record.request.kind == Request::Kind::kPush) {
-      for (wire::SlotEntry& entry : wire::MutableEntries(*part.frame)) {
-        entry.number = book_.next_number[entry.slot]++;
-      }
-    }
-    wire::Seal(*part.frame);
-    record.frames.push_back(header.request_id);
-    Outgoing frame;
-    frame.request = id;
-    frame.part = i;
-    frame.kind = record.request.kind;
-    frame.parks = record.parks;
-    frame.frame = std::move(part.frame);
-    link->Enqueue(record.frames.back(), std::move(frame), now_us);
-  }
+  for (uint32_t i = 0; i < record.request.parts.size(); ++i) SendPart(id, record, i, now_us, moved);
+  if (moved && IsRound(record.request.kind)) MarkMissing(id, record, now_us);
 }
 
-ShardLink::Verdict Core::OnValues(const Outgoing& frame, uint16_t flags,
+void Core::SendPart(uint64_t id, Record& record, uint32_t at, int64_t now_us, bool fitted) {
+  ShardPart& part = record.request.parts[at];
+  const Request::Kind kind = record.request.kind;
+  wire::FrameHeader& header = part.frame->header();
+  header.request_id = next_frame_++ * kFrameIdStep;
+  header.incarnation = scheduler_.incarnation().value;
+  header.round = record.round.value;
+  ShardLink* const link = links_.At(part.server, part.thread);
+  if (BeginsTrip(id, record.request.trip, *link)) header.flags |= wire::kFlagTrip;
+  if (kind == Request::Kind::kPush) {
+    for (wire::SlotEntry& entry : wire::MutableEntries(*part.frame)) {
+      entry.number = book_.next_number[entry.slot]++;
+    }
+  }
+  link->Seal(*part.frame);
+  const bool marks = IsRound(kind) && (header.type == wire::FrameType::kDone ||
+                                       (header.flags & wire::kFlagDone) != 0);
+  record.frames.push_back({header.request_id, marks, {}});
+  ++record.unanswered;
+  Outgoing frame;
+  frame.request = id;
+  frame.part = at;
+  frame.kind = kind;
+  frame.parks = record.parks;
+  frame.borrows = part.borrowed;
+  // The driver knows the frames of the request as it was submitted, and would take its connections'
+  // hands off them; for others this is up to the link (ShardLink::End).
+  frame.sends = fitted ? 1 : 0;
+  frame.frame = std::move(part.frame);
+  link->Enqueue(record.frames.back().id, std::move(frame), now_us);
+}
+
+ShardLink::Verdict Core::OnValues(const Outgoing& frame, const Answer& answer,
                                   const wire::ValuesView& values) {
   Record& record = requests_.at(frame.request);
-  const bool reports = (flags & wire::kFlagReport) != 0;
+  const bool reports = (answer.flags & wire::kFlagReport) != 0;
   if (reports && frame.kind != Request::Kind::kContribute) return ShardLink::Verdict::kMalformed;
   const ShardLink::Verdict verdict =
-      reports ? TakeReport(record, frame, values) : TakeValues(record, frame, values);
-  const bool joined = (flags & wire::kFlagAllJoined) != 0;
-  if (verdict == ShardLink::Verdict::kTaken && joined) ++record.all_joined;
+      reports ? TakeReport(record, frame, answer, values) : TakeValues(record, frame, values);
+  if (verdict == ShardLink::Verdict::kTaken)
+    record.all_joined &= (answer.flags & wire::kFlagAllJoined) != 0;
   return verdict;
 }
 
@@ -192,9 +206,12 @@ void Core::OnApplied(SlotId slot, Seq seq) {
   if (observer_ != nullptr) observer_->OnAcknowledged(slot, incarnation(), seq);
 }
 
-void Core::OnFrameEnd(const Outgoing& frame, const Status& outcome, int64_t now_us) {
+void Core::OnFrameEnd(const Outgoing& frame, const Status& outcome, const Answer& answer,
+                      int64_t now_us) {
   Record& record = requests_.at(frame.request);
-  record.frames[frame.part] = 0;
+  FrameState& state = record.frames[frame.part];
+  state.id = 0;
+  if (state.marks) NoteMark(record, state, answer.made_under);
   if (record.outcome.ok()) record.outcome = outcome;
   if (--record.unanswered == 0) return Finish(frame.request, now_us);
   if (CAIRN_BUG(kNextRoundEarly) && frame.kind == Request::Kind::kRound) {
@@ -209,6 +226,7 @@ void Core::OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& messa
 
 void Core::Finish(uint64_t id, int64_t now_us) {
   auto it = requests_.find(id);
+  if (!IsCovered(id, it->second, now_us)) return;
   Record record = std::move(it->second);
   requests_.erase(it);
   deadlines_.erase({record.request.deadline_us, id});

@@ -43,16 +43,18 @@ Status Core::CheckTurn(const Request& request) {
   return Status::Ok();
 }
 
-ShardLink::Verdict Core::TakeReport(Record& record, const Outgoing& frame,
+ShardLink::Verdict Core::TakeReport(Record& record, const Outgoing& frame, const Answer& answer,
                                     const wire::ValuesView& values) {
   const ShardPart& part = record.request.parts[frame.part];
   const std::vector<wire::SlotOwner>& owners = scheduler_.state()->slots;
+  const bool same_map = SameMapAt(answer.made_under);
   if (values.values.size() != values.entries.size() * sizeof(wire::SlotReport))
     return ShardLink::Verdict::kMalformed;
   for (const wire::SlotEntry& entry : values.entries) {
-    const bool theirs = entry.slot < owners.size() && owners[entry.slot].server == part.server &&
-                        owners[entry.slot].thread == part.thread;
-    if (!theirs) return ShardLink::Verdict::kMalformed;
+    if (entry.slot >= owners.size()) return ShardLink::Verdict::kMalformed;
+    const wire::SlotOwner& owner = owners[entry.slot];
+    const bool theirs = owner.server == part.server && owner.thread == part.thread;
+    if (same_map && !theirs) return ShardLink::Verdict::kMalformed;
   }
   const std::byte* from = values.values.data();
   for (const wire::SlotEntry& entry : values.entries) {
@@ -64,19 +66,22 @@ ShardLink::Verdict Core::TakeReport(Record& record, const Outgoing& frame,
   return ShardLink::Verdict::kTaken;
 }
 
-// The sum is taken in the order of slots, so that every worker gets the same bits.
+// The sum is taken in the order of slots, so that every worker gets the same bits; of several
+// reports of a slot the last one counts.
 void Core::TellRoundInfo(const Record& record) const {
   if (record.ended || record.request.info == nullptr || !record.outcome.ok()) return;
   std::vector<std::pair<uint32_t, wire::SlotReport>> reports = record.reports;
-  std::sort(reports.begin(), reports.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(reports.begin(), reports.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   RoundInfo info;
-  for (const auto& [slot, report] : reports) {
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const auto& [slot, report] = reports[i];
+    if (i + 1 < reports.size() && reports[i + 1].first == slot) continue;
     info.sum_squares += report.sum_squares;
     info.finite &= report.not_finite == 0;
   }
   info.finite &= std::isfinite(info.sum_squares);
-  info.all_joined = record.all_joined == record.request.parts.size();
+  info.all_joined = record.all_joined;
   *record.request.info = info;
 }
 

@@ -34,7 +34,7 @@ void Core::Expire(uint64_t id, int64_t now_us) {
   Record& record = it->second;
   const Request::Kind kind = record.request.kind;
   const bool unknown = kind == Request::Kind::kPush && record.sent;
-  const std::string text = WhatOf(record) + " was not finished in time: " + AwaitedBy(record);
+  const std::string text = WhatOf(record) + " was not finished in time: " + AwaitedBy(record, now_us);
   TellCaller(record, unknown ? Status(Code::kOutcomeUnknown, text + "; it may still be applied")
                              : Status(Code::kDeadlineExceeded, text));
   const TableId table = record.request.table;
@@ -53,10 +53,11 @@ void Core::Expire(uint64_t id, int64_t now_us) {
   for (uint32_t i = 0; i < record.frames.size(); ++i) {
     ShardPart& part = record.request.parts[i];
     DropTargets(part);
-    if (record.frames[i] == 0) continue;
-    ShardLink* link = LinkOf(part.server, part.thread);
-    if (IsRound(kind)) link->DisownBorrowed(record.frames[i], now_us);
-    if (kind == Request::Kind::kPull) link->Drop(record.frames[i]);
+    const uint64_t frame = record.frames[i].id;
+    if (frame == 0) continue;
+    ShardLink* link = links_.At(part.server, part.thread);
+    if (IsRound(kind)) link->DisownBorrowed(frame, now_us);
+    if (kind == Request::Kind::kPull) link->Drop(frame);
   }
   if (kind == Request::Kind::kPull) requests_.erase(it);
   if (kind == Request::Kind::kContribute) OrderOf(table)->Expired(id);
@@ -83,7 +84,7 @@ std::string Core::WhatOf(const Record& record) const {
   return "a pull of " + name + (after ? " after round " + std::to_string(record.round.value - 1) : "");
 }
 
-std::string Core::AwaitedBy(const Record& record) const {
+std::string Core::AwaitedBy(const Record& record, int64_t now_us) const {
   if (!record.sent) return "earlier requests of this worker are not finished";
   // If it is only ourselves that a shard waits for, something does not get through.
   const bool only_us = record.missing_ranks.size() == 1 && record.missing_ranks[0] == rank().value;
@@ -92,13 +93,20 @@ std::string Core::AwaitedBy(const Record& record) const {
     return RanksAre(record.missing_ranks) + " missing" +
            (in_barrier.empty() ? "" : "; " + RanksAre(in_barrier) + " in a barrier");
   }
-  if (record.when_assigned && LinksReady()) return "nobody has assigned its values yet";
+  if (record.when_assigned && links_.ready()) return "nobody has assigned its values yet";
   std::vector<const ShardLink*> silent;
   for (size_t i = 0; i < record.frames.size(); ++i) {
-    if (record.frames[i] == 0) continue;
+    if (record.frames[i].id == 0) continue;
     const ShardPart& part = record.request.parts[i];
-    const ShardLink* link = const_cast<Core*>(this)->LinkOf(part.server, part.thread);
-    if (silent.empty() || silent.back() != link) silent.push_back(link);
+    const ShardLink* link = links_.At(part.server, part.thread);
+    if (std::find(silent.begin(), silent.end(), link) == silent.end()) silent.push_back(link);
+  }
+  // Without the scheduler nobody takes the place of a server that is gone.
+  const std::string scheduler =
+      scheduler_.Silent(now_us) ? scheduler_.Awaiting(now_us) : std::string();
+  if (silent.empty()) {
+    return "its servers have a newer state of the cluster, which has not come yet" +
+           (scheduler.empty() ? "" : ": " + scheduler);
   }
   std::string text = "no answer from ";
   for (size_t i = 0; i < std::min(silent.size(), kNamedLinks); ++i) {
@@ -106,7 +114,7 @@ std::string Core::AwaitedBy(const Record& record) const {
     text += (i == 0 ? "" : ", ") + silent[i]->Describe() + (trouble.empty() ? "" : " (" + trouble + ")");
   }
   if (silent.size() > kNamedLinks) text += " and " + std::to_string(silent.size() - kNamedLinks) + " more";
-  return text;
+  return text + (scheduler.empty() ? "" : "; " + scheduler);
 }
 
 std::vector<uint32_t> Core::MissingInBarrier(const Record& record) const {
@@ -130,7 +138,7 @@ void Core::LogWaiting(int64_t now_us) {
     // The classic mistake has its own words: nobody is late, they wait for each other.
     if (!in_barrier.empty() && in_barrier == record.missing_ranks)
       return log_(RanksAre(in_barrier) + " in a barrier, " + what);
-    return log_(what + ": " + AwaitedBy(record));
+    return log_(what + ": " + AwaitedBy(record, now_us));
   }
   const std::string call = calls_.Describe(since_us, now_us);
   if (!call.empty()) log_(who + call);
@@ -141,8 +149,9 @@ std::string Core::StartAwaits(int64_t now_us) const {
     const std::string awaiting = scheduler_.Awaiting(now_us);
     return awaiting.empty() ? "waiting for the scheduler to let this worker in" : awaiting;
   }
-  for (const auto& link : links_) {
-    if (!link->ready()) return "no answer from " + link->Describe() + " yet (" + link->Trouble() + ")";
+  for (const Links::Place& place : links_.all()) {
+    const ShardLink& link = *place.link;
+    if (!link.ready()) return "no answer from " + link.Describe() + " yet (" + link.Trouble() + ")";
   }
   return "";
 }
@@ -150,7 +159,7 @@ std::string Core::StartAwaits(int64_t now_us) const {
 void Core::SettleStart(int64_t now_us) {
   if (!start_) return;
   Status result;
-  if (joined_ == nullptr || !LinksReady()) {
+  if (joined_ == nullptr || !links_.ready()) {
     if (now_us >= start_->log_us) {
       start_->log_us = now_us + kStartLogUs;
       log_(StartAwaits(now_us));
@@ -171,7 +180,7 @@ void Core::EndEverything(Status why) {
   if (!fatal_.ok()) return;
   fatal_ = why;
   // Connections first: none of them may read a caller's memory after its call has ended.
-  for (auto& link : links_) link->Stop();
+  for (Links::Place& place : links_.all()) place.link->Stop();
   scheduler_.Stop();
   for (auto& [id, record] : requests_) {
     const bool unknown = record.request.kind == Request::Kind::kPush && record.sent;

@@ -5,11 +5,13 @@
 namespace cairn::client {
 
 DensePlan::DensePlan(const wire::TableInfo& table, const wire::ClusterState& state)
-    : table_(table.id), version_(state.version), size_(table.spec.size) {
+    : table_(table.id), version_(state.version.value), size_(table.spec.size) {
   const auto runs = wire::RunsBySlot(
       wire::DenseLayout::Of(table.id, table.spec.size, static_cast<uint32_t>(state.slots.size())));
   Routes routes;
   routes.Build(state);
+  owners_.reserve(state.slots.size());
+  for (const wire::SlotOwner& owner : state.slots) owners_.emplace_back(owner.server, owner.thread);
   threads_.reserve(routes.threads().size());
   for (const Routes::Thread& thread : routes.threads()) {
     const auto first = static_cast<uint32_t>(slots_.size());
@@ -23,6 +25,15 @@ DensePlan::DensePlan(const wire::TableInfo& table, const wire::ClusterState& sta
     }
     threads_.push_back({thread.server, thread.thread, first, static_cast<uint32_t>(slots_.size())});
   }
+}
+
+bool DensePlan::SameMap(const wire::ClusterState& state) const {
+  if (owners_.size() != state.slots.size()) return false;
+  for (size_t i = 0; i < owners_.size(); ++i) {
+    if (owners_[i] != std::pair(state.slots[i].server, state.slots[i].thread)) return false;
+  }
+  version_.store(state.version.value, std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace cairn::client

@@ -1,12 +1,14 @@
 // Where the elements of a dense table lie: for every shard thread its slots, for every slot its
 // runs. A pure function of table and slot map, made once and used by every step of a model.
-// Immutable; any thread may read it.
+// Any thread may read it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -29,12 +31,12 @@ class DensePlan {
   // Requires a state that CheckState (scheduler_link.h) has said yes to, with slots.
   DensePlan(const wire::TableInfo& table, const wire::ClusterState& state);
 
-  // It was made for this very table and slot map.
+  // It was made for this very table and slot map. Most new states have the map of the last one.
   bool Fits(const wire::TableInfo& table, const wire::ClusterState& state) const {
-    return table_ == table.id && version_ == state.version && size_ == table.spec.size;
+    if (table_ != table.id || size_ != table.spec.size) return false;
+    return version_.load(std::memory_order_relaxed) == state.version.value || SameMap(state);
   }
-  // In the order (server, thread); the slots of each ascend. Threads without slots of the table
-  // are there too.
+  // In the order (server, thread); the slots of each ascend. Some may have no slots of the table.
   std::span<const Thread> threads() const { return threads_; }
   std::span<const Slot> SlotsOf(const Thread& thread) const {
     return std::span<const Slot>(slots_).subspan(thread.first, thread.end - thread.first);
@@ -45,9 +47,12 @@ class DensePlan {
   }
 
  private:
+  bool SameMap(const wire::ClusterState& state) const;
+
   TableId table_;
-  StateVersion version_;
+  mutable std::atomic<uint64_t> version_;  // of a state with the same map, last compared
   uint64_t size_ = 0;
+  std::vector<std::pair<uint16_t, uint16_t>> owners_;  // of each slot: server, thread
   std::vector<Thread> threads_;
   std::vector<Slot> slots_;
   std::vector<wire::DenseRun> runs_;

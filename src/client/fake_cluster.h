@@ -128,7 +128,7 @@ class FakeCluster : public ClientObserver {
   ConnId SchedulerConn() const {
     ConnId found{0};
     for (auto& [id, conn] : network.conns) {
-      if (conn.open && conn.to == options.scheduler) found = id;
+      if (conn.open && IsScheduler(conn.to)) found = id;
     }
     return found;
   }
@@ -136,6 +136,31 @@ class FakeCluster : public ClientObserver {
     state.version = state.version.Next();
     Say(SchedulerConn(), wire::StateMessage{state});
     Run();
+  }
+  // In the state, which is still to be told: another primary, under the next epoch and version.
+  void Move(uint32_t slot, Link to) {
+    wire::SlotOwner& owner = state.slots[slot];
+    owner.server = static_cast<uint16_t>(to.first);
+    owner.thread = static_cast<uint16_t>(to.second);
+    ++owner.epoch;
+    owner.since = state.version.Next();
+  }
+  // The same: a server dies, and those that are left take its slots in turn.
+  void Kill(uint32_t server) {
+    std::erase_if(state.servers, [&](const auto& info) { return info.index == server; });
+    for (uint32_t slot = 0, next = 0; slot < state.slots.size(); ++slot) {
+      if (state.slots[slot].server != server) continue;
+      Move(slot, {state.servers[next++ % state.servers.size()].index, state.slots[slot].thread});
+    }
+  }
+  // The same: a server joins, without slots.
+  void Join(uint32_t index, uint32_t threads = 1) {
+    const Incarnation incarnation{state.next_incarnation.value};
+    state.next_incarnation = state.next_incarnation.Next();
+    const wire::Endpoint endpoint{"10.0.1." + std::to_string(incarnation.value), 7000};
+    const auto at = std::find_if(state.servers.begin(), state.servers.end(),
+                                 [&](const auto& info) { return info.index > index; });
+    state.servers.insert(at, {index, incarnation, endpoint, threads});
   }
   void Break(Link link) {
     const ConnId conn = conn_of.at(link);
@@ -151,6 +176,8 @@ class FakeCluster : public ClientObserver {
     return frame;
   }
   void Answer(Link link, wire::FramePtr frame) {
+    frame->header().state_version = answers_under.value;
+    wire::Seal(*frame);
     Deliver(conn_of.at(link), std::move(frame));
     Run();
   }
@@ -239,7 +266,9 @@ class FakeCluster : public ClientObserver {
   std::optional<Status> started;
   std::vector<std::string> log;
   bool connects = true, scheduler_answers = true, greets = true, tables_answered = true,
-       leave_answered = true;
+       leave_answered = true, standbys_answer = true;
+  StateVersion answers_under;  // what shards' answers say of their state; 0: nothing
+  size_t leader = 0;           // of options.schedulers; the others stand by
   std::string awaiting;
   uint64_t barrier_open = 0, barrier_base = 0, barrier_count = 0;
   std::map<Link, ConnId> conn_of;
@@ -260,22 +289,38 @@ class FakeCluster : public ClientObserver {
     if (conn.sent.empty()) return false;
     wire::InFrame frame = std::move(conn.sent.front());
     conn.sent.pop_front();
-    if (conn.to == options.scheduler) {
+    if (IsScheduler(conn.to)) {
       OnScheduler(id, *wire::DecodeControl(frame.header, frame.body()));
     } else if (frame.header.type == wire::FrameType::kControl) {
       const auto hello = std::get<wire::Hello>(*wire::DecodeControl(frame.header, frame.body()));
-      const uint32_t server = static_cast<uint32_t>(hello.server_incarnation.value - 1);
-      conn_of[{server, hello.thread}] = id;
+      const auto server = std::find_if(
+          state.servers.begin(), state.servers.end(),
+          [&](const auto& info) { return info.incarnation == hello.server_incarnation; });
+      if (server == state.servers.end()) return true;  // it is dead
+      conn_of[{server->index, hello.thread}] = id;
       if (greets) Say(id, wire::HelloReply{});
     } else {
       for (auto& [link, c] : conn_of) {
-        if (c == id) inbox[link].push_back(std::move(frame));
+        if (c == id) {
+          inbox[link].push_back(std::move(frame));
+          break;
+        }
       }
     }
     return true;
   }
 
+  bool IsScheduler(const wire::Endpoint& endpoint) const {
+    const auto& all = options.schedulers;
+    return all.empty() ? endpoint == options.scheduler
+                       : std::find(all.begin(), all.end(), endpoint) != all.end();
+  }
+
   void OnScheduler(ConnId id, const wire::ControlMessage& message) {
+    if (!options.schedulers.empty() && network.conns.at(id).to != options.schedulers.at(leader)) {
+      if (standbys_answer) Say(id, wire::Refusal{0, Code::kUnavailable, "this scheduler stands by"});
+      return;
+    }
     heard.push_back(message);
     if (!scheduler_answers) return;
     if (auto* m = std::get_if<wire::Register>(&message)) {

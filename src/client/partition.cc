@@ -74,22 +74,28 @@ struct Envelope {
   std::span<const std::byte> mask;
 };
 
-void AddPart(Request& request, const PartitionInput& input, const Envelope& envelope, Draft draft,
-             BufferPool& pool) {
+wire::DataParts PartsOf(const PartitionInput& input, const Envelope& envelope) {
   wire::DataParts parts;
   parts.type = envelope.type;
   parts.flags = envelope.flags;
   parts.state_version = input.state->version;
   parts.table = input.table->id;
   parts.params = envelope.params;
-  parts.entries = draft.entries;
   parts.done_bitmap = envelope.done_bitmap;
   parts.mask = envelope.mask;
+  return parts;
+}
+
+void AddPart(Request& request, const PartitionInput& input, const Envelope& envelope, Draft draft,
+             BufferPool& pool) {
+  wire::DataParts parts = PartsOf(input, envelope);
+  parts.entries = draft.entries;
   parts.keys = draft.keys;
   parts.owned = std::move(draft.owned);
   parts.values = std::move(draft.values);
   request.bytes += draft.keys.size_bytes();
   for (std::span<const std::byte> piece : parts.values) request.bytes += piece.size();
+  draft.part.borrowed = parts.owned.empty() && !parts.values.empty();
   draft.part.frame = wire::EncodeData(std::move(parts), pool);
   request.parts.push_back(std::move(draft.part));
 }
@@ -192,6 +198,7 @@ Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool) {
   const RoundFrames round{ParamsOf(input), BitmapOf(*drafts, input.state->slots.size()),
                           MaskOf(input)};
   const uint16_t flags = what.pull ? wire::kFlagPullAfter : 0;
+  request.mark = wire::EncodeData(PartsOf(input, EnvelopeOf(round, {}, true)), pool);
   size_t next = 0;
   const auto is_here = [&](size_t i, const wire::ServerInfo& server, uint32_t thread) {
     return i < drafts->size() && (*drafts)[i].part.server == server.index &&

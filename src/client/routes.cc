@@ -5,17 +5,20 @@
 namespace cairn::client {
 
 void Routes::Build(const wire::ClusterState& state) {
+  constexpr uint32_t kNone = ~uint32_t{0};
   threads_.clear();
-  base_.clear();
+  base_.assign(state.servers.empty() ? 0 : state.servers.back().index + 1, kNone);
   for (const wire::ServerInfo& server : state.servers) {
-    base_.push_back(static_cast<uint32_t>(threads_.size()));
+    base_[server.index] = static_cast<uint32_t>(threads_.size());
     for (uint32_t t = 0; t < server.threads; ++t) {
       threads_.push_back({static_cast<uint16_t>(server.index), static_cast<uint16_t>(t), 0, 0});
     }
   }
   const auto thread_of = [&](const wire::SlotOwner& owner) -> Thread& {
-    CAIRN_CHECK(owner.server < base_.size() && owner.thread < state.servers[owner.server].threads);
-    return threads_[base_[owner.server] + owner.thread];
+    CAIRN_CHECK(owner.server < base_.size() && base_[owner.server] != kNone);
+    Thread& thread = threads_.at(base_[owner.server] + owner.thread);
+    CAIRN_CHECK(thread.server == owner.server);
+    return thread;
   };
   for (const wire::SlotOwner& owner : state.slots) ++thread_of(owner).end;
   uint32_t at = 0;

@@ -28,7 +28,7 @@ class Routes {
  private:
   std::vector<Thread> threads_;
   std::vector<uint32_t> slots_;
-  std::vector<uint32_t> base_;  // of each server in threads_
+  std::vector<uint32_t> base_;  // of each server in threads_, by index; indexes may have holes
 };
 
 }  // namespace cairn::client

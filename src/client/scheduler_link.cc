@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace cairn::client {
 namespace {
@@ -16,13 +17,16 @@ Status CheckState(const wire::ClusterState& state) {
   };
   if (state.slots.size() > kMaxSlots) return bad("too many slots");
   if (state.slots.empty()) return state.phase == wire::Phase::kRunning ? bad("no slots") : Status::Ok();
-  for (size_t i = 0; i < state.servers.size(); ++i) {
-    const wire::ServerInfo& server = state.servers[i];
-    if (server.index != i || i > UINT16_MAX) return bad("server indexes");
+  std::vector<uint32_t> threads;  // by index of the server; 0: there is none
+  for (const wire::ServerInfo& server : state.servers) {
+    // Ascending; those of servers that are gone may be missing.
+    if (server.index < threads.size() || server.index >= wire::kNoServer) return bad("server indexes");
     if (server.threads == 0 || server.threads > kMaxThreads) return bad("threads of a server");
+    threads.resize(server.index + 1);
+    threads[server.index] = server.threads;
   }
   for (const wire::SlotOwner& owner : state.slots) {
-    if (owner.server >= state.servers.size() || owner.thread >= state.servers[owner.server].threads) {
+    if (owner.server >= threads.size() || owner.thread >= threads[owner.server]) {
       return bad("a slot's owner");
     }
   }
@@ -37,7 +41,10 @@ SchedulerLink::SchedulerLink(const ClientCoreOptions& options, Network& network,
       owner_(owner),
       backoff_(options.reconnect_min_us, options.reconnect_max_us, Mix64(options.seed, 1)),
       cluster_id_(options.cluster_id),
-      state_(std::make_shared<const wire::ClusterState>()) {}
+      state_(std::make_shared<const wire::ClusterState>()) {
+  schedulers_ = options.schedulers;
+  if (schedulers_.empty()) schedulers_ = {options.scheduler};
+}
 
 void SchedulerLink::Start(int64_t now_us) {
   if (phase_ != Phase::kOff) return;
@@ -55,7 +62,7 @@ void SchedulerLink::Stop() {
 void SchedulerLink::Connect(int64_t now_us) {
   phase_ = Phase::kConnecting;
   since_us_ = now_us;
-  conn_ = network_.Connect(options_.scheduler);
+  conn_ = network_.Connect(schedulers_[at_]);
 }
 
 void SchedulerLink::Reopen(int64_t now_us) {
@@ -63,9 +70,11 @@ void SchedulerLink::Reopen(int64_t now_us) {
   OnDisconnect(now_us);
 }
 
+// Whoever answers next is the leader, or says that it is not.
 void SchedulerLink::OnDisconnect(int64_t now_us) {
   conn_ = {};
   phase_ = Phase::kWaiting;
+  at_ = (at_ + 1) % schedulers_.size();
   retry_us_ = now_us + backoff_.Next();
 }
 
@@ -131,8 +140,10 @@ uint64_t SchedulerLink::EnterBarrier(int64_t now_us) {
 void SchedulerLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
   Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
   if (!message.ok()) return Reopen(now_us);  // not what a scheduler says
-  heard_us_ = now_us;
-  ever_heard_ = true;
+  if (!StandsBy(*message)) {
+    heard_us_ = now_us;
+    ever_heard_ = true;
+  }
   if (auto* m = std::get_if<wire::Registered>(&*message)) return Take(*m, now_us);
   if (auto* m = std::get_if<wire::HeartbeatReply>(&*message)) return Take(*m, now_us);
   if (auto* m = std::get_if<wire::StateMessage>(&*message)) return Take(*m, now_us);
@@ -140,6 +151,13 @@ void SchedulerLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
   const bool reply = std::holds_alternative<wire::TableReply>(*message) ||
                      std::holds_alternative<wire::LeaveReply>(*message);
   if (reply) owner_.OnReply(*message, now_us);
+}
+
+// Another one leads, if there is another one.
+bool SchedulerLink::StandsBy(const wire::ControlMessage& message) const {
+  const auto* refusal = std::get_if<wire::Refusal>(&message);
+  return refusal != nullptr && refusal->request == 0 && refusal->code == Code::kUnavailable &&
+         schedulers_.size() > 1;
 }
 
 // A leader of an older term has nothing to say any more.
@@ -153,7 +171,7 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
   if (message.uid != options_.uid || !TakeTerm(message.term) || registered()) return;
   if (message.incarnation.value == 0) return;
   if (!options_.cluster_id.empty() && message.cluster_id != options_.cluster_id) {
-    return owner_.OnRefused({Code::kProtocol, "the scheduler at " + wire::ToString(options_.scheduler) +
+    return owner_.OnRefused({Code::kProtocol, Named() +
                                                   " belongs to cluster \"" + message.cluster_id +
                                                   "\", not \"" + options_.cluster_id + "\""},
                             now_us);
@@ -191,17 +209,34 @@ void SchedulerLink::Take(wire::StateMessage& message, int64_t now_us) {
 void SchedulerLink::Take(const wire::Refusal& message, int64_t now_us) {
   if (message.request != 0) return owner_.OnReply(message, now_us);
   last_refusal_ = message.text;
+  if (StandsBy(message)) return Reopen(now_us);
   if (message.code == Code::kUnavailable) return;  // the timer tries again
   owner_.OnRefused({message.code, message.text}, now_us);
 }
 
+std::string SchedulerLink::Named() const {
+  std::string text = "the scheduler at ";
+  for (size_t i = 0; i < schedulers_.size(); ++i)
+    text += (i == 0 ? "" : " or ") + wire::ToString(schedulers_[i]);
+  return text;
+}
+
+bool SchedulerLink::Silent(int64_t now_us) const {
+  return now_us - heard_us_ >= 2 * options_.heartbeat_us + options_.resend_after_us;
+}
+
 std::string SchedulerLink::Awaiting(int64_t now_us) const {
-  const std::string at = "the scheduler at " + wire::ToString(options_.scheduler);
-  if (!ever_heard_) return "no answer from " + at + " yet";
-  if (!registered())
-    return at + " has not registered this worker yet" + (last_refusal_.empty() ? "" : ": " + last_refusal_);
-  if (now_us - heard_us_ >= 2 * options_.heartbeat_us + options_.resend_after_us) {
-    return "no answer from " + at + " for " + std::to_string((now_us - heard_us_) / 1'000'000) + " s";
+  if (!ever_heard_) {
+    return "no answer from " + Named() + " yet" +
+           (last_refusal_.empty() ? "" : ": " + last_refusal_);
+  }
+  if (!registered()) {
+    return Named() + " has not registered this worker yet" +
+           (last_refusal_.empty() ? "" : ": " + last_refusal_);
+  }
+  if (Silent(now_us)) {
+    return "no answer from " + Named() + " for " +
+           std::to_string((now_us - heard_us_) / 1'000'000) + " s";
   }
   return awaiting_;
 }

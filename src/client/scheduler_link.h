@@ -1,10 +1,12 @@
 // The worker's connection to the scheduler: registration, heartbeats, the newest state, barrier
-// counts. Everything is repeated until answered; a connection that is silent is made anew.
+// counts. Everything is repeated until answered; a connection that is silent is made anew, to the
+// next of the schedulers if there are several: one of them leads, the others stand by.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/buffer.h"
 #include "base/ids.h"
@@ -63,14 +65,19 @@ class SchedulerLink {
   const std::string& cluster_id() const { return cluster_id_; }
   // What is awaited, in words: no answer from the scheduler, or what the scheduler says.
   std::string Awaiting(int64_t now_us) const;
+  // It has not been heard for longer than it should take.
+  bool Silent(int64_t now_us) const;
   // What the scheduler last said about who is awaited.
   const std::string& said_awaiting() const { return awaiting_; }
 
  private:
   enum class Phase { kOff, kWaiting, kConnecting, kUp };
+  // "the scheduler at 10.0.0.1:8118 or 10.0.0.2:8118"
+  std::string Named() const;
   void Connect(int64_t now_us);
   void Reopen(int64_t now_us);
   void SendRegister(int64_t now_us);
+  bool StandsBy(const wire::ControlMessage& message) const;
   bool TakeTerm(Term term);
   void Take(const wire::Registered& message, int64_t now_us);
   void Take(const wire::HeartbeatReply& message, int64_t now_us);
@@ -82,6 +89,8 @@ class SchedulerLink {
   BufferPool& pool_;
   Owner& owner_;
   Backoff backoff_;
+  std::vector<wire::Endpoint> schedulers_;
+  size_t at_ = 0;  // the one that is talked to, or tried next
   Phase phase_ = Phase::kOff;
   ConnId conn_;
   uint64_t connection_number_ = 0;

@@ -33,6 +33,9 @@ Status Refused(const wire::PushReplyView& reply) {
 void ShardLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
   if (frame.header.type == wire::FrameType::kControl) return OnControl(frame, now_us);
   if (phase_ != Phase::kReady || frame.header.incarnation != peer_.worker.value) return;
+  if (frame.header.state_version > book_.state_version) [[unlikely]] {
+    owner_.OnNewerState(StateVersion{frame.header.state_version}, now_us);
+  }
   auto it = queue_.find(frame.header.request_id);
   if (it == queue_.end() || it->first > sent_through_) return;
   switch (frame.header.type) {
@@ -58,7 +61,8 @@ void ShardLink::OnControl(const wire::InFrame& frame, int64_t now_us) {
     trouble_ = message.status().message();
     return Reopen(now_us);
   }
-  if (std::holds_alternative<wire::HelloReply>(*message)) {
+  if (auto* hello = std::get_if<wire::HelloReply>(&*message)) {
+    if (hello->version.value > book_.state_version) owner_.OnNewerState(hello->version, now_us);
     if (phase_ == Phase::kGreeting) Ready(now_us);
   } else if (auto* refusal = std::get_if<wire::Refusal>(&*message)) {
     if (refusal->code == Code::kRetired) return owner_.OnLinkFatal({Code::kRetired, refusal->text}, now_us);
@@ -88,7 +92,7 @@ void ShardLink::OnPushReply(Queue::iterator it, const wire::InFrame& frame, int6
     if (doubt_ && doubt_->slot == entry.slot && answered > doubt_->answered) doubt_.reset();
     if (Find(reply->entries, entry.slot) == nullptr) owner_.OnApplied(SlotId{entry.slot}, Seq{entry.number});
   }
-  End(it, Refused(*reply), now_us);
+  End(it, Refused(*reply), frame.header, now_us);
 }
 
 // Answers may come out of order: a later number can be answered while this one still waits.
@@ -125,13 +129,13 @@ void ShardLink::OnValuesReply(Queue::iterator it, const wire::InFrame& frame, in
   if (frame.header.type == wire::FrameType::kRoundReply) {
     wire::PushReplyView refusal;
     if (wire::DecodeRoundRefusal(frame.header, frame.body(), &refusal)) {
-      return End(it, Refused(refusal), now_us);
+      return End(it, Refused(refusal), frame.header, now_us);
     }
   }
   Result<wire::ValuesView> values = wire::DecodeValues(frame.header, frame.body());
   if (!values.ok()) return Reopen(now_us);
-  switch (owner_.OnValues(it->second, frame.header.flags, *values)) {
-    case Verdict::kTaken: return End(it, Status::Ok(), now_us);
+  switch (owner_.OnValues(it->second, AnswerOf(it->second, frame.header), *values)) {
+    case Verdict::kTaken: return End(it, Status::Ok(), frame.header, now_us);
     case Verdict::kStale: return TryLater(it->second, now_us);
     case Verdict::kMalformed: return Reopen(now_us);
   }
@@ -151,10 +155,10 @@ void ShardLink::OnError(Queue::iterator it, const wire::InFrame& frame, int64_t 
     return Reopen(now_us);
   }
   const Request::Kind kind = it->second.kind;
-  if (kind == Request::Kind::kPull) return End(it, status, now_us);
+  if (kind == Request::Kind::kPull) return End(it, status, frame.header, now_us);
   // A round of a dropped table is over. Any other error has closed no round and used up no number:
   // the others would wait for this part for ever, and nothing behind it could be applied.
-  if (IsRound(kind) && status.code() == Code::kNotFound) return End(it, status, now_us);
+  if (IsRound(kind) && status.code() == Code::kNotFound) return End(it, status, frame.header, now_us);
   const char* what = kind == Request::Kind::kPush ? " can't take a numbered push" : " can't take a contribution";
   owner_.OnLinkFatal(status.With(Describe() + what), now_us);
 }

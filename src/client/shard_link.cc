@@ -1,4 +1,5 @@
-// Connection, sending and resending. shard_answers.cc has the answers.
+// Connection, sending and resending. shard_answers.cc has the answers, shard_moves.cc what a new
+// slot map does to the queue.
 #include "client/shard_link.h"
 
 #include <algorithm>
@@ -13,8 +14,6 @@ namespace {
 // Shards say of every parked request every few seconds that they keep it; this many times the limit
 // for others without a sign, and the request (or what was said of it) is taken as lost.
 constexpr int64_t kParkedFactor = 3;
-
-bool Borrows(const wire::Frame& frame) { return frame.owned.empty() && !frame.values.empty(); }
 
 wire::FramePtr WithOwnValues(const wire::Frame& frame, BufferPool& pool) {
   auto copy = std::make_shared<wire::Frame>();
@@ -217,21 +216,37 @@ void ShardLink::Drop(uint64_t id) {
 
 void ShardLink::DisownBorrowed(uint64_t id, int64_t now_us) {
   auto it = queue_.find(id);
-  if (it == queue_.end() || !Borrows(*it->second.frame)) return;
+  if (it == queue_.end() || !it->second.borrows) return;
   wire::FramePtr old = std::move(it->second.frame);
   it->second.frame = WithOwnValues(*old, pool_);
+  it->second.borrows = false;
   if (old.use_count() > 1) Reopen(now_us);
 }
 
-void ShardLink::End(Queue::iterator it, const Status& outcome, int64_t now_us) {
+void ShardLink::End(Queue::iterator it, const Status& outcome, const wire::FrameHeader& answer,
+                    int64_t now_us) {
   backoff_.Reset();
   damaged_ = 0;
   if (!it->second.parks && OldestCounted(it)) oldest_us_ = now_us;
   const Outgoing frame = TakeOut(it);
   // A copy that was sent again may still wait to be written, and its values belong to the caller,
   // who is about to be told that he may have them back.
-  if (frame.sends > 1 && Borrows(*frame.frame) && frame.frame.use_count() > 1) reopen_ = true;
-  owner_.OnFrameEnd(frame, outcome, now_us);
+  if (frame.sends > 1 && frame.borrows && frame.frame.use_count() > 1) reopen_ = true;
+  owner_.OnFrameEnd(frame, outcome, AnswerOf(frame, answer), now_us);
+}
+
+// A shard that does not say had at least the state that the frame was made under (rule 12).
+ShardLink::Owner::Answer ShardLink::AnswerOf(const Outgoing& frame,
+                                             const wire::FrameHeader& answer) {
+  const uint64_t asked_under = frame.frame->header().state_version;
+  const uint64_t said = answer.state_version;
+  return {answer.flags, StateVersion{said == 0 ? asked_under : said}};
+}
+
+// Values are covered by the checksum where they cross a network.
+void ShardLink::Seal(wire::Frame& frame) const {
+  if (!wire::IsLoopback(peer_.endpoint)) frame.header().flags |= wire::kFlagValuesChecked;
+  wire::Seal(frame);
 }
 
 std::string ShardLink::Describe() const {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/buffer.h"
 #include "base/ids.h"
@@ -31,8 +33,9 @@ struct Outgoing {
   uint32_t part = 0;
   Request::Kind kind = Request::Kind::kPush;
   bool parks = false;  // a shard may keep it for long: contributions, marks, pulls of sync tables
+  bool borrows = false;  // its values lie in the caller's memory
   wire::FramePtr frame;
-  uint32_t sends = 0;
+  uint32_t sends = 0;    // on this link, or more than one where it has been on another
   int64_t heard_us = 0;  // parks: when it was sent, or the shard last said that it is kept there
   bool again = false;    // asked to come back later
 };
@@ -43,12 +46,18 @@ class ShardLink {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // `flags` of the answer: FrameFlag.
-    virtual Verdict OnValues(const Outgoing& frame, uint16_t flags,
+    struct Answer {
+      uint16_t flags = 0;       // FrameFlag
+      StateVersion made_under;  // the state that the shard had when it made the answer, at least
+    };
+    virtual Verdict OnValues(const Outgoing& frame, const Answer& answer,
                              const wire::ValuesView& values) = 0;
     virtual void OnApplied(SlotId slot, Seq seq) = 0;
     // The frame is answered and out of the queue.
-    virtual void OnFrameEnd(const Outgoing& frame, const Status& outcome, int64_t now_us) = 0;
+    virtual void OnFrameEnd(const Outgoing& frame, const Status& outcome, const Answer& answer,
+                            int64_t now_us) = 0;
+    // The shard has a newer state than the book says.
+    virtual void OnNewerState(StateVersion version, int64_t now_us) = 0;
     virtual void OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& message) = 0;
     // This worker can't go on. The link's Stop is called from inside.
     virtual void OnLinkFatal(Status why, int64_t now_us) = 0;
@@ -71,6 +80,23 @@ class ShardLink {
   void OnDisconnect(int64_t now_us);
   void OnTick(int64_t now_us);
 
+  // After a new slot map (shard_moves.cc). Takes out the frames that the shard thread is no longer
+  // right for, marks those that stay but were made under a state too old for their slots, and
+  // returns the former, in order. Nothing is sent before Resume.
+  struct Moving {
+    uint64_t id = 0;
+    Outgoing frame;
+  };
+  struct Home {
+    bool here = true;
+    StateVersion stamp;  // the frame must be made under this version or a later one
+  };
+  std::vector<Moving> TakeMisplaced(const std::function<Home(const Outgoing&)>& home_of,
+                                    int64_t now_us);
+  // A frame that was on another link, or is part of one: goes to its place in the order of ids.
+  void Insert(uint64_t id, Outgoing frame);
+  void Resume(int64_t now_us);
+
   // Ids rise. Sends it at once if it may.
   void Enqueue(uint64_t id, Outgoing frame, int64_t now_us);
   // Forgets an unanswered frame; its answer will be ignored. Not for numbered pushes.
@@ -78,11 +104,12 @@ class ShardLink {
   // From now on refers to nothing of the caller's memory: an unanswered frame gets a copy of its
   // values, and a connection that may still hold the old one is made anew.
   void DisownBorrowed(uint64_t id, int64_t now_us);
+  // Seals a frame that is to be sent on this link.
+  void Seal(wire::Frame& frame) const;
 
   // True if the last frame that asked belonged to another trip. Numbers as the owner gives them.
   bool BeginTrip(uint64_t trip) { return std::exchange(trip_, trip) != trip; }
-  // Values are covered by the checksum where they cross a network.
-  bool checks_values() const { return !wire::IsLoopback(peer_.endpoint); }
+  const Peer& peer() const { return peer_; }
   bool ready() const { return phase_ == Phase::kReady; }
   uint64_t frames_sent() const { return frames_sent_; }
   uint64_t rewinds() const { return rewinds_; }
@@ -112,8 +139,12 @@ class ShardLink {
   void NoteProgress(int64_t now_us);
   bool Silent(int64_t now_us) const;
   bool OldestCounted(Queue::const_iterator it) const;
+  static Owner::Answer AnswerOf(const Outgoing& frame, const wire::FrameHeader& answer);
+  bool Restamp(Outgoing& frame, StateVersion stamp);
+  void ForgetSlots(const Outgoing& frame);
   Outgoing TakeOut(Queue::iterator it);
-  void End(Queue::iterator it, const Status& outcome, int64_t now_us);
+  void End(Queue::iterator it, const Status& outcome, const wire::FrameHeader& answer,
+           int64_t now_us);
 
   void OnControl(const wire::InFrame& frame, int64_t now_us);
   void OnPushReply(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);

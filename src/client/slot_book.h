@@ -11,6 +11,7 @@ struct SlotBook {
   std::vector<uint64_t> next_number;  // of the next push, from 1
   std::vector<uint64_t> answered;     // the highest number that was applied or refused
   std::vector<uint64_t> seen;         // the highest position read, packed
+  uint64_t state_version = 0;         // of the newest state that the client has
 
   size_t size() const { return seen.size(); }
   void SetSize(size_t slots) {

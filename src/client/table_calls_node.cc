@@ -12,20 +12,11 @@ using client::PartitionInput;
 using client::Request;
 using transport::Loop;
 
-bool Borrows(const wire::Frame& frame) {
-  for (std::span<const std::byte> values : frame.values) {
-    const std::byte* owned = frame.owned.data();
-    if (!values.empty() && (values.data() < owned || values.data() >= owned + frame.owned.size()))
-      return true;
-  }
-  return false;
-}
-
 // Weak, so that the core may see from the count whether anybody else holds a frame.
 std::vector<std::weak_ptr<wire::Frame>> BorrowingFrames(const Request& request) {
   std::vector<std::weak_ptr<wire::Frame>> frames;
   for (const client::ShardPart& part : request.parts) {
-    if (part.frame && Borrows(*part.frame)) frames.emplace_back(part.frame);
+    if (part.frame && part.borrowed) frames.emplace_back(part.frame);
   }
   return frames;
 }

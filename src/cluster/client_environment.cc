@@ -19,6 +19,8 @@ Result<ClientOptions> ClientOptions::FromEnvironment() {
   ClientOptions options;
   options.scheduler_host = environment->scheduler().host;
   options.scheduler_port = environment->scheduler().port;
+  for (const wire::Endpoint& standby : environment->standbys)
+    options.more_schedulers.push_back({standby.host, standby.port});
   options.cluster_id = environment->cluster_id.value_or("");
   if (environment->rank) options.rank = static_cast<int32_t>(*environment->rank);
   options.connect_timeout_ms = environment->connect_timeout_ms.value_or(options.connect_timeout_ms);

@@ -123,10 +123,23 @@ class Reader {
   Status status_;
 };
 
+// The first of the list stands for all where only one is asked for.
+void ReadSchedulers(Reader& reader, Environment& out) {
+  constexpr const char* kList = "CAIRN_SCHEDULER";
+  const std::string* text = reader.Text(kList);
+  if (text == nullptr) return;
+  const Result<std::vector<wire::Endpoint>> list = ParseEndpoints(kList, *text);
+  if (!list.ok()) return reader.Fail(list.status());
+  reader.Set<std::string>(out.scheduler_host, kList, *text, list->front().host);
+  reader.Set<uint16_t>(out.scheduler_port, kList, *text, list->front().port);
+  out.standbys.assign(list->begin() + 1, list->end());
+}
+
 void ReadCairn(Reader& reader, Environment& out) {
   reader.Role(out.role, "CAIRN_ROLE", {"scheduler", "server", "worker"});
   reader.Host(out.scheduler_host, "CAIRN_SCHED_HOST");
   reader.Port(out.scheduler_port, "CAIRN_SCHED_PORT");
+  ReadSchedulers(reader, out);
   reader.Number<uint32_t>(out.servers, "CAIRN_NUM_SERVERS", 1, kMaxNodes);
   reader.Number<uint32_t>(out.workers, "CAIRN_NUM_WORKERS", 1, kMaxNodes);
   reader.Number<uint32_t>(out.rank, "CAIRN_RANK", 0, kMaxNodes - 1);
@@ -135,7 +148,10 @@ void ReadCairn(Reader& reader, Environment& out) {
   reader.Name(out.cluster_id, "CAIRN_CLUSTER_ID");
   reader.Number<uint32_t>(out.server_threads, "CAIRN_SERVER_THREADS", 1, kMaxServerThreads);
   reader.Number<uint32_t>(out.slots, "CAIRN_SLOTS", 1, kMaxSlots);
+  reader.Number<uint32_t>(out.replicas, "CAIRN_REPLICAS", 0, wire::kMaxBackups + 1);
+  reader.Number<uint32_t>(out.min_in_sync, "CAIRN_MIN_IN_SYNC", 1, wire::kMaxBackups + 1);
   reader.Name(out.state_dir, "CAIRN_STATE_DIR");
+  reader.Name(out.meta, "CAIRN_META");
   reader.Timeout(out.heartbeat_ms, "CAIRN_HEARTBEAT_MS");
   reader.Timeout(out.dead_after_ms, "CAIRN_DEAD_AFTER_MS");
   reader.Timeout(out.rejoin_grace_ms, "CAIRN_REJOIN_GRACE_MS");
@@ -159,25 +175,6 @@ void ReadDmlc(Reader& reader, Environment& out) {
   reader.Number<uint32_t>(out.workers, "DMLC_NUM_WORKER", 1, kMaxNodes);
   reader.Number<uint32_t>(out.rank, "DMLC_RANK", 0, kMaxNodes - 1);
   reader.Host(out.host, "DMLC_NODE_HOST");
-}
-
-Result<std::vector<wire::Endpoint>> ParseList(const char* variable, std::string_view text) {
-  std::vector<wire::Endpoint> list;
-  while (true) {
-    const size_t comma = text.find(',');
-    Result<wire::Endpoint> endpoint = ParseEndpoint(variable, text.substr(0, comma));
-    if (!endpoint.ok()) return endpoint.status();
-    if (endpoint->port == 0)
-      return Malformed(variable, text, "a list of host:port with ports from 1 to 65535");
-    if (std::find(list.begin(), list.end(), *endpoint) != list.end()) {
-      return Result<std::vector<wire::Endpoint>>(
-          Code::kInvalidArgument, std::string(variable) + " names " + wire::ToString(*endpoint) + " twice");
-    }
-    if (list.size() == kMaxNodes) return Malformed(variable, text, "a list of at most 65535 servers");
-    list.push_back(*std::move(endpoint));
-    if (comma == std::string_view::npos) return list;
-    text.remove_prefix(comma + 1);
-  }
 }
 
 // A Paddle server finds itself in the list by POD_IP and PADDLE_PORT; its place is its index.
@@ -216,7 +213,7 @@ void ReadPaddle(Reader& reader, Environment& out) {
     reader.Number<uint32_t>(out.rank, "PADDLE_TRAINER_ID", 0, kMaxNodes - 1);
   const std::string* text = reader.Text(kList);
   if (text == nullptr || !reader.status().ok()) return;
-  const Result<std::vector<wire::Endpoint>> list = ParseList(kList, *text);
+  const Result<std::vector<wire::Endpoint>> list = ParseEndpoints(kList, *text);
   if (!list.ok()) return reader.Fail(list.status());
   reader.Set<uint32_t>(out.servers, kList, *text, static_cast<uint32_t>(list->size()));
   reader.Set<std::string>(out.scheduler_host, kList, *text, list->front().host);
@@ -239,6 +236,12 @@ Variables ProcessVariables() {
 
 wire::Endpoint Environment::scheduler() const {
   return {scheduler_host.value_or("127.0.0.1"), scheduler_port.value_or(0)};
+}
+
+std::vector<wire::Endpoint> Environment::schedulers() const {
+  std::vector<wire::Endpoint> all = {scheduler()};
+  all.insert(all.end(), standbys.begin(), standbys.end());
+  return all;
 }
 
 Result<Environment> ReadEnvironment(const Variables& variables) {
@@ -267,6 +270,7 @@ void RemoveRoleVariables(Variables& variables) {
   for (const char* name : {"CAIRN_ROLE",
                            "CAIRN_SCHED_HOST",
                            "CAIRN_SCHED_PORT",
+                           "CAIRN_SCHEDULER",
                            "CAIRN_NUM_SERVERS",
                            "CAIRN_NUM_WORKERS",
                            "CAIRN_RANK",
@@ -274,6 +278,7 @@ void RemoveRoleVariables(Variables& variables) {
                            "CAIRN_PORT",
                            "CAIRN_CLUSTER_ID",
                            "CAIRN_STATE_DIR",
+                           "CAIRN_META",
                            "MS_ROLE",
                            "MS_SCHED_HOST",
                            "MS_SCHED_PORT",
@@ -298,8 +303,8 @@ void RemoveRoleVariables(Variables& variables) {
 Status RequireScheduler(const Environment& environment) {
   if (environment.scheduler_port.value_or(0) != 0) return Status::Ok();
   return {Code::kInvalidArgument,
-          "where is the scheduler? Set CAIRN_SCHED_HOST and CAIRN_SCHED_PORT (or MS_SCHED_HOST and "
-          "MS_SCHED_PORT, "
+          "where is the scheduler? Set CAIRN_SCHED_HOST and CAIRN_SCHED_PORT, or CAIRN_SCHEDULER (or "
+          "MS_SCHED_HOST and MS_SCHED_PORT, "
           "DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT, PADDLE_PSERVERS_IP_PORT_LIST), or start with `cairn run`"};
 }
 
@@ -315,6 +320,46 @@ Result<wire::Endpoint> ParseEndpoint(std::string_view what, std::string_view tex
       ParseNumber<uint16_t>(what, text.substr(colon + 1), 0, std::numeric_limits<uint16_t>::max());
   if (!port.ok()) return Malformed(what, text, "host:port with a port from 0 to 65535");
   return wire::Endpoint{std::string(host), *port};
+}
+
+Result<std::vector<wire::Endpoint>> ParseEndpoints(std::string_view what, std::string_view text) {
+  std::vector<wire::Endpoint> list;
+  for (std::string_view rest = text;;) {
+    const size_t comma = rest.find(',');
+    Result<wire::Endpoint> endpoint = ParseEndpoint(what, rest.substr(0, comma));
+    if (!endpoint.ok()) return endpoint.status();
+    if (endpoint->port == 0) return Malformed(what, text, "a list of host:port with ports from 1 to 65535");
+    if (std::find(list.begin(), list.end(), *endpoint) != list.end()) {
+      return Result<std::vector<wire::Endpoint>>(
+          Code::kInvalidArgument, std::string(what) + " names " + wire::ToString(*endpoint) + " twice");
+    }
+    if (list.size() == kMaxNodes) return Malformed(what, text, "a list of at most 65535 addresses");
+    list.push_back(*std::move(endpoint));
+    if (comma == std::string_view::npos) return list;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+Result<scheduler::EtcdOptions> ParseMeta(std::string_view what, std::string_view text) {
+  constexpr std::string_view kScheme = "etcd://";
+  constexpr size_t kMaxPrefixBytes = 200;
+  if (!text.starts_with(kScheme))
+    return Malformed(what, text, "etcd://HOST:PORT,HOST:PORT/PREFIX (without TLS, and it is the only kind)");
+  std::string_view rest = text.substr(kScheme.size());
+  const size_t slash = rest.find('/');
+  Result<std::vector<wire::Endpoint>> members = ParseEndpoints(what, rest.substr(0, slash));
+  if (!members.ok()) return members.status();
+  scheduler::EtcdOptions options;
+  options.members = *std::move(members);
+  if (slash == std::string_view::npos) return options;
+  rest.remove_prefix(slash);
+  while (rest.ends_with('/')) rest.remove_suffix(1);
+  if (rest.empty()) return options;
+  if (rest.size() > kMaxPrefixBytes ||
+      !std::all_of(rest.begin(), rest.end(), [](char c) { return c > ' ' && c < 0x7f; }))
+    return Malformed(what, text, "etcd://HOST:PORT/PREFIX with a prefix of up to 200 printable characters");
+  options.prefix = std::string(rest);
+  return options;
 }
 
 }  // namespace cairn::cluster

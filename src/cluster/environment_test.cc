@@ -44,6 +44,8 @@ TEST(Environment, CairnVariables) {
                                 {"CAIRN_CLUSTER_ID", "blue"},
                                 {"CAIRN_SERVER_THREADS", "4"},
                                 {"CAIRN_SLOTS", "1024"},
+                                {"CAIRN_REPLICAS", "3"},
+                                {"CAIRN_MIN_IN_SYNC", "2"},
                                 {"CAIRN_STATE_DIR", "/var/lib/cairn"},
                                 {"CAIRN_HEARTBEAT_MS", "200"},
                                 {"CAIRN_DEAD_AFTER_MS", "1500"},
@@ -61,6 +63,8 @@ TEST(Environment, CairnVariables) {
   EXPECT_EQ(out.cluster_id, "blue");
   EXPECT_EQ(out.server_threads, 4u);
   EXPECT_EQ(out.slots, 1024u);
+  EXPECT_EQ(out.replicas, 3u);
+  EXPECT_EQ(out.min_in_sync, 2u);
   EXPECT_EQ(out.state_dir, "/var/lib/cairn");
   EXPECT_EQ(out.heartbeat_ms, 200);
   EXPECT_EQ(out.dead_after_ms, 1500);

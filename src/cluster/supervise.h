@@ -4,10 +4,15 @@
 //
 //   scheduler ready → servers and workers → the workers end → servers and scheduler leave → done
 //
-//   a worker killed by a signal      started again with its rank, max_restarts times in a job; then given up
+//   a worker killed by a signal      started again with its rank; then given up
 //   a worker that exits not with 0   the job ends with its exit code
-//   a scheduler killed by a signal   started again on the same port, from the same counter
-//   a server that dies               the job ends
+//   a scheduler killed by a signal   started again on the same port
+//   a server killed by a signal      started again where others have copies of what it held (replicas);
+//                                    then given up, as long as there are other servers; else the job ends
+//   a server that ends with 0        has left; another is started if the scheduler wants as many
+//
+// Each kind (workers, servers, the scheduler) has max_restarts of its own in a job: workers that fall
+// over again and again leave the cluster its own.
 //
 // A job over several machines has one launcher on each, with a share of the servers and workers. Node
 // 0 has the scheduler; the others wait until it answers. A node whose workers are done stays until its
@@ -15,6 +20,7 @@
 // scheduler, and with it to all.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -42,14 +48,15 @@ struct ProcessEnd {
 };
 std::string ToString(const ProcessEnd& end);  // "exited with code 3", "was killed by signal 9 (Killed)"
 
-// A worker that exits with it asks to be started again: it was declared dead while it was paused, and
-// can't go on as what it was. (EX_TEMPFAIL of sysexits.h.)
+// A worker or server that exits with it asks to be started again: it was declared dead while it was
+// paused, and can't go on as what it was. (EX_TEMPFAIL of sysexits.h.)
 inline constexpr int kStartAgainCode = 75;
 
 struct SuperviseOptions {
   uint32_t servers = 1;  // on this node, as on every other
   uint32_t workers = 1;
-  uint32_t max_restarts = 3;             // of this launcher, in the whole job
+  uint32_t replicas = 1;                 // owners of a partition, until the scheduler has said how many
+  uint32_t max_restarts = 3;             // of this launcher, in the whole job, of each kind
   int64_t leave_grace_ms = 30'000;       // for servers and scheduler, once the workers have ended
   int64_t late_server_grace_ms = 2'000;  // for servers, once the scheduler has left too
   int64_t give_up_every_ms = 1'000;      // repeated, because the scheduler may be away
@@ -68,6 +75,9 @@ struct JobSeen {
   bool over = false;            // ended or failed
   std::string failure;          // of a failed one
   bool anybody_joined = false;  // some worker, ever
+  uint32_t servers_wanted = 0;   // 0: not said
+  uint32_t servers_leaving = 0;  // told to go, and still there
+  uint32_t replicas = 0;         // owners of a partition; 0: not said
 };
 
 struct SuperviseAction {
@@ -116,7 +126,7 @@ class Supervisor {
   // For the last line: what ended the job before its time (empty: nothing did), and some counts.
   std::string cause() const;
   bool interrupted() const { return interrupts_ > 0; }
-  uint32_t restarts() const { return restarts_; }
+  uint32_t restarts() const { return restarts_[0] + restarts_[1] + restarts_[2]; }
   uint32_t workers_done() const { return workers_done_; }
   uint32_t workers_given_up() const { return static_cast<uint32_t>(given_up_.size()); }
 
@@ -133,7 +143,8 @@ class Supervisor {
   void Start(const NodeName& node);
   void Do(SuperviseAction::Kind kind, const NodeName& node) { actions_.push_back({kind, node, {}}); }
   void Say(const std::string& text) { actions_.push_back({SuperviseAction::Kind::kSay, {}, text}); }
-  bool TakeRestart(const NodeName& node, const ProcessEnd& end);
+  // `what_follows`: for the user, after "starting it again".
+  bool TakeRestart(const NodeName& node, const ProcessEnd& end, const std::string& what_follows = "");
   void WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
   void ServerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
   void SchedulerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
@@ -148,6 +159,10 @@ class Supervisor {
   void StopLate(int64_t now_ms);  // those who have not ended at the deadline
   void LookForNode0(int64_t now_ms);
   void StartAll();
+  // False: it was one of those that others have copies of, or that are no longer needed.
+  bool LosesTables(const NodeName& node, const ProcessEnd& end);
+  void FollowScale(const JobSeen& seen);
+  uint32_t CountServers() const;
   void Settle(int64_t now_ms);  // moves on to the next phase when nothing holds it back
   bool Any(wire::Role role) const;
   NodeName Local(wire::Role role, uint32_t i) const;  // the i-th of this node
@@ -158,8 +173,15 @@ class Supervisor {
   Phase phase_ = Phase::kStarting;
   std::set<NodeName> alive_;
   std::set<uint32_t> given_up_;  // ranks that the scheduler is told about, again and again
+  std::set<uint32_t> given_up_servers_;
+  uint32_t replicas_ = 1;
+  uint32_t servers_wanted_ = 0;    // in the whole job
+  uint32_t servers_leaving_ = 0;   // seen last
+  int64_t servers_changed_ms_ = 0; // older answers don't count
+  bool over_ = false;              // the scheduler has said so
   std::optional<NodeName> tail_;
-  uint32_t restarts_ = 0, workers_done_ = 0;
+  std::array<uint32_t, 3> restarts_ = {};  // by role
+  uint32_t workers_done_ = 0;
   int interrupts_ = 0;
   std::string cause_, failure_seen_;
   bool secondary_ = false;  // cause_ is a consequence of failure_seen_, if that is known

@@ -31,13 +31,39 @@ std::string SchedulerCore::AwaitedToForm() const {
   return text;
 }
 
-std::string SchedulerCore::AwaitedWhileRunning() const {
+// Servers that are missing, and what slots wait for because of it.
+std::string SchedulerCore::AwaitedOwners() const {
   std::string text;
+  std::vector<uint32_t> silent;
+  for (const wire::ServerInfo& server : state().servers)
+    if (const Live* live = FindLive(server.incarnation); live != nullptr && live->silent)
+      silent.push_back(server.index);
+  if (!silent.empty())
+    AddSentence(Listed("server", silent) + (silent.size() == 1 ? " is" : " are") + " not heard", &text);
+  const uint32_t staying = StayingServers(state());
+  if (staying < state().expected_servers)
+    AddSentence("waiting for " + std::to_string(state().expected_servers - staying) + " of " +
+                    Count(state().expected_servers, "server"),
+                &text);
+  uint32_t blocked = 0, single = 0;
+  for (const wire::SlotOwner& owner : state().slots) {
+    blocked += InSyncOwners(owner) < state().min_in_sync ? 1 : 0;
+    single += InSyncOwners(owner) == 1 && state().replicas > 1 && state().expected_servers > 1 ? 1 : 0;
+  }
+  if (blocked > 0)
+    AddSentence("requests to " + Count(blocked, "partition") + " wait: fewer than " +
+                    std::to_string(state().min_in_sync) + " owners are in sync",
+                &text);
+  else if (single > 0)
+    AddSentence(Count(single, "partition") + (single == 1 ? " has" : " have") + " only one owner in sync",
+                &text);
+  return text;
+}
+
+std::string SchedulerCore::AwaitedWhileRunning() const {
+  std::string text = AwaitedOwners();
   if (state().pending_view != ViewNumber(0)) {
-    std::vector<uint32_t> servers;
-    for (const wire::ServerInfo& server : state().servers)
-      if (const Live* live = FindLive(server.incarnation); !live || live->hold_view != state().pending_view)
-        servers.push_back(server.index);
+    const std::vector<uint32_t> servers = ServersNotHolding();
     if (!servers.empty())
       AddSentence("view " + std::to_string(state().pending_view.value) + ": " + Listed("server", servers) +
                       (servers.size() == 1 ? " has" : " have") + " not reported the open rounds",

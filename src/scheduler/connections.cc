@@ -33,7 +33,8 @@ const SchedulerCore::Live* SchedulerCore::FindLive(Incarnation incarnation) cons
 void SchedulerCore::Bind(Incarnation incarnation, ConnId conn, int64_t now_us) {
   Live& node = live_[incarnation];
   node.heard_us = now_us;
-  node.silent = false;
+  if (node.silent) awaiting_stale_ = true;
+  node.silent = node.told_needed = false;
   if (node.conn == conn) return;
   if (node.conn != ConnId(0)) bound_.erase(node.conn);
   Unbind(conn, now_us);  // a connection speaks for one node at a time

@@ -1,8 +1,9 @@
 // The scheduler's core: what is known of each node at this moment (connections, last heard,
 // barrier counts, reports), and the order log → install → tell. The decisions themselves are in
 // rules.h. Split by subject: scheduler.cc (start, commit, dispatch), connections.cc,
-// registration.cc, heartbeat.cc (heartbeats, barriers), detection.cc (time), table_requests.cc, awaiting.cc,
-// status_json.cc. One thread.
+// registration.cc, heartbeat.cc (heartbeats, barriers), detection.cc (time), failover.cc (lost servers),
+// moves.cc (news of owners, placement), scale.cc, table_requests.cc, awaiting.cc, status_json.cc. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +48,15 @@ class SchedulerCore final : public Scheduler {
     int64_t state_sent_us = 0;
     uint64_t barrier_count = 0;
     ViewNumber hold_view;
+    StateVersion hold_version;
     std::vector<wire::TableRound> open_rounds;
     bool end_confirmed = false;
+    std::vector<wire::SlotNews> news;  // servers: not yet looked at
+    StateVersion news_held;            // the version that its sender held
+    bool wants_to_leave = false;       // servers: says so itself
+    bool told_needed = false;          // servers: has been logged as silent, but needed
+    bool told_slow = false;            // servers: has been logged as slow, but needed
+    int64_t rest_until_us = 0;         // servers: was too slow; no copy is begun to it before
     bool told_ahead = false;           // has been logged for holding a version that we have not made
     wire::NodeStats stats, rate_base;  // rate_base: the sample that rates are measured from
     int64_t rate_base_us = 0;
@@ -67,9 +75,9 @@ class SchedulerCore final : public Scheduler {
   DurableState Next() const;       // a copy with the next version, to be changed and committed
   bool Commit(DurableState next);  // false: the store failed and nothing may be said any more
   Status Persist(const DurableState& next);
-  void Settle(int64_t now_us);  // after every event: whatever follows from it
-  bool Advance();               // one more record, if a rule asks for it
-  bool MakeView();              // the pending one; requires every server's report
+  void Settle(int64_t now_us);   // after every event: whatever follows from it
+  bool Advance(int64_t now_us);  // one more record, if a rule asks for it
+  bool MakeView();               // the pending one; requires every server's report
   void LogPhase();
   void Handle(ConnId conn, const wire::ControlMessage& message, int64_t now_us);
 
@@ -107,7 +115,7 @@ class SchedulerCore final : public Scheduler {
   void RefuseHeartbeat(ConnId conn, const wire::Heartbeat& heartbeat, const NodeRecord* node);
   void TakeReport(Live& node, const wire::Heartbeat& heartbeat, int64_t now_us);
   void TakeRates(Live& node, const wire::NodeStats& stats, int64_t now_us);
-  bool AllServersHold() const;
+  std::vector<uint32_t> ServersNotHolding() const;  // for the pending view
   uint64_t BarrierOpen();
   // The smallest count of the live workers, `except` left out; none while one of them has not been
   // heard since the scheduler's start, named in `unheard`.
@@ -118,10 +126,40 @@ class SchedulerCore final : public Scheduler {
   // detection.cc
   void NoticePause(int64_t now_us);
   void DetectDeaths(int64_t now_us);
-  void FailForServer(const wire::ServerInfo& server, const std::string& how);
   void GiveUpAfterGrace(int64_t now_us);
   void ResendStates(int64_t now_us);
   void UpdateFinished(int64_t now_us);
+
+  // failover.cc
+  void DetectLostServers(int64_t now_us);
+  bool HeardLately(uint32_t server, int64_t now_us) const;
+  std::vector<uint32_t> Suspects(int64_t now_us) const;  // servers (indexes) not heard lately
+  // The slots that would hang on nobody who is heard, were this server declared dead now.
+  std::vector<uint32_t> SlotsThatNeed(const wire::ServerInfo& server, int64_t now_us) const;
+  // One record: the job goes on with the other owners, or has failed. The server is retired.
+  void LoseServer(const wire::ServerInfo& lost, const std::string& how, int64_t now_us);
+  void AlarmIfSingle(size_t slots, const std::string& why);
+
+  // moves.cc
+  void TakeOwnersReport(Live& node, uint32_t index, const wire::Heartbeat& heartbeat);
+  bool OwnersWorkWaits(int64_t now_us) const;
+  bool AdvanceOwners(int64_t now_us);  // one record with all that can be done about owners now
+  struct OwnersRecord;                 // what it has in it, for the log lines
+  void ApplyNews(DurableState& next, int64_t now_us, OwnersRecord* record);
+  void MarkLeaving(DurableState& next, OwnersRecord* record);
+  void PlaceSlots(DurableState& next, int64_t now_us, OwnersRecord* record);
+  void LetEmptyGo(DurableState& next, OwnersRecord* record);
+  void LogSlowButNeeded(const OwnersRecord& record);
+  void LogOwners(const OwnersRecord& record);
+  bool AllServersHeard() const;
+  SlotBytes KnownBytes() const;
+  PlacementLimits Limits(int64_t now_us) const;
+  int64_t OwnersGapUs() const;
+
+  // scale.cc
+  void OnScale(ConnId conn, const wire::Scale& scale, int64_t now_us);
+  void ExpectServers(DurableState& next, uint32_t servers) const;
+  void ExpectJoined(DurableState& next) const;  // a server more than expected has come to stay
 
   // table_requests.cc
   void OnTableRequest(ConnId conn, Incarnation incarnation, uint64_t request, wire::ControlMessage message);
@@ -137,6 +175,7 @@ class SchedulerCore final : public Scheduler {
   const std::string& Awaiting();
   std::string AwaitedToForm() const;
   std::string AwaitedWhileRunning() const;
+  std::string AwaitedOwners() const;
 
   // status_json.cc
   std::string StatusJson(int64_t now_us) override;
@@ -165,6 +204,14 @@ class SchedulerCore final : public Scheduler {
 
   std::map<RequestKey, TableRequest> requests_;      // under way
   std::map<RequestKey, wire::TableReply> answered_;  // so that a late copy gets the same answer
+
+  std::vector<uint64_t> slot_bytes_;  // as reported by primaries; kUnknownBytes: not yet
+  bool bytes_changed_ = false;        // since the last placement
+  StateVersion placed_version_;       // the state after the last placement
+  int64_t placed_us_ = 0;
+  int64_t owners_record_us_ = INT64_MIN / 2;
+  bool single_ = false;       // an alarm about slots with one owner has not been cleared
+  uint32_t copies_done_ = 0;  // in this wave of moves
 
   int64_t last_tick_us_;
   int64_t stay_until_us_ = 0;         // a job that was over at the start: leavers may come back

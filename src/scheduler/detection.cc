@@ -1,7 +1,6 @@
 // What time does: deaths, the grace for dead ranks, resent states, and when the process may go.
 // Time only makes the scheduler suspect; the death itself is a record.
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "scheduler/core.h"
@@ -14,12 +13,6 @@ constexpr int64_t kSmallestPauseUs = 300'000;
 // A node whose connection broke is back within this, or has closed it itself.
 constexpr int64_t kComeBackUs = 300'000;
 
-std::string Seconds(int64_t us) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(us) * 1e-6);
-  return text;
-}
-
 }  // namespace
 
 void SchedulerCore::OnTick(int64_t now_us) {
@@ -27,6 +20,7 @@ void SchedulerCore::OnTick(int64_t now_us) {
   NoticePause(now_us);
   DetectDeaths(now_us);
   GiveUpAfterGrace(now_us);
+  if (OwnersWorkWaits(now_us)) unsettled_ = true;
   Settle(now_us);
   if (fatal_.ok()) ResendStates(now_us);
 }
@@ -41,19 +35,12 @@ void SchedulerCore::NoticePause(int64_t now_us) {
   if (no_workers_since_us_ >= 0) no_workers_since_us_ = now_us;
 }
 
-void SchedulerCore::FailForServer(const wire::ServerInfo& server, const std::string& how) {
-  if (durable_.over()) return;
-  DurableState next = Next();
-  FailJob(next, "server " + std::to_string(server.index) + " (" + ToString(server.endpoint) +
-                    ") is lost: " + how + "; its parameters have no other copy, so start the job anew");
-  (void)Commit(std::move(next));
-}
-
 void SchedulerCore::DetectDeaths(int64_t now_us) {
   std::vector<wire::WorkerInfo> dead_workers;
   for (auto& [incarnation, node] : live_) {
     if (now_us - node.heard_us < options_.dead_after_us || node.silent) continue;
     node.silent = true;
+    awaiting_stale_ = true;
     if (const wire::WorkerInfo* worker = state().FindWorker(incarnation)) dead_workers.push_back(*worker);
   }
   if (durable_.over()) return;
@@ -61,12 +48,8 @@ void SchedulerCore::DetectDeaths(int64_t now_us) {
     return entry.second.silent && entry.second.conn == ConnId(0) &&
            durable_.FindNode(entry.first)->fate != NodeFate::kLive;
   });
-  for (const wire::ServerInfo& server : state().servers) {
-    const Live* live = FindLive(server.incarnation);
-    if (live != nullptr && live->silent)
-      return FailForServer(server, "not heard for " + Seconds(now_us - live->heard_us));
-  }
-  if (dead_workers.empty()) return;
+  DetectLostServers(now_us);
+  if (dead_workers.empty() || durable_.over()) return;
   DurableState next = Next();
   for (const wire::WorkerInfo& worker : dead_workers)
     RemoveWorker(next, worker.incarnation, NodeFate::kRetired);

@@ -8,7 +8,7 @@ namespace cairn::scheduler {
 namespace {
 
 // "CSR" and the format's version. Every number below is little-endian and fixed-width.
-constexpr uint32_t kRecordMagic = 0x01525343;
+constexpr uint32_t kRecordMagic = 0x02525343;
 
 class Writer {
  public:
@@ -73,6 +73,22 @@ std::set<uint32_t> GetRanks(Reader& in) {
   return ranks;
 }
 
+void PutMoves(Writer& out, const std::map<uint32_t, uint16_t>& moves) {
+  out.Put(static_cast<uint32_t>(moves.size()));
+  for (const auto& [slot, from] : moves) {
+    out.Put(slot);
+    out.Put(from);
+  }
+}
+std::map<uint32_t, uint16_t> GetMoves(Reader& in) {
+  std::map<uint32_t, uint16_t> moves;
+  for (uint32_t n = in.GetCount(4 + 2); n > 0; --n) {
+    const auto slot = in.Get<uint32_t>();
+    moves[slot] = in.Get<uint16_t>();
+  }
+  return moves;
+}
+
 constexpr size_t kNodeBytes = 8 + 8 + 1 + 1 + 4 + 8;
 constexpr size_t kOperationBytes = 8 + 8 + 4 + 8;
 
@@ -116,6 +132,10 @@ Status CheckConsistent(const DurableState& d) {
   for (const wire::WorkerInfo& worker : d.state.workers)
     if (!d.FindNode(worker.incarnation)) return Damaged("a worker never registered");
   if (d.slot_count == 0 || d.slot_count > 65536) return Damaged("its number of slots is out of range");
+  if (!d.moving_from.empty() && d.moving_from.rbegin()->first >= d.slot_count)
+    return Damaged("a slot that is moved does not exist");
+  if (!d.state.slots.empty() && d.state.slots.size() != d.slot_count)
+    return Damaged("its map has another number of slots");
   if (d.state.expected_servers == 0 || d.state.expected_workers == 0) return Damaged("it expects no nodes");
   return Status::Ok();
 }
@@ -136,6 +156,9 @@ std::vector<std::byte> EncodeRecord(const DurableState& d) {
   out.Put(kRecordMagic);
   out.PutBytes(wire::EncodeState(d.state));
   out.Put(d.slot_count);
+  out.Put(d.initial_servers);
+  out.Put(d.moves_done);
+  PutMoves(out, d.moving_from);
   out.Put(static_cast<uint32_t>(d.nodes.size()));
   for (const NodeRecord& node : d.nodes) PutNode(out, node);
   PutRanks(out, d.joined_ranks);
@@ -164,6 +187,9 @@ Result<DurableState> DecodeRecord(std::span<const std::byte> bytes) {
   DurableState d;
   d.state = std::move(*state);
   d.slot_count = in.Get<uint32_t>();
+  d.initial_servers = in.Get<uint32_t>();
+  d.moves_done = in.Get<uint64_t>();
+  d.moving_from = GetMoves(in);
   for (uint32_t n = in.GetCount(kNodeBytes); n > 0; --n) d.nodes.push_back(GetNode(in));
   d.joined_ranks = GetRanks(in);
   d.given_up_ranks = GetRanks(in);

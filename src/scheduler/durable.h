@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -19,7 +20,7 @@ namespace cairn::scheduler {
 
 enum class NodeFate : uint8_t {
   kLive = 0,
-  kLeft = 1,     // a worker that is done
+  kLeft = 1,     // a worker that is done, a server that went in good order
   kRetired = 2,  // declared dead, or replaced by its successor
 };
 
@@ -46,6 +47,10 @@ struct TableOperation {
 struct DurableState {
   wire::ClusterState state;
   uint32_t slot_count = 0;
+  uint32_t initial_servers = 0;  // that the job was started with: expected_servers may change
+  uint64_t moves_done = 0;       // copies that came in sync, and primaries handed over, so far
+  // Slots that have one owner more than wanted, because that on this server (index) is to go.
+  std::map<uint32_t, uint16_t> moving_from;
   std::vector<NodeRecord> nodes;           // by incarnation, which is the order of registration
   std::set<uint32_t> joined_ranks;         // those that were ever in a view
   std::set<uint32_t> given_up_ranks;       // may name a live one: counts when that one is dead

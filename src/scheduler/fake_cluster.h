@@ -146,6 +146,7 @@ class FakeCluster {
       node.beat.version = state().version;
       if (node.hello.role == wire::Role::kServer) {
         node.beat.hold_view = state().pending_view;
+        node.beat.hold_version = state().version;
         node.beat.open_rounds =
             node.beat.hold_view == ViewNumber(0) ? std::vector<wire::TableRound>{} : rounds;
         node.beat.end_confirmed =
@@ -154,6 +155,33 @@ class FakeCluster {
     }
     Tell(node.conn, node.beat);
   }
+  // A heartbeat of a server that has finished every copy and handover of its slots, and says so.
+  void BeatDone(FakeNode& node) {
+    node.beat.news.clear();
+    node.beat.loads.clear();
+    for (uint32_t slot = 0; slot < state().slots.size(); ++slot) {
+      const wire::SlotOwner& owner = state().slots[slot];
+      if (owner.server != node.rank) continue;
+      using News = wire::SlotNews;
+      for (const wire::Backup& backup : owner.backups)
+        if (!backup.in_sync)
+          node.beat.news.push_back({slot, News::kCaughtUp, backup.server, owner.epoch, backup.added});
+      if (owner.heir != wire::kNoServer)
+        node.beat.news.push_back({slot, News::kHandedOver, owner.heir, owner.epoch, StateVersion(0)});
+      if (slot < bytes.size()) node.beat.loads.push_back({slot, bytes[slot], 0});
+    }
+    Beat(node);
+    node.beat.news.clear();
+  }
+  // Time passes, and servers do what the state asks of them.
+  void AdvanceDone(int64_t us, const std::vector<FakeNode*>& servers, const std::vector<FakeNode*>& others) {
+    for (int64_t end = now_us + us; now_us < end;) {
+      now_us += 100'000;
+      for (FakeNode* node : servers) BeatDone(*node);
+      for (FakeNode* node : others) Beat(*node);
+      scheduler->OnTick(now_us);
+    }
+  }
   // Time passes in ticks of 100 ms; `alive` go on heartbeating.
   void Advance(int64_t us, const std::vector<FakeNode*>& alive = {}) {
     for (int64_t end = now_us + us; now_us < end;) {
@@ -161,6 +189,11 @@ class FakeCluster {
       for (FakeNode* node : alive) Beat(*node);
       scheduler->OnTick(now_us);
     }
+  }
+  size_t CountLogged(const std::string& part) const {
+    size_t count = 0;
+    for (const std::string& line : lines) count += line.find(part) != std::string::npos ? 1 : 0;
+    return count;
   }
   bool Logged(const std::string& part) const {
     for (const std::string& line : lines)
@@ -175,6 +208,7 @@ class FakeCluster {
   BufferPool pool;
   int64_t now_us = 1'000'000;
   std::vector<std::string> lines;
+  std::vector<uint64_t> bytes;  // of the slots, as BeatDone reports them
   std::unique_ptr<Scheduler> scheduler;
 
  private:

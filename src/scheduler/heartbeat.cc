@@ -1,5 +1,7 @@
 // Heartbeats: what nodes say every second, and the barriers that are counted from it.
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "base/planted.h"
 #include "scheduler/core.h"
@@ -27,6 +29,7 @@ void SchedulerCore::OnHeartbeat(ConnId conn, const wire::Heartbeat& heartbeat, i
   Bind(node->incarnation, conn, now_us);
   Live& live = live_[node->incarnation];
   TakeReport(live, heartbeat, now_us);
+  if (node->role == wire::Role::kServer) TakeOwnersReport(live, node->rank, heartbeat);
   if (heartbeat.version > state().version && !live.told_ahead) {
     live.told_ahead = true;
     log_((node->role == wire::Role::kServer ? "server " : "worker ") + std::to_string(node->rank) +
@@ -60,8 +63,11 @@ void SchedulerCore::TakeReport(Live& node, const wire::Heartbeat& heartbeat, int
   node.barrier_count = count;
   node.version = std::max(node.version, heartbeat.version);
   node.end_confirmed |= heartbeat.end_confirmed;
-  if (heartbeat.hold_view > node.hold_view && IsSane(heartbeat.open_rounds)) {
+  const bool newer_report =
+      std::tie(heartbeat.hold_view, heartbeat.hold_version) > std::tie(node.hold_view, node.hold_version);
+  if (newer_report && IsSane(heartbeat.open_rounds)) {
     node.hold_view = heartbeat.hold_view;
+    node.hold_version = heartbeat.hold_version;
     node.open_rounds = heartbeat.open_rounds;
     awaiting_stale_ = unsettled_ = true;
   }
@@ -89,11 +95,19 @@ void SchedulerCore::TakeRates(Live& node, const wire::NodeStats& stats, int64_t 
   node.rate_base_us = now_us;
 }
 
-bool SchedulerCore::AllServersHold() const {
-  return std::all_of(state().servers.begin(), state().servers.end(), [&](const wire::ServerInfo& server) {
+// A server that has become the primary of a slot since must report again, for that slot too.
+std::vector<uint32_t> SchedulerCore::ServersNotHolding() const {
+  std::map<uint32_t, StateVersion> newest;  // by server: since when it has all the slots of now
+  for (const wire::SlotOwner& slot : state().slots)
+    newest[slot.server] = std::max(newest[slot.server], slot.since);
+  std::vector<uint32_t> servers;
+  for (const wire::ServerInfo& server : state().servers) {
     const Live* live = FindLive(server.incarnation);
-    return live != nullptr && live->hold_view == state().pending_view;
-  });
+    const bool holds = live != nullptr && live->hold_view == state().pending_view &&
+                       live->hold_version >= newest[server.index];
+    if (!holds) servers.push_back(server.index);
+  }
+  return servers;
 }
 
 uint64_t SchedulerCore::BarrierOpen() {

@@ -66,7 +66,20 @@ const wire::WorkerInfo* FindWorkerOfRank(const wire::ClusterState& state, Rank r
   return at != state.workers.end() && at->rank == rank ? &*at : nullptr;
 }
 
+// A job that is running takes any server: the index is only a name, and whoever comes back while the
+// old one is not yet known to be dead gets another one.
+static Result<uint32_t> ChooseLateServerIndex(const DurableState& d, const wire::Register& request) {
+  auto is_free = [&](uint32_t index) { return d.state.FindServer(index) == nullptr; };
+  if (request.wanted_rank >= 0 && request.wanted_rank < wire::kNoServer &&
+      is_free(static_cast<uint32_t>(request.wanted_rank)))
+    return static_cast<uint32_t>(request.wanted_rank);
+  for (uint32_t index = 0; index < wire::kNoServer; ++index)
+    if (is_free(index)) return index;
+  return Status(Code::kResourceExhausted, "this job has 65535 servers, which is the limit");
+}
+
 Result<uint32_t> ChooseServerIndex(const DurableState& d, const wire::Register& request) {
+  if (d.running()) return ChooseLateServerIndex(d, request);
   const uint32_t expected = d.state.expected_servers;
   const std::vector<uint32_t> missing = MissingServers(d);
   if (missing.empty())
@@ -105,7 +118,7 @@ Incarnation AddNode(DurableState& d, const wire::Register& request, uint32_t ran
   if (request.role == wire::Role::kServer) {
     auto at = std::find_if(state.servers.begin(), state.servers.end(),
                            [&](const wire::ServerInfo& server) { return server.index > rank; });
-    state.servers.insert(at, {rank, incarnation, request.endpoint, request.threads});
+    state.servers.insert(at, {rank, incarnation, request.endpoint, request.threads, /*leaving=*/false});
   } else {
     if (const wire::WorkerInfo* old = FindWorkerOfRank(state, Rank(rank)))
       RemoveWorker(d, old->incarnation, NodeFate::kRetired);

@@ -58,8 +58,9 @@ void SchedulerCore::AdmitServer(ConnId conn, const wire::Register& request, int6
   if (const wire::ServerInfo* old = FindServerAt(state(), request.endpoint)) {
     const wire::ServerInfo lost = *old;
     if (Live* live = FindLive(lost.incarnation)) live->silent = true;
-    FailForServer(lost, "another process has registered at its address, so it was restarted");
-    return Refuse(conn, Code::kJobFailed, "the job has failed: " + state().failure);
+    LoseServer(lost, "another process has registered at its address, so it was restarted", now_us);
+    if (!fatal_.ok()) return;
+    if (durable_.over()) return Refuse(conn, Code::kJobFailed, "the job has failed: " + state().failure);
   }
   auto index = ChooseServerIndex(durable_, request);
   if (!index.ok()) return RefuseNode(conn, Incarnation(0), index.status().code(), index.status().message());
@@ -86,6 +87,7 @@ void SchedulerCore::Admit(ConnId conn, const wire::Register& request, uint32_t r
   const Incarnation replaced = old != nullptr ? old->incarnation : Incarnation(0);
   DurableState next = Next();
   const Incarnation incarnation = AddNode(next, request, rank, barrier_base);
+  if (request.role == wire::Role::kServer) ExpectJoined(next);
   if (CAIRN_BUG(kIncarnationNotLogged)) Send(conn, RegisteredFor(*next.FindNode(incarnation)));
   if (!Commit(std::move(next))) return;
   const NodeRecord& node = *durable_.FindNode(incarnation);
@@ -129,7 +131,7 @@ void SchedulerCore::OnLeave(ConnId conn, const wire::Leave& leave, int64_t now_u
     return refuse(Code::kUnavailable, "this scheduler does not know the worker: register again");
   }
   if (node->role != wire::Role::kWorker)
-    return refuse(Code::kInvalidArgument, "only workers leave; servers end with the job");
+    return refuse(Code::kInvalidArgument, "only workers leave so; servers say it in their heartbeats");
   if (node->fate == NodeFate::kRetired)
     return refuse(Code::kRetired, NameOf(*node) + " was declared dead or replaced");
   if (node->fate == NodeFate::kLeft) {

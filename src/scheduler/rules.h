@@ -1,10 +1,11 @@
 // The scheduler's decisions as changes of a DurableState: no time, no messages, the same result
-// from the same input. membership.cc, views.cc, tables.cc, table_spec.cc and job_end.cc implement
-// them; the core (core.h) decides when, logs the result and tells the nodes. docs/consistency.md
-// has the rules.
+// from the same input. membership.cc, views.cc, owners.cc, placement.cc, balance.cc, tables.cc, table_spec.cc
+// and job_end.cc implement them; the core (core.h) decides when, logs the result and tells the nodes.
+// docs/consistency.md has the rules.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,11 +44,59 @@ bool ReadyToForm(const DurableState& d);
 void Form(DurableState& d);
 std::vector<wire::SlotOwner> MakeSlotMap(std::span<const wire::ServerInfo> servers, uint32_t slot_count,
                                          StateVersion since);
+// Gives each slot of a fresh map its backups, all in sync since everything is empty: those of one
+// server's slots on all other servers in turn, so that its death spreads its work over all of them.
+void SpreadBackups(wire::ClusterState& state);
 std::vector<uint32_t> WaitingRanks(const wire::ClusterState& state);  // registered, in no view
 void BeginView(DurableState& d);
 // `open_rounds`: every server's report for the pending view, in any order.
 void FinishView(DurableState& d, std::span<const wire::TableRound> open_rounds);
 void DropUnusedViews(wire::ClusterState& state);
+
+// --- owners.cc (rules 43 to 45, 47) ---
+// In all of them d.state.version is the version of the record.
+
+uint32_t InSyncOwners(const wire::SlotOwner& owner);   // the primary counts
+size_t CopyingSlots(const wire::ClusterState& state);  // that have a backup which is not in sync
+uint32_t StayingServers(const wire::ClusterState& state);
+uint32_t WantedOwners(const wire::ClusterState& state);  // of each slot: min(replicas, staying servers)
+// The slots of which this server (index) is the only owner in sync: they are lost with it.
+std::vector<uint32_t> SlotsOnlyAt(const wire::ClusterState& state, uint32_t server);
+// Takes a server out of the job and out of every slot; owners in sync become primaries where it was
+// one, if possible none of the suspects (indexes). Requires that SlotsOnlyAt is empty.
+void RemoveServer(DurableState& d, Incarnation incarnation, NodeFate fate,
+                  std::span<const uint32_t> suspects = {});
+void AddBackup(DurableState& d, uint32_t slot, uint16_t server, uint16_t thread);
+void MarkInSync(DurableState& d, uint32_t slot, uint32_t server);
+void DropBackup(DurableState& d, uint32_t slot, uint32_t server);
+void BeginHandover(DurableState& d, uint32_t slot, uint32_t heir);
+void FinishHandover(DurableState& d, uint32_t slot);
+enum class NewsEffect : uint8_t {
+  kStale,       // not, or no longer, about the owners of now
+  kNotAllowed,  // a slow backup that is needed
+  kTaken,
+};
+// `sender`: the server that says it, by index; `held`: the version that it held.
+NewsEffect TakeNews(DurableState& d, uint32_t sender, StateVersion held, const wire::SlotNews& news);
+
+// --- placement.cc, balance.cc (rule 46) ---
+
+struct PlacementLimits {
+  uint32_t copies_per_server = 4;     // under way at a time, from it and to it
+  uint32_t handovers_per_server = 4;  // under way at a time, from it: those slots take nothing
+  std::vector<uint32_t> avoid;        // servers (indexes) that no copy is begun to
+};
+// Bytes by slot. Empty: not known, all count the same.
+using SlotBytes = std::vector<uint64_t>;
+struct PlacementChange {
+  uint32_t copies = 0, drops = 0, handovers = 0;
+  bool any() const { return copies + drops + handovers > 0; }
+};
+// Begins whatever copies, drops and handovers bring the owners nearer to what is wanted and are
+// possible now. Once nothing is under way and this changes nothing, everything is in its place.
+PlacementChange Place(DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits);
+// How many copies Place has yet to begin or to finish, if nothing else happens.
+uint32_t CopiesLeft(const DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits);
 
 // --- tables.cc, table_spec.cc (rule 8) ---
 
@@ -67,7 +116,7 @@ void RemoveTable(DurableState& d, TableId table);
 // Remembers that the request has been carried out in d.state.version.
 void RememberOperation(DurableState& d, Incarnation incarnation, uint64_t request, TableId table);
 const TableOperation* FindOperation(const DurableState& d, Incarnation incarnation, uint64_t request);
-std::string Describe(const TableSpec& spec);  // "dense sync sgd, 7850 float32 elements"
+std::string Describe(const TableSpec& spec);         // "dense sync sgd, 7850 float32 elements"
 const char* OptimizerWord(OptimizerKind optimizer);  // "sgd"
 
 // --- job_end.cc (rules 7, 10) ---
@@ -84,6 +133,7 @@ void FailJob(DurableState& d, std::string reason);
 std::string Count(size_t n, std::string_view noun);  // "1 worker", "2 workers"
 // "rank 1", "ranks 1, 2"; a long list ends in "and 90 more".
 std::string Listed(std::string_view noun, const std::vector<uint32_t>& numbers);
+std::string Seconds(int64_t us);                                 // "5.0 s"
 std::string Printable(std::string_view text, size_t max_bytes);  // without control characters, cut
 bool IsPrintable(std::string_view text);
 

@@ -32,6 +32,15 @@ Status CheckOptions(const SchedulerOptions& o) {
             "a job starts with 1 to 65536 workers, not " + std::to_string(o.expected_workers)};
   if (o.slot_count == 0 || o.slot_count > 65536)
     return {Code::kInvalidArgument, "a cluster has 1 to 65536 slots, not " + std::to_string(o.slot_count)};
+  if (o.replicas > wire::kMaxBackups)
+    return {Code::kInvalidArgument, "a partition has 1 to " + std::to_string(wire::kMaxBackups) +
+                                        " replicas (0: chosen), not " + std::to_string(o.replicas)};
+  const uint32_t owners = std::min(o.expected_servers, o.replicas == 0 ? 2 : o.replicas);
+  if (o.min_in_sync == 0 || o.min_in_sync > owners)
+    return {Code::kInvalidArgument,
+            "with " + Count(owners, "owner") + " of each partition, at least 1 and at most " +
+                std::to_string(owners) + " of them can be asked to be in sync, not " +
+                std::to_string(o.min_in_sync) + ": give more servers and replicas, or a smaller number"};
   if (o.cluster_id.size() > 255 || !IsPrintable(o.cluster_id))
     return {Code::kInvalidArgument, "the cluster id is too long or has control characters"};
   if (o.heartbeat_us <= 0 || o.dead_after_us <= 0 || o.rejoin_grace_us < 0)
@@ -46,8 +55,8 @@ Status CheckSameJob(const SchedulerOptions& o, const DurableState& d) {
   if (!o.cluster_id.empty() && o.cluster_id != state.cluster_id)
     return {Code::kInvalidArgument,
             "the log is of cluster " + state.cluster_id + ", not " + o.cluster_id + what_to_do};
-  if (o.expected_servers != state.expected_servers || o.expected_workers != state.expected_workers)
-    return {Code::kInvalidArgument, "the log is of a job with " + Count(state.expected_servers, "server") +
+  if (o.expected_servers != d.initial_servers || o.expected_workers != state.expected_workers)
+    return {Code::kInvalidArgument, "the log is of a job with " + Count(d.initial_servers, "server") +
                                         " and " + Count(state.expected_workers, "worker") + what_to_do};
   if (o.slot_count != d.slot_count)
     return {Code::kInvalidArgument,
@@ -86,6 +95,7 @@ Status SchedulerCore::LoadOrCreate() {
         options_.cluster_id.empty() ? MadeClusterId(options_.cluster_seed) : options_.cluster_id;
     state.expected_servers = options_.expected_servers;
     state.expected_workers = options_.expected_workers;
+    durable_.initial_servers = options_.expected_servers;
     durable_.slot_count = options_.slot_count;
     return Status::Ok();
   }
@@ -101,6 +111,8 @@ Status SchedulerCore::Init(int64_t now_us) {
   if (Status status = LoadOrCreate(); !status.ok()) return status;
   DurableState next = Next();
   next.state.term = next.state.term.Next();
+  next.state.min_in_sync = options_.min_in_sync;
+  ExpectServers(next, next.state.expected_servers);
   if (!Commit(std::move(next))) return fatal_;
   for (const NodeRecord& node : durable_.nodes) {
     by_uid_[node.uid] = node.incarnation;
@@ -160,7 +172,7 @@ void SchedulerCore::LogPhase() {
   if (state().phase == wire::Phase::kFailed) log_("the job has failed: " + state().failure);
 }
 
-bool SchedulerCore::Advance() {
+bool SchedulerCore::Advance(int64_t now_us) {
   if (!fatal_.ok() || durable_.over()) return false;
   if (JobIsOver(durable_)) {
     DurableState next = Next();
@@ -172,11 +184,12 @@ bool SchedulerCore::Advance() {
     Form(next);
     return Commit(std::move(next));
   }
-  if (!durable_.running()) return false;
-  if (state().pending_view != ViewNumber(0)) return AllServersHold() && MakeView();
+  if (!durable_.running()) return AdvanceOwners(now_us);
+  if (state().pending_view != ViewNumber(0))
+    return ServersNotHolding().empty() ? MakeView() : AdvanceOwners(now_us);
   if (RunDeferred()) return true;
   const std::vector<uint32_t> waiting = WaitingRanks(state());
-  if (waiting.empty()) return false;
+  if (waiting.empty()) return AdvanceOwners(now_us);
   DurableState next = Next();
   BeginView(next);
   if (!Commit(std::move(next))) return false;
@@ -205,7 +218,7 @@ bool SchedulerCore::MakeView() {
 }
 
 void SchedulerCore::Settle(int64_t now_us) {
-  while (unsettled_) unsettled_ = Advance();
+  while (unsettled_) unsettled_ = Advance(now_us);
   if (!fatal_.ok()) return;
   if (durable_.running() && state().workers.empty()) {
     if (no_workers_since_us_ < 0) no_workers_since_us_ = now_us;
@@ -246,6 +259,7 @@ void SchedulerCore::Handle(ConnId conn, const wire::ControlMessage& message, int
   if (const auto* m = std::get_if<wire::AbortJob>(&message)) return OnAbort(conn, *m, now_us);
   if (const auto* m = std::get_if<wire::StatusRequest>(&message))
     return Send(conn, wire::StatusReply{m->request, StatusJson(now_us)});
+  if (const auto* m = std::get_if<wire::Scale>(&message)) return OnScale(conn, *m, now_us);
   Refuse(conn, Code::kProtocol, std::string("a ") + wire::Name(message) + " came to the scheduler's port");
 }
 

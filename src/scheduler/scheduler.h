@@ -21,12 +21,14 @@
 namespace cairn::scheduler {
 
 struct SchedulerOptions {
-  std::string cluster_id;       // empty: one is made from `cluster_seed`
-  uint64_t cluster_seed = 0;    // random number from the driver
+  std::string cluster_id;     // empty: one is made from `cluster_seed`
+  uint64_t cluster_seed = 0;  // random number from the driver
   uint32_t expected_servers = 1;
   uint32_t expected_workers = 1;
   uint32_t slot_count = 256;
-  wire::Endpoint endpoint;      // where it listens, for the log lines
+  uint32_t replicas = 1;     // owners of each slot; 0: two if there are two servers or more
+  uint32_t min_in_sync = 1;  // with fewer owners in sync nothing is acknowledged
+  wire::Endpoint endpoint;   // where it listens, for the log lines
   int64_t heartbeat_us = 1'000'000;
   int64_t dead_after_us = 5'000'000;
   int64_t rejoin_grace_us = 30'000'000;  // a dead rank is given up after this, once all others are done

@@ -1,10 +1,17 @@
 #include "scheduler/scheduler_node.h"
 
+#include <chrono>
 #include <optional>
 #include <random>
+#include <set>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
+#include "scheduler/metastore/candidate_node.h"
+#include "scheduler/metastore/etcd_gateway.h"
+#include "scheduler/metastore/etcd_store.h"
 #include "scheduler/metastore/local_log.h"
 #include "scheduler/metastore/memory_store.h"
 #include "transport/tcp/listener.h"
@@ -39,7 +46,11 @@ class Node final : public SchedulerNode {
                   .on_disconnect = [this](ConnId conn) { OnDisconnect(conn); }},
                  {.max_accepted_body_bytes = kMaxBodyToScheduler, .log = log_}) {}
 
-  ~Node() override { loop_.Stop(); }
+  // The candidate first: it posts to the loop.
+  ~Node() override {
+    candidate_.reset();
+    loop_.Stop();
+  }
 
   Status Run() {
     transport::RaiseFileLimit();
@@ -51,17 +62,21 @@ class Node final : public SchedulerNode {
       listener_ = std::move(*listener);
       endpoint_ = listener_->endpoint();
     }
-    if (Status opened = OpenStore(); !opened.ok()) return opened;
     options_.core.endpoint = endpoint_;
     options_.core.cluster_seed = RandomNumber();
-    auto scheduler = Scheduler::Start(options_.core, *store_, network_, pool_, Loop::NowUs(), log_);
-    if (!scheduler.ok()) return scheduler.status();
-    scheduler_ = std::move(*scheduler);
+    if (has_etcd() && !options_.state_dir.empty())
+      return {Code::kInvalidArgument,
+              "the scheduler's state can be in a directory or in etcd, not in both: leave one of them out"};
+    if (!has_etcd()) {
+      if (Status opened = OpenStore(); !opened.ok()) return opened;
+      if (Status started = StartScheduler(); !started.ok()) return started;
+    }
     if (listener_) {
       listener_->Start([this](transport::AcceptedConnection c) { network_.Adopt(std::move(c)); });
     }
     loop_.SetTick([this] { return OnTick(); });
     loop_.Start();
+    if (has_etcd()) StandForElection();
     return Status::Ok();
   }
 
@@ -92,21 +107,99 @@ class Node final : public SchedulerNode {
     return Status::Ok();
   }
 
+  Status StartScheduler() {
+    auto scheduler = Scheduler::Start(options_.core, *store_, network_, pool_, Loop::NowUs(), log_);
+    if (!scheduler.ok()) return scheduler.status();
+    scheduler_ = std::move(*scheduler);
+    return Status::Ok();
+  }
+
+  void StandForElection() {
+    EtcdOptions& etcd = options_.etcd;
+    if (etcd.prefix.empty())
+      etcd.prefix = "/cairn" + (options_.core.cluster_id.empty() ? "" : "/" + options_.core.cluster_id);
+    wire::Endpoint address = endpoint_;
+    if (transport::IsWildcard(address.host))
+      address.host = transport::LocalAddressTowards(etcd.members.front());
+    log_("a candidate: the job's state is in etcd at " + ToString(etcd.members.front()) + " and so on, under " +
+         etcd.prefix);
+    CandidateNode::Events events;
+    events.on_standby = [this](const std::string& leader) {
+      loop_.Post([this, leader] { OnStandby(leader); });
+    };
+    events.on_won = [this](int64_t revision) { loop_.Post([this, revision] { OnWon(revision); }); };
+    events.on_etcd = [this](bool heard) { loop_.Post([this, heard] { OnEtcd(heard); }); };
+    events.on_lost = [this](const Status& why) { loop_.Post([this, why] { EndNow(why); }); };
+    candidate_ = CandidateNode::Start(etcd, ToString(address), std::move(events), log_);
+  }
+
   // Everything below runs on the loop.
+
+  void OnStandby(const std::string& leader) {
+    if (leader_ == leader) return;
+    leader_ = leader;
+    if (!leader.empty()) log_("standing by: the scheduler at " + leader + " leads");
+  }
+
+  void OnWon(int64_t revision) {
+    if (result_) return;
+    log_("this scheduler leads (revision " + std::to_string(revision) + " of etcd)");
+    kv_ = std::make_unique<EtcdGateway>(options_.etcd.members);
+    EtcdStoreOptions store;
+    store.prefix = options_.etcd.prefix;
+    store.leader_revision = revision;
+    store.now_us = Loop::NowUs;
+    store.pause = [](int64_t us) { std::this_thread::sleep_for(std::chrono::microseconds(us)); };
+    store_ = std::make_unique<EtcdStore>(*kv_, std::move(store));
+    if (Status started = StartScheduler(); !started.ok()) return EndNow(started);
+    LookForEnd();
+  }
+
+  // Without etcd nothing can be decided, and another one may lead already: nodes that stay here would
+  // be missed there. So they are sent away; whoever finds no other leader comes again.
+  void OnEtcd(bool heard) {
+    if (result_ || away_ == !heard) return;
+    away_ = !heard;
+    log_(away_ ? "etcd has not answered for so long that another scheduler may lead: this one stops answering"
+               : "etcd answers again, and this scheduler still leads");
+    if (away_ || !scheduler_) return;
+    for (ConnId conn : std::exchange(sent_away_, {})) scheduler_->OnDisconnect(conn, Loop::NowUs());
+    LookForEnd();
+  }
+
+  bool has_etcd() const { return !options_.etcd.members.empty(); }
+  bool leads() const { return scheduler_ != nullptr && !away_; }
+
+  void SendAway(ConnId conn) {
+    const std::string where = leader_.empty() ? "; nobody leads yet" : "; the leader is at " + leader_;
+    const wire::Refusal refusal{
+        0, Code::kUnavailable,
+        away_ ? "this scheduler can't reach etcd, another one may lead" : "this scheduler is a standby" + where};
+    network_.Send(conn, wire::EncodeControl(refusal, pool_));
+    network_.Close(conn);
+    if (known_.erase(conn) > 0) sent_away_.push_back(conn);
+  }
+
   void OnMessage(ConnId conn, wire::InFrame& frame) {
     if (result_) return;
+    if (!leads()) return SendAway(conn);
+    if (has_etcd()) known_.insert(conn);
     scheduler_->OnMessage(conn, frame, Loop::NowUs());
     LookForEnd();
   }
 
   void OnDisconnect(ConnId conn) {
     if (result_) return;
+    const bool known = known_.erase(conn) > 0 || !has_etcd();
+    if (!known) return;
+    if (!leads()) return sent_away_.push_back(conn);
     scheduler_->OnDisconnect(conn, Loop::NowUs());
     LookForEnd();
   }
 
   int64_t OnTick() {
     if (!result_) {
+      if (!leads()) return kTickUs;
       scheduler_->OnTick(Loop::NowUs());
       LookForEnd();
       return kTickUs;
@@ -116,16 +209,19 @@ class Node final : public SchedulerNode {
   }
 
   void LookForEnd() {
-    // Nothing may be told after a failed append, so there is nothing to flush either.
-    if (Status fatal = scheduler_->fatal(); !fatal.ok()) {
-      result_ = fatal;
-      if (listener_) listener_->Close();
-      return end_.Set(fatal);
-    }
+    if (Status fatal = scheduler_->fatal(); !fatal.ok()) return EndNow(fatal);
     if (!scheduler_->finished()) return;
     const wire::ClusterState& state = scheduler_->state();
     if (!result_) final_status_ = scheduler_->StatusJson(Loop::NowUs());
     End(state.phase == wire::Phase::kFailed ? Status(Code::kJobFailed, state.failure) : Status::Ok());
+  }
+
+  // Nothing may be told after a failed append, or once another one leads: nothing is flushed either.
+  void EndNow(const Status& why) {
+    if (result_) return;
+    result_ = why;
+    if (listener_) listener_->Close();
+    end_.Set(why);
   }
 
   // The last frames leave first; OnTick says when.
@@ -143,13 +239,19 @@ class Node final : public SchedulerNode {
   Loop loop_;
   transport::TcpNetwork network_;
   std::unique_ptr<transport::Listener> listener_;
+  std::unique_ptr<EtcdGateway> kv_;  // of the store
   std::unique_ptr<MetaStore> store_;
   std::unique_ptr<Scheduler> scheduler_;
   wire::Endpoint endpoint_;
+  std::string leader_;            // while standing by: where the leader is, empty if that is not known
+  bool away_ = false;             // leads, but etcd does not answer
+  std::set<ConnId> known_;        // with etcd: connections that the scheduler has heard of
+  std::vector<ConnId> sent_away_; // those of them that ended while it was away
   std::optional<Status> result_;  // set: over, or flushing
   int64_t give_up_us_ = 0;
   std::string final_status_;      // written before end_ is set, read after
   transport::NodeEnd end_;
+  std::unique_ptr<CandidateNode> candidate_;  // with etcd
 };
 }  // namespace
 

@@ -1,5 +1,6 @@
-// The scheduler as a running node: a listener, a thread, the local log, and the state machine of
-// scheduler.h driven by real time.
+// The scheduler as a running node: a listener, a thread, the log (a file, or etcd), and the state
+// machine of scheduler.h driven by real time. With etcd there may be several: until this one leads,
+// it is a standby that refuses everybody and says who does.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "cairn/status.h"
+#include "scheduler/metastore/etcd_options.h"
 #include "scheduler/scheduler.h"
 #include "wire/cluster_state.h"
 
@@ -24,12 +26,14 @@ struct SchedulerNodeOptions {
   bool listen = true;             // false: connections come through Adopt only (a server's port)
   wire::Endpoint advertised;      // listen = false: what the log lines say
   std::string state_dir;          // the log lies here; empty: in memory, a killed scheduler ends the job
+  EtcdOptions etcd;               // members: instead of state_dir, and there may be several schedulers
   std::function<void(const std::string&)> log;  // default: standard error
 };
 
 class SchedulerNode {
  public:
-  // Listens and runs when this returns. A taken port is kUnavailable and says what to do.
+  // Listens and runs when this returns. A taken port is kUnavailable and says what to do. With etcd
+  // it is a candidate then, whether etcd answers or not.
   static Result<std::unique_ptr<SchedulerNode>> Start(SchedulerNodeOptions options);
   virtual ~SchedulerNode() = default;  // stops
   virtual wire::Endpoint endpoint() const = 0;

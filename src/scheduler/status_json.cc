@@ -1,5 +1,6 @@
 // What `cairn status` shows: the cluster as one JSON object.
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "scheduler/core.h"
@@ -30,7 +31,8 @@ Json StatsJson(const wire::NodeStats& s) {
           {"rows", s.rows},
           {"memory_bytes", s.memory_bytes},
           {"connections", s.connections},
-          {"round_trips", s.round_trips}};
+          {"round_trips", s.round_trips},
+          {"replicated_bytes", s.replicated_bytes}};
 }
 
 Json TableJson(const wire::TableInfo& table) {
@@ -49,6 +51,69 @@ Json TableJson(const wire::TableInfo& table) {
   return json;
 }
 
+// "0-15, 20"
+std::string Ranges(const std::vector<uint32_t>& slots) {
+  std::string text;
+  for (size_t i = 0; i < slots.size();) {
+    size_t last = i;
+    while (last + 1 < slots.size() && slots[last + 1] == slots[last] + 1) ++last;
+    if (!text.empty()) text += ", ";
+    text += std::to_string(slots[i]);
+    if (last > i) text += "-" + std::to_string(slots[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+// What one server owns.
+struct Owned {
+  std::vector<uint32_t> primaries, backups, copying;
+  uint64_t bytes = 0;
+  // "primary 0-15; backup 16-31; copying 40"
+  std::string Text() const {
+    std::string text;
+    auto add = [&](const char* word, const std::vector<uint32_t>& slots) {
+      if (!slots.empty()) text += (text.empty() ? "" : "; ") + std::string(word) + " " + Ranges(slots);
+    };
+    add("primary", primaries);
+    add("backup", backups);
+    add("copying", copying);
+    return text;
+  }
+};
+
+std::map<uint32_t, Owned> OwnedByServer(const wire::ClusterState& s, const std::vector<uint64_t>& bytes) {
+  std::map<uint32_t, Owned> owned;
+  for (uint32_t slot = 0; slot < s.slots.size(); ++slot) {
+    const uint64_t size = slot < bytes.size() && bytes[slot] != UINT64_MAX ? bytes[slot] : 0;
+    Owned& primary = owned[s.slots[slot].server];
+    primary.primaries.push_back(slot);
+    primary.bytes += size;
+    for (const wire::Backup& backup : s.slots[slot].backups) {
+      Owned& server = owned[backup.server];
+      (backup.in_sync ? server.backups : server.copying).push_back(slot);
+      if (backup.in_sync) server.bytes += size;
+    }
+  }
+  return owned;
+}
+
+Json SlotsJson(const wire::ClusterState& s, uint32_t total) {
+  uint32_t in_sync = 0, copying = 0, handing_over = 0, single = 0;
+  for (const wire::SlotOwner& owner : s.slots) {
+    const uint32_t have = InSyncOwners(owner);
+    in_sync += have == owner.backups.size() + 1 && have >= WantedOwners(s) ? 1 : 0;
+    copying += have < owner.backups.size() + 1 ? 1 : 0;
+    handing_over += owner.heir != wire::kNoServer ? 1 : 0;
+    single += have == 1 ? 1 : 0;
+  }
+  return {{"total", total},
+          {"in_sync", in_sync},
+          {"copying", copying},
+          {"handing_over", handing_over},
+          {"single", single}};
+}
+
 }  // namespace
 
 std::string SchedulerCore::StatusJson(int64_t now_us) {
@@ -62,10 +127,10 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
     if (!live.heard) return nullptr;
     return Rounded(static_cast<double>(now_us - live.heard_us) * 1e-6);
   };
-  std::vector<uint32_t> slots_of(s.servers.empty() ? 0 : s.servers.back().index + 1);
-  for (const wire::SlotOwner& owner : s.slots)
-    if (owner.server < slots_of.size()) ++slots_of[owner.server];
-
+  std::map<uint32_t, Owned> owned = OwnedByServer(s, slot_bytes_);
+  const bool copying = CopyingSlots(s) > 0;
+  const uint32_t left = copying ? CopiesLeft(durable_, KnownBytes(), Limits(now_us)) : 0;
+  const uint32_t to_copy = copying ? copies_done_ + left : 0;  // as it looks now
   Json json = {{"cluster_id", s.cluster_id},
                {"phase", Word(s.phase)},
                {"failure", s.failure},
@@ -75,7 +140,13 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
                {"pending_view", s.pending_view.value},
                {"expected_servers", s.expected_servers},
                {"expected_workers", s.expected_workers},
-               {"slots", durable_.slot_count},
+               {"servers_wanted", s.expected_servers},
+               {"replicas", s.replicas},
+               {"min_in_sync", s.min_in_sync},
+               {"failovers", s.failovers},
+               {"moves_done", durable_.moves_done},
+               {"slots", SlotsJson(s, durable_.slot_count)},
+               {"moves", {{"copied", copying ? copies_done_ : 0}, {"to_copy", to_copy}}},
                {"barrier_open", BarrierOpen()},
                {"awaiting", Awaiting()},
                {"done_ranks", s.done_ranks},
@@ -84,11 +155,18 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
   Json& servers = json["servers"] = Json::array();
   for (const wire::ServerInfo& server : s.servers) {
     const Live& live = live_of(server.incarnation);
+    const Owned& mine = owned[server.index];
     servers.push_back({{"index", server.index},
                        {"incarnation", server.incarnation.value},
                        {"endpoint", ToString(server.endpoint)},
                        {"threads", server.threads},
-                       {"slots", slots_of[server.index]},
+                       {"slots", mine.primaries.size()},
+                       {"primaries", mine.primaries.size()},
+                       {"backups", mine.backups.size() + mine.copying.size()},
+                       {"bytes", mine.bytes},
+                       {"unconfirmed_bytes", live.stats.unconfirmed_bytes},
+                       {"leaving", server.leaving},
+                       {"owners", mine.Text()},
                        {"connected", live.conn != ConnId(0)},
                        {"lost", live.silent},
                        {"seconds_since_heard", since_heard(live)},

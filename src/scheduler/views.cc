@@ -1,6 +1,7 @@
 // Forming the cluster, and views: which worker takes part from which round on (rules 3 and 6).
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "base/check.h"
 #include "scheduler/rules.h"
@@ -44,17 +45,64 @@ std::vector<wire::SlotOwner> MakeSlotMap(std::span<const wire::ServerInfo> serve
         shards.push_back({static_cast<uint16_t>(thread), static_cast<uint16_t>(server.index)});
   CAIRN_CHECK(!shards.empty());
   std::vector<wire::SlotOwner> slots(slot_count);
-  for (uint64_t i = 0; i < shards.size(); ++i) {
-    const uint64_t begin = i * slot_count / shards.size(), end = (i + 1) * slot_count / shards.size();
-    for (uint64_t slot = begin; slot < end; ++slot)
-      slots[slot] = {shards[i].server, shards[i].thread, /*epoch=*/1, since};
+  // Those that get one more are the last ones: neighbours, so they are spread over the servers.
+  const size_t each = slot_count / shards.size(), with_more = slot_count % shards.size();
+  size_t slot = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const size_t end = slot + each + (i + with_more >= shards.size() ? 1 : 0);
+    for (; slot < end; ++slot)
+      slots[slot] = {shards[i].server, shards[i].thread, /*epoch=*/1, since, wire::kNoServer, {}};
   }
   return slots;
+}
+
+void SpreadBackups(wire::ClusterState& state) {
+  const uint32_t backups = WantedOwners(state) - 1;
+  if (backups == 0) return;
+  const size_t n = state.servers.size();
+  std::map<uint32_t, size_t> at;                  // server index → place in state.servers
+  std::vector<std::vector<uint32_t>> threads(n);  // owned slots by server and thread
+  std::vector<uint32_t> owned(n);
+  std::map<size_t, std::vector<uint32_t>> shared;  // slots by primary and backup
+  for (size_t i = 0; i < n; ++i) {
+    at[state.servers[i].index] = i;
+    threads[i].resize(state.servers[i].threads);
+  }
+  for (const wire::SlotOwner& slot : state.slots) {
+    ++owned[at[slot.server]];
+    ++threads[at[slot.server]][slot.thread];
+  }
+  for (wire::SlotOwner& slot : state.slots) {
+    const size_t primary = at[slot.server];
+    std::vector<uint32_t>& with = shared[primary];
+    with.resize(n);
+    while (slot.backups.size() < backups) {
+      // Relative to the number of threads, which are what a server works with.
+      auto key = [&](size_t i) {
+        const double weight = state.servers[i].threads;
+        return std::make_tuple(with[i] / weight, owned[i] / weight, (i + n - primary) % n);
+      };
+      size_t best = n;
+      for (size_t i = 0; i < n; ++i) {
+        const auto index = static_cast<uint16_t>(state.servers[i].index);
+        if (i == primary || slot.FindBackup(index) != nullptr) continue;
+        if (best == n || key(i) < key(best)) best = i;
+      }
+      auto least = std::min_element(threads[best].begin(), threads[best].end());
+      slot.backups.push_back({static_cast<uint16_t>(state.servers[best].index),
+                              static_cast<uint16_t>(least - threads[best].begin()), /*in_sync=*/true,
+                              slot.since});
+      ++*least;
+      ++owned[best];
+      ++with[best];
+    }
+  }
 }
 
 void Form(DurableState& d) {
   wire::ClusterState& state = d.state;
   state.slots = MakeSlotMap(state.servers, d.slot_count, state.version);
+  SpreadBackups(state);
   state.phase = wire::Phase::kRunning;
   state.view = ViewNumber(1);
   state.views = {wire::View{ViewNumber(1), {}}};

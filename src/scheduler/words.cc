@@ -1,5 +1,6 @@
 // Small pieces of the sentences that users read.
 #include <algorithm>
+#include <cstdio>
 
 #include "scheduler/rules.h"
 
@@ -19,6 +20,12 @@ std::string Listed(std::string_view noun, const std::vector<uint32_t>& numbers) 
   const size_t shown = std::min(numbers.size(), kMaxListed);
   for (size_t i = 0; i < shown; ++i) text += (i == 0 ? " " : ", ") + std::to_string(numbers[i]);
   if (shown < numbers.size()) text += " and " + std::to_string(numbers.size() - shown) + " more";
+  return text;
+}
+
+std::string Seconds(int64_t us) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", static_cast<double>(us) * 1e-6);
   return text;
 }
 

@@ -24,11 +24,11 @@ void ShardImpl::Answer(TableState& table, ParkedRequest& request) {
 template <class Look>
 void ShardImpl::ForEachSlotOf(const ParkedRequest& request, Look look) const {
   if (!request.every_slot) {
-    for (const wire::SlotEntry& entry : request.entries) look(slots_.LocalOf(entry.slot));
+    for (const wire::SlotEntry& entry : request.entries) look(slots_.LocalOfAny(entry.slot));
     return;
   }
   for (uint32_t local = 0; local < slots_.size(); ++local)
-    if (slots_[local].owned) look(local);
+    if (slots_[local].primary()) look(local);
 }
 
 // Not in any slot where it was otherwise. A shard without slots does not stand in the way.
@@ -58,14 +58,24 @@ void ShardImpl::AnswerRound(TableState& table, const ParkedRequest& request) {
       refusal->header().flags |= joined;
       wire::Seal(*refusal);
     }
-    return Send(request.conn, std::move(refusal));
+    return SendRoundAnswer(request, std::move(refusal));
   }
   if (request.first_phase) return SendReport(table, request, joined);
   if ((header.flags & wire::kFlagPullAfter) != 0)
-    return SendValues(request.conn, header, table, {request.entries, request.keys, 0, joined});
+    return SendValues(request.conn, header, table,
+                      {request.entries, request.keys, 0, joined, request.every_slot});
   wire::DataParts parts = RoundReply(table, header);
   parts.flags = joined;
-  Send(request.conn, wire::EncodeData(std::move(parts), pool_));
+  SendRoundAnswer(request, wire::EncodeData(std::move(parts), pool_));
+}
+
+// Clients go by the version that an answer was made under (rule 49).
+void ShardImpl::SendRoundAnswer(const ParkedRequest& request, wire::FramePtr frame) {
+  if (frame->header().state_version != version().value) {
+    frame->header().state_version = version().value;
+    wire::Seal(*frame);
+  }
+  SendWhenCommitted(request.conn, std::move(frame), request.entries, request.every_slot);
 }
 
 // A report for each slot that has one, for a frame that carries a mark. A slot that has closed
@@ -89,12 +99,12 @@ void ShardImpl::SendReport(TableState& table, const ParkedRequest& request, uint
     parts.owned = pool_.Get(reply_entries_.size() * sizeof(wire::SlotReport));
     std::byte* out = parts.owned.data();
     for (const wire::SlotEntry& entry : reply_entries_) {
-      const wire::SlotReport& report = table.rounds[slots_.LocalOf(entry.slot)].summed()->report;
+      const wire::SlotReport& report = table.rounds[slots_.LocalOfAny(entry.slot)].summed()->report;
       std::memcpy(out, &report, sizeof(report));
       out += sizeof(report);
     }
   }
-  Send(request.conn, wire::EncodeData(std::move(parts), pool_));
+  SendRoundAnswer(request, wire::EncodeData(std::move(parts), pool_));
 }
 
 wire::DataParts ShardImpl::RoundReply(const TableState& table, const wire::FrameHeader& request) const {

@@ -10,7 +10,8 @@ namespace cairn::server {
 // Cheap for the table as a whole: most marks, contributions and decisions close nothing.
 bool ShardImpl::NothingToDo(const TableState& table) const {
   if (table.info.spec.deterministic) return false;
-  if (table.marks.Lacks(table.lowest_open)) return true;
+  // A slot that came here summed up needs decisions, not marks: those may have gone to its old primary.
+  if (table.summed_at_lowest == 0 && table.marks.Lacks(table.lowest_open)) return true;
   return table.AllSummedUp() && table.marks.LacksDecision(table.lowest_open) && !CAIRN_BUG(kDecideEarly);
 }
 
@@ -52,11 +53,15 @@ void ShardImpl::CloseWhatMay(TableState& table, uint32_t local) {
 
 void ShardImpl::SumUp(TableState& table, uint32_t local) {
   SlotRound& round = table.rounds[local];
+  const bool want_contributors = observer_ != nullptr || !slots_[local].backups.empty();
   const SlotRound::Summed& summed =
-      round.SumUp(table.info, table.marks, *table.rows[local], observer_ != nullptr);
+      round.SumUp(table.info, table.marks, *table.rows[local], want_contributors);
   if (round.open() == table.lowest_open) ++table.summed_at_lowest;
+  const Position position = slots_[local].NextPosition();
+  ShipSumUp(table, local);
   if (observer_ == nullptr) return;
-  observer_->OnSummedUp(table.info.id, slots_[local].id, round.open(), summed.divisor, summed.contributors);
+  observer_->OnSummedUp(table.info.id, slots_[local].id, round.open(), summed.divisor, summed.contributors,
+                        position);
 }
 
 void ShardImpl::CloseOnce(TableState& table, uint32_t local) {
@@ -64,10 +69,13 @@ void ShardImpl::CloseOnce(TableState& table, uint32_t local) {
   const Round closing = round.open();
   const uint32_t was_unclean = round.unclean(), was_joined = round.all_joined();
   const uint32_t was_summed = round.summed() != nullptr;
-  SlotRound::Closed closed = round.Close(table.info, table.marks, *table.rows[local], observer_ != nullptr);
+  table::SlotTable& rows = *table.rows[local];
+  SlotRound::Closed closed = round.Decide(table.info, table.marks, rows, observer_ != nullptr);
+  const Position position = slots_[local].NextPosition();
+  ShipClose(table, local, closed);
+  round.Close(closing, closed, rows);
   table.unclean_slots = table.unclean_slots - was_unclean + round.unclean();
   table.joined_slots = table.joined_slots - was_joined + round.all_joined();
-  const Position position = slots_[local].NextPosition();
   if (closing == table.highest_open) {
     table.highest_open = closing.Next();
     ++stats_.rounds;

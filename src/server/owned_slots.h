@@ -1,25 +1,82 @@
-// The slots of one shard: epoch, place in the order of operations, sequence numbers. A slot has
-// a local number, its place in every array that the shard keeps per slot.
+// The slots of one shard, as their primary or as a backup: epoch, place in the order of operations,
+// sequence numbers, and what replication knows of them (docs/consistency.md, rules 40 to 45). A slot
+// has a local number, its place in every array that the shard keeps per slot, for as long as the
+// shard lives.
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <utility>
 #include <vector>
 
+#include "base/byte_stream.h"
 #include "base/ids.h"
 #include "server/sequence_numbers.h"
+#include "server/shard.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::server {
 
+struct BackupStream;  // server/backup_streams.h
+
+// One backup, as the primary sees it.
+struct SlotBackup {
+  enum class Phase : uint8_t {
+    kWaiting,  // for its turn to be copied to
+    kCopying,  // the copy is under way; operations go behind it
+    kWaited,   // the copy is confirmed: answers wait for this backup too
+    kInSync,   // and the state says so
+  };
+  uint16_t server = 0;  // index
+  StateVersion added;
+  BackupStream* stream = nullptr;
+  Phase phase = Phase::kWaiting;
+  uint64_t shipped = 0;          // the stream's frame with the last thing sent for this slot
+  uint64_t copy_end = 0;         // kCopying: the frame that ends the copy
+  uint64_t confirmed_index = 0;  // known only where several backups make it matter
+  uint64_t first_shipped = 0;    // the first frame with anything for this backup
+  bool caught_up = false;        // kWaited: all that was shipped before is confirmed by all
+  std::vector<std::pair<BackupStream*, uint64_t>> caught_up_marks;  // what that was
+  bool broken = false;           // it refuses what it is sent, under our own epoch
+  bool waited() const { return phase >= Phase::kWaited; }
+  // It gets operations (and has, or will have, what comes before them).
+  bool fed() const { return phase >= Phase::kCopying; }
+};
+
 struct OwnedSlot {
+  using Role = Shard::SlotRole;
   OwnedSlot(SlotId slot, uint32_t refusals_kept) : id(slot), numbers(refusals_kept) {}
   SlotId id;
-  bool owned = true;  // false: it has moved away; its local number stays empty
+  Role role = Role::kNone;
+  bool owned = false;  // its primary, and not handing it over: takes requests
   uint64_t epoch = 1;
-  uint64_t index = 0;  // of the last operation in this slot's order
+  uint64_t index = 0;  // of the last operation applied
   StateVersion since;  // frames made under an older state are refused
   SequenceNumbers numbers;
 
+  // As the primary.
+  std::vector<SlotBackup> backups;
+  uint64_t committed = 0;  // known only where several backups make it matter
+  bool commit_untold = false;
+  bool deposed = false;    // a backup has a newer epoch: nothing more is acknowledged
+  bool enough = true;      // owners in sync, for min_in_sync
+  bool handing_over = false;
+  uint64_t requests = 0;
+
+  // As a backup.
+  bool whole = false;       // the copy is whole, or there was nothing to copy
+  StateVersion added;
+  uint64_t line_epoch = 0;  // operations are taken under this epoch
+  uint64_t received = 0;    // index of the last operation received
+  std::deque<std::vector<std::byte>> tail;  // received, not yet committed: applied + 1 … received
+  bool copying = false;
+  uint64_t chunks = 0;
+  ByteWriter copy;
+
+  bool present() const { return role != Role::kNone; }
+  // Also while it is being handed over: until then nobody else answers for it, so what is said of all
+  // slots here has to wait for it.
+  bool primary() const { return role == Role::kPrimary; }
   Position position() const { return Position::Of(epoch, index); }
   Position NextPosition() { return Position::Of(epoch, ++index); }
 };
@@ -28,11 +85,18 @@ class OwnedSlots {
  public:
   static constexpr uint32_t kNotHere = ~uint32_t{0};
 
-  // Takes over which slots (server, thread) owns. Slots that were here keep their local number.
-  // True if a slot has moved away.
-  bool Update(const wire::ClusterState& state, uint32_t server, uint32_t thread, uint32_t refusals_kept);
-  // kNotHere where this shard does not own the slot.
-  uint32_t LocalOf(uint32_t slot) const { return slot < local_of_.size() ? local_of_[slot] : kNotHere; }
+  // One local number per slot of the cluster that was ever here; made on demand.
+  uint32_t Place(uint32_t slot, uint32_t refusals_kept);
+  void SetCount(size_t slots) {
+    if (local_of_.size() < slots) local_of_.resize(slots, kNotHere);
+  }
+  // kNotHere where this shard does not take requests for the slot.
+  uint32_t LocalOf(uint32_t slot) const {
+    const uint32_t local = LocalOfAny(slot);
+    return local != kNotHere && slots_[local].owned ? local : kNotHere;
+  }
+  // In any role, or in none any more.
+  uint32_t LocalOfAny(uint32_t slot) const { return slot < local_of_.size() ? local_of_[slot] : kNotHere; }
   OwnedSlot& operator[](uint32_t local) { return slots_[local]; }
   const OwnedSlot& operator[](uint32_t local) const { return slots_[local]; }
   uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }           // local numbers so far
@@ -43,7 +107,7 @@ class OwnedSlots {
 
  private:
   std::vector<uint32_t> local_of_;  // by slot id
-  std::vector<OwnedSlot> slots_;
+  std::deque<OwnedSlot> slots_;
 };
 
 }  // namespace cairn::server

@@ -100,6 +100,7 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
       const std::vector<std::byte> zeros(part.size() * UnitBytes(table.info.spec));
       rows.Apply(part, zeros, {}, Hyper{0, 0});
     }
+    ++slots_[local].requests;
     rows.Read(part, reading.column, out);
     out += rows.ReadBytes(part.size(), reading.column);
     key_at += part.size();
@@ -112,7 +113,7 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
   parts.flags = (request.flags & wire::kFlagValuesChecked) | reading.reply_flags;  // as the asker does it
   parts.entries = reply_entries_;
   parts.owned = std::move(values);
-  Send(conn, wire::EncodeData(std::move(parts), pool_));
+  SendWhenCommitted(conn, wire::EncodeData(std::move(parts), pool_), reading.entries, reading.every_slot);
 }
 
 }  // namespace cairn::server

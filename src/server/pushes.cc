@@ -16,6 +16,8 @@ void ShardImpl::OnPush(const Request& request) {
   TableState* table = nullptr;
   if (Status s = FindTable(request, &table); !s.ok()) return SendError(request.conn, header, s);
 
+  if (Status s = CheckBacklog(); !s.ok()) [[unlikely]] return SendError(request.conn, header, s);
+
   Status shape;
   if (table == nullptr) {
     shape = DroppedTable(request.table());
@@ -26,10 +28,25 @@ void ShardImpl::OnPush(const Request& request) {
   }
   problems_.clear();
   problem_text_.clear();
+  only_duplicates_ = true;
   ForEachPart(table, push, shape,
               [&](const Part& part) { PushPart(request, table, shape, push.params, part); });
   ++stats_.pushes;
-  Send(request.conn, wire::EncodePushReply(header, problems_, problem_text_, pool_));
+  wire::FramePtr reply = wire::EncodePushReply(header, problems_, problem_text_, pool_);
+  const bool duplicate = CAIRN_BUG(kDuplicateUncommitted) && only_duplicates_;
+  if (duplicate) return Send(request.conn, std::move(reply));
+  SendWhenCommitted(request.conn, std::move(reply), push.entries, false);
+}
+
+// Backups that can't keep up slow down those who push.
+Status ShardImpl::CheckBacklog() const {
+  for (const auto& [key, stream] : streams_) {
+    if (stream->sender.unconfirmed_bytes() <= options_.most_unconfirmed_bytes) continue;
+    return {Code::kResourceExhausted, options_.name + " waits for " + stream->sender.Describe() +
+                                          ", which has not confirmed " +
+                                          std::to_string(stream->sender.unconfirmed_bytes()) + " bytes"};
+  }
+  return Status::Ok();
 }
 
 Status ShardImpl::CheckPart(const TableState* table, const Status& shape, const wire::PushParams& params,
@@ -48,6 +65,7 @@ void ShardImpl::PushPart(const Request& request, TableState* table, const Status
                          const wire::PushParams& params, const Part& part) {
   const Hyper hyper = params.hyper();
   OwnedSlot& slot = slots_[part.local];
+  ++slot.requests;
   const ClientIndex client = request.client->index;
   const Seq seq{part.entry.number};
   const Seq last = slot.numbers.last(client);
@@ -67,7 +85,9 @@ void ShardImpl::PushPart(const Request& request, TableState* table, const Status
   if (seq > last) slot.numbers.Use(client, seq);
   const bool dropped = CAIRN_BUG(kAckBeforeApply) && ++parts_pushed_ % 50 == 0;
   if (!dropped) ApplyPart(*table->rows[part.local], params, part);
+  only_duplicates_ = false;
   ObservePush(request, part, Outcome::kApplied, Code::kOk, hyper, slot.NextPosition());
+  ShipPush(request, part, params);
 }
 
 void ShardImpl::ApplyPart(table::SlotTable& rows, const wire::PushParams& params, const Part& part) {
@@ -86,7 +106,9 @@ void ShardImpl::RefusePart(const Request& request, const Part& part, const Hyper
   if (!CAIRN_BUG(kRefusalLeavesGap) && seq > slot.numbers.last(request.client->index))
     slot.numbers.UseRefused(request.client->index, seq, why);
   AddProblem(part.entry.slot, why.code(), seq.value, why.message());
+  only_duplicates_ = false;
   ObservePush(request, part, Outcome::kRefused, why.code(), hyper, slot.NextPosition());
+  ShipRefusal(request, part, why);
 }
 
 void ShardImpl::AddProblem(uint32_t slot, Code code, uint64_t number, const std::string& text) {

@@ -111,16 +111,25 @@ double SlotRound::SumWeights(const DoneMarks& marks, std::vector<Contributor>* c
   return sum;
 }
 
-void SlotRound::StartNext(const Closed& closed) {
+void SlotRound::Close(Round round, const Closed& closed, table::SlotTable& rows) {
+  if (closed.counts) rows.CountRound(closed.hyper);
+  if (closed.effect == Effect::kAssign) rows.AssignStaged(closed.column, closed.divisor);
+  if (closed.effect == Effect::kUpdate) rows.ApplyStaged(closed.hyper, closed.divisor, closed.scale);
+  if (rows.staged()) rows.DropStaged();
   last_outcome_ = closed.outcome;
   last_all_joined_ = closed.all_joined;
-  last_refused_.clear();
-  for (const Contribution& c : contributions_)
-    if (!c.refused.ok()) last_refused_.push_back({c.incarnation, c.refused});
+  last_refused_ = closed.refused;
   contributions_.clear();
   unfolded_ = 0;
   summed_.reset();
-  open_ = open_.Next();
+  open_ = round.Next();
+}
+
+void SlotRound::DropStaged(table::SlotTable& rows) {
+  if (summed_) return;
+  contributions_.clear();
+  unfolded_ = 0;
+  if (rows.staged()) rows.DropStaged();
 }
 
 Status SlotRound::OutcomeFor(Incarnation incarnation, Round round) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/byte_stream.h"
 #include "base/ids.h"
 #include "cairn/status.h"
 #include "cairn/types.h"
@@ -98,8 +99,9 @@ class SlotRound {
   // Null unless the open round is summed up.
   const Summed* summed() const { return summed_ ? &*summed_ : nullptr; }
 
-  // Decides divisor, hyper-parameters and outcome, and applies them. The open round rises; those
-  // who wait for it are left in `waiting`. Requires NextStep() == kClose.
+  // What becomes of the open round: divisor, hyper-parameters, outcome and effect. Contributions that
+  // wait for their turn are folded; nothing else changes. Requires NextStep() == kClose.
+  enum class Effect : uint8_t { kNothing = 0, kUpdate = 1, kAssign = 2 };
   struct Closed {
     double divisor = 0;
     Hyper hyper;
@@ -112,11 +114,27 @@ class SlotRound {
     bool skipped = false;
     bool all_joined = false;
     wire::SlotReport report;
+    Effect effect = Effect::kNothing;  // of the staged sums
+    bool counts = false;               // as a step of the table
+    std::vector<RefusedPart> refused;  // whose part was; they are told why
   };
-  Closed Close(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
-               bool want_contributors);
+  Closed Decide(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
+                bool want_contributors);
+  // Does that, here or on a backup. The open round is then `round` + 1; those who wait for it are
+  // left in `waiting`.
+  void Close(Round round, const Closed& closed, table::SlotTable& rows);
+
+  // For the backups and for a copy (round_copy.cc): the open round with what is summed up, and what
+  // copies of the last round's frames are told. Staged sums are the table's business.
+  void SaveSummed(ByteWriter& out) const;  // requires summed()
+  bool LoadSummed(Round round, ByteReader& in);
+  void Save(ByteWriter& out) const;
+  bool Load(ByteReader& in);
+
   // What this worker is told about its part of a closed round: ok, or why not.
   Status OutcomeFor(Incarnation incarnation, Round round) const;
+  // Forgets the contributions to the open round, unless it is summed up.
+  void DropStaged(table::SlotTable& rows);
   // Some worker has to be told more than ok about the last closed round.
   bool unclean() const { return !last_outcome_.ok() || !last_refused_.empty(); }
   // The last closed round had only marks of workers that have joined.
@@ -136,11 +154,10 @@ class SlotRound {
   double SumWeights(const DoneMarks& marks, std::vector<Contributor>* contributors) const;
   bool SomebodyNotFinite(const DoneMarks& marks) const;
   void FoldRest(table::SlotTable& rows);
-  void CloseAtOnce(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
-                   bool want_contributors, Closed* closed);
-  void CloseAsDecided(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
+  void DecideAtOnce(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
+                    bool want_contributors, Closed* closed);
+  void DecideSummedUp(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
                       Closed* closed);
-  void StartNext(const Closed& closed);
 
   Round open_;
   std::vector<Contribution> contributions_;  // by (rank, incarnation)
@@ -151,5 +168,9 @@ class SlotRound {
   std::vector<RefusedPart> last_refused_;
   bool last_all_joined_ = false;
 };
+
+// A close record's bytes, but for the sums.
+void SaveClosed(const SlotRound::Closed& closed, ByteWriter& out);
+bool LoadClosed(ByteReader& in, SlotRound::Closed* closed);
 
 }  // namespace cairn::server

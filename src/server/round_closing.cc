@@ -138,21 +138,21 @@ const SlotRound::Summed& SlotRound::SumUp(const wire::TableInfo& table, const Do
   return summed_.emplace(std::move(summed));
 }
 
-SlotRound::Closed SlotRound::Close(const wire::TableInfo& table, const DoneMarks& marks,
-                                   table::SlotTable& rows, bool want_contributors) {
+SlotRound::Closed SlotRound::Decide(const wire::TableInfo& table, const DoneMarks& marks,
+                                    table::SlotTable& rows, bool want_contributors) {
   Closed closed;
   closed.all_joined = AllJoined(open_, marks);
   if (summed_) {
-    CloseAsDecided(table, marks, rows, &closed);
+    DecideSummedUp(table, marks, rows, &closed);
   } else {
-    CloseAtOnce(table, marks, rows, want_contributors, &closed);
+    DecideAtOnce(table, marks, rows, want_contributors, &closed);
   }
-  if (rows.staged()) rows.DropStaged();
-  StartNext(closed);
+  for (const Contribution& c : contributions_)
+    if (!c.refused.ok()) closed.refused.push_back({c.incarnation, c.refused});
   return closed;
 }
 
-void SlotRound::CloseAtOnce(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
+void SlotRound::DecideAtOnce(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
                             bool want_contributors, Closed* closed) {
   RoundTerms terms;
   closed->outcome = Agree(table.spec, marks, &terms);
@@ -170,20 +170,16 @@ void SlotRound::CloseAtOnce(const wire::TableInfo& table, const DoneMarks& marks
     return;
   }
   FoldRest(rows);
-  if (terms.op == PushOp::kUpdate) rows.CountRound(terms.hyper);
+  closed->counts = terms.op == PushOp::kUpdate;
   if (!rows.staged()) return;
-  if (terms.op == PushOp::kAssign) {
-    rows.AssignStaged(terms.column, closed->divisor);
-  } else {
-    rows.ApplyStaged(terms.hyper, closed->divisor, 1.0);
-  }
+  closed->effect = terms.op == PushOp::kAssign ? Effect::kAssign : Effect::kUpdate;
 }
 
-void SlotRound::CloseAsDecided(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
+void SlotRound::DecideSummedUp(const wire::TableInfo& table, const DoneMarks& marks, table::SlotTable& rows,
                                Closed* closed) {
   closed->two_phase = true;
   closed->divisor = summed_->divisor;
-  closed->contributors = std::move(summed_->contributors);
+  closed->contributors = summed_->contributors;
   closed->report = summed_->report;
   if (CAIRN_BUG(kFrozenDivisorLost))
     closed->divisor = DivisorOf(table.spec, PushOp::kUpdate, SumWeights(marks, nullptr));
@@ -192,11 +188,10 @@ void SlotRound::CloseAsDecided(const wire::TableInfo& table, const DoneMarks& ma
   closed->skipped = closed->outcome.ok() && (!decision || decision->skip);
   if (decision) closed->hyper = decision->hyper;
   if (decision && !decision->skip) closed->scale = decision->scale;
-  if (closed->skipped && CAIRN_BUG(kSkipCountsStep)) rows.CountRound(closed->hyper);
+  if (closed->skipped && CAIRN_BUG(kSkipCountsStep)) closed->counts = true;
   if (!closed->outcome.ok() || closed->skipped || !(closed->divisor > 0)) return;
-  rows.CountRound(closed->hyper);
-  if (!rows.staged()) return;
-  rows.ApplyStaged(closed->hyper, closed->divisor, closed->scale);
+  closed->counts = true;
+  if (rows.staged()) closed->effect = Effect::kUpdate;
 }
 
 }  // namespace cairn::server

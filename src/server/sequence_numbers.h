@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "base/byte_stream.h"
 #include "base/ids.h"
 #include "cairn/status.h"
 
@@ -30,6 +31,14 @@ class SequenceNumbers {
   void UseRefused(ClientIndex client, Seq seq, const Status& why);
   // Why a used number was refused; null if it was applied. Valid until the next change.
   const Status* RefusalOf(ClientIndex client, Seq seq) const;
+  // What a copy of the slot says of this client, and the reverse.
+  void Save(ClientIndex client, ByteWriter& out) const;
+  // False if the bytes are not what Save makes. `client` may be nothing: read over.
+  bool Load(const ClientIndex* client, ByteReader& in);
+  void Clear() {
+    last_.clear();
+    refused_.clear();
+  }
   // The client is retired: its index may be given to another one.
   void Forget(ClientIndex client);
 

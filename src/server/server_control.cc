@@ -45,8 +45,19 @@ ServerControlImpl::ServerControlImpl(const ServerControlOptions& options, Networ
   Connect(now_us);
 }
 
+const wire::Endpoint& ServerControlImpl::Scheduler() const {
+  return place_ == 0 ? options_.scheduler : options_.standbys[place_ - 1];
+}
+
+std::string ServerControlImpl::Schedulers() const {
+  std::string text = (options_.standbys.empty() ? "the scheduler at " : "the schedulers at ") +
+                     ToString(options_.scheduler);
+  for (const wire::Endpoint& standby : options_.standbys) text += ", " + ToString(standby);
+  return text;
+}
+
 void ServerControlImpl::Connect(int64_t now_us) {
-  conn_ = network_.Connect(options_.scheduler);
+  conn_ = network_.Connect(Scheduler());
   connected_ = false;
   conn_heard_us_ = now_us;
 }
@@ -54,8 +65,16 @@ void ServerControlImpl::Connect(int64_t now_us) {
 void ServerControlImpl::Reconnect(int64_t now_us) {
   conn_ = ConnId{};
   connected_ = false;
-  connect_at_us_ = now_us + back_off_us_;
-  back_off_us_ = std::min(back_off_us_ * 2, kBackOffMaxUs);
+  place_ = (place_ + 1) % (options_.standbys.size() + 1);
+  // The back-off is between rounds of the list: the next one of it may well be the leader.
+  connect_at_us_ = now_us + (place_ == 0 ? back_off_us_ : kBackOffMinUs);
+  if (place_ == 0) back_off_us_ = std::min(back_off_us_ * 2, kBackOffMaxUs);
+}
+
+void ServerControlImpl::LeaveForAnother(int64_t now_us) {
+  if (options_.standbys.empty()) return;
+  network_.Close(conn_);
+  Reconnect(now_us);
 }
 
 void ServerControlImpl::OnConnected(ConnId conn, int64_t now_us) {
@@ -69,7 +88,8 @@ void ServerControlImpl::OnDisconnect(ConnId conn, int64_t now_us) {
   if (conn != conn_ || finished_) return;
   // The scheduler leaves when it has our confirmation, so a lost connection is its answer.
   if (ending_ && end_said_) return LeaveJob();
-  if (connected_ && known_) Log("lost the scheduler at " + ToString(options_.scheduler) + ", reconnecting");
+  if (connected_ && known_ && !register_again_)
+    Log("lost the scheduler at " + ToString(Scheduler()) + ", reconnecting");
   Reconnect(now_us);
 }
 
@@ -77,18 +97,16 @@ void ServerControlImpl::OnTick(int64_t now_us) {
   if (finished_) return;
   if (ending_ && now_us - ending_since_us_ >= kEndPatienceUs) return LeaveJob();
   if (!known_ && now_us - start_us_ >= options_.register_deadline_us) {
-    return Finish({Code::kDeadlineExceeded, "the scheduler at " + ToString(options_.scheduler) +
-                                                " did not answer within " +
-                                                Seconds(options_.register_deadline_us)});
+    return Finish({Code::kDeadlineExceeded,
+                   Schedulers() + " did not answer within " + Seconds(options_.register_deadline_us)});
   }
   if (known_ && now_us - heard_us_ >= options_.orphan_after_us) {
-    return Finish({Code::kUnavailable, "the scheduler at " + ToString(options_.scheduler) +
-                                           " was not heard for " + Seconds(options_.orphan_after_us) +
-                                           ": this server leaves"});
+    return Finish({Code::kUnavailable, Schedulers() + " did not answer for " +
+                                           Seconds(options_.orphan_after_us) + ": this server leaves"});
   }
   if (!known_ && now_us - start_us_ >= kFirstWaitingLogUs && now_us - waiting_said_us_ >= kWaitingLogEveryUs) {
     waiting_said_us_ = now_us;
-    Log("no answer from the scheduler at " + ToString(options_.scheduler) + " yet");
+    Log("no answer from " + Schedulers() + " yet");
   }
   if (conn_ == ConnId{}) {
     if (now_us >= connect_at_us_) Connect(now_us);
@@ -121,7 +139,7 @@ void ServerControlImpl::OnMessage(ConnId conn, const wire::InFrame& frame, int64
   if (conn != conn_ || finished_) return;
   Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
   if (!message.ok()) {
-    Log("the scheduler at " + ToString(options_.scheduler) +
+    Log("the scheduler at " + ToString(Scheduler()) +
         " sent what is no message: " + message.status().message());
     network_.Close(conn_);
     return Reconnect(now_us);
@@ -133,11 +151,14 @@ void ServerControlImpl::OnMessage(ConnId conn, const wire::InFrame& frame, int64
         if constexpr (std::is_same_v<M, wire::Registered>) {
           OnRegistered(m, now_us);
         } else if constexpr (std::is_same_v<M, wire::HeartbeatReply>) {
-          Heard(m.term, now_us);
+          // One of an older term has been replaced and does not know it yet.
+          if (!Heard(m.term, now_us)) LeaveForAnother(now_us);
         } else if constexpr (std::is_same_v<M, wire::StateMessage>) {
           OnState(std::move(m.state), now_us);
         } else if constexpr (std::is_same_v<M, wire::Refusal>) {
-          OnRefusal(m);
+          OnRefusal(m, now_us);
+        } else if constexpr (std::is_same_v<M, wire::LeaveReply>) {
+          OnLeft(m);
         }  // anything else is not for a server
       },
       *message);
@@ -166,18 +187,24 @@ void ServerControlImpl::OnRegistered(const wire::Registered& message, int64_t no
   }
   if (message.incarnation == incarnation_) return;
   // A scheduler that lost its log would give our slots to others.
-  Finish({Code::kProtocol, "the scheduler at " + ToString(options_.scheduler) +
+  Finish({Code::kProtocol, "the scheduler at " + ToString(Scheduler()) +
                                " knew this server as incarnation " + std::to_string(incarnation_.value) +
                                " and now calls it " + std::to_string(message.incarnation.value) +
                                ": was its log lost?"});
 }
 
-void ServerControlImpl::OnRefusal(const wire::Refusal& message) {
+void ServerControlImpl::OnRefusal(const wire::Refusal& message, int64_t now_us) {
   if (message.code == Code::kUnavailable) {
-    register_again_ = true;
-    return;
+    register_again_ = true;  // harmless where it is a standby that refuses
+    return LeaveForAnother(now_us);
   }
   Finish({message.code, message.text});
+}
+
+void ServerControlImpl::OnLeft(const wire::LeaveReply& message) {
+  if (!known_ || message.incarnation != incarnation_) return;
+  Log("has left: its partitions are on other servers");
+  Finish(Status::Ok());
 }
 
 void ServerControlImpl::Log(const std::string& line) const {

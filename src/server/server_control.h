@@ -18,6 +18,7 @@ namespace cairn::server {
 
 struct ServerControlOptions {
   wire::Endpoint scheduler;
+  std::vector<wire::Endpoint> standbys;  // further schedulers of the job: tried in turn with the first
   wire::Endpoint endpoint;      // where workers reach this server
   std::string cluster_id;       // empty: whatever cluster the scheduler has
   uint32_t threads = 1;
@@ -34,6 +35,8 @@ struct ShardReport {
   ViewNumber hold_view;
   std::vector<wire::TableRound> hold_rounds;
   wire::NodeStats stats;
+  std::vector<wire::SlotNews> news;
+  std::vector<wire::SlotLoad> loads;
 };
 
 class ServerControl {
@@ -53,6 +56,9 @@ class ServerControl {
   virtual void OnTick(int64_t now_us) = 0;
   // Every shard's newest report; sends a heartbeat at once if the oldest version or a hold changed.
   virtual void OnReports(const std::vector<ShardReport>& reports, int64_t now_us) = 0;
+
+  // Asks to leave: the slots move away first; finished() follows when the scheduler lets go.
+  virtual void Drain(int64_t now_us) = 0;
 
   // Set when the process should exit: ok after an orderly end, else why.
   virtual bool finished() const = 0;

@@ -16,6 +16,8 @@ struct MergedReport {
   ViewNumber hold_view;                       // 0 unless every shard holds for the same view
   std::vector<wire::TableRound> hold_rounds;  // by table; the highest of any shard
   wire::NodeStats stats;
+  std::vector<wire::SlotNews> news;
+  std::vector<wire::SlotLoad> loads;
 };
 MergedReport Merge(const std::vector<ShardReport>& reports);
 
@@ -29,18 +31,23 @@ class ServerControlImpl final : public ServerControl {
   void OnDisconnect(ConnId conn, int64_t now_us) override;
   void OnTick(int64_t now_us) override;
   void OnReports(const std::vector<ShardReport>& reports, int64_t now_us) override;
+  void Drain(int64_t now_us) override;
   bool finished() const override { return finished_; }
   Status result() const override { return result_; }
 
  private:
   // server_control.cc
   void Connect(int64_t now_us);
-  void Reconnect(int64_t now_us);
+  void Reconnect(int64_t now_us);  // to the next scheduler, where there are several
+  void LeaveForAnother(int64_t now_us);  // this one does not lead
+  const wire::Endpoint& Scheduler() const;  // the one that is tried, or connected to
+  std::string Schedulers() const;           // all of them, for the user
   void Say(int64_t now_us);  // a Register or a Heartbeat, whichever is due
   void OnRegistered(const wire::Registered& message, int64_t now_us);
-  void OnRefusal(const wire::Refusal& message);
+  void OnRefusal(const wire::Refusal& message, int64_t now_us);
   bool Heard(Term term, int64_t now_us);  // false: from a scheduler that has been replaced
   void Log(const std::string& line) const;
+  void OnLeft(const wire::LeaveReply& message);
   void Finish(Status result);
 
   // server_reports.cc
@@ -56,6 +63,7 @@ class ServerControlImpl final : public ServerControl {
   const int64_t start_us_;
   int64_t waiting_said_us_ = -1'000'000'000;  // when it last said that no scheduler answers
 
+  size_t place_ = 0;  // in the list of schedulers
   ConnId conn_;
   bool connected_ = false;
   int64_t back_off_us_;
@@ -73,6 +81,7 @@ class ServerControlImpl final : public ServerControl {
   std::shared_ptr<const wire::ClusterState> state_;
   MergedReport report_;
 
+  bool leaving_ = false;  // has asked for its slots to be moved away
   bool ending_ = false;  // every shard has seen the end
   bool end_said_ = false;
   int64_t ending_since_us_ = 0;

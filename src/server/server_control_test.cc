@@ -25,7 +25,7 @@ class Control : public ::testing::Test {
          [&](std::shared_ptr<const wire::ClusterState> state) { states.push_back(state->version); }},
         [&](const std::string& line) { lines.push_back(line); }, now);
   }
-  ConnId conn() const { return ConnId{net.connects}; }
+  ConnId conn() const { return ConnId{1000 + net.connects}; }
   void Tick(int64_t step_us) {
     now += step_us;
     control->OnTick(now);
@@ -118,7 +118,7 @@ TEST_F(Control, ALostConnectionIsMadeAnewWithBackOff) {
 TEST_F(Control, ASilentConnectionIsMadeAnew) {
   Register();
   for (int i = 0; i < 5; ++i) Tick(1'000'000);
-  EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1}});
+  EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1001}});
   Tick(100'000);
   EXPECT_EQ(net.connects, 2u);
 }
@@ -268,7 +268,7 @@ TEST_F(Control, BytesThatAreNoMessageResetTheConnection) {
   junk.storage = pool.Get(16);
   std::memset(junk.storage.data(), 0xFF, 16);
   control->OnMessage(conn(), junk, now);
-  EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1}});
+  EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1001}});
   EXPECT_FALSE(control->finished());
 }
 

@@ -76,6 +76,13 @@ class Node final : public ServerNode {
   void Stop() override {
     loop_.Post([this] { End(Status::Ok()); });
   }
+  void Drain() override {
+    loop_.Post([this] {
+      if (result_) return;
+      control_->Drain(Loop::NowUs());
+      LookForEnd();
+    });
+  }
 
  private:
   std::string Prefix() const {
@@ -100,6 +107,7 @@ class Node final : public ServerNode {
       auto on_report = [this](uint32_t from, ShardReport report) {
         loop_.Post([this, from, report = std::move(report)]() mutable { OnReport(from, std::move(report)); });
       };
+      shard.log = log_;
       shards_.push_back(std::make_unique<ShardNode>(shard, on_report, log_));
     }
   }
@@ -131,13 +139,15 @@ class Node final : public ServerNode {
     const auto message = wire::DecodeControl(first.header, first.body());
     if (!message.ok()) return Refuse(std::move(accepted), message.status());
     const auto* hello = std::get_if<wire::Hello>(&*message);
-    if (hello == nullptr) return RouteElsewhere(std::move(accepted));
-    if (hello->thread >= shards_.size()) {
+    const auto* replica = std::get_if<wire::ReplicaHello>(&*message);
+    if (hello == nullptr && replica == nullptr) return RouteElsewhere(std::move(accepted));
+    const uint32_t thread = hello != nullptr ? hello->thread : replica->to_thread;
+    if (thread >= shards_.size()) {
       return Refuse(std::move(accepted),
                     {Code::kProtocol, "this server has " + std::to_string(shards_.size()) +
-                                          " threads, not a thread " + std::to_string(hello->thread)});
+                                          " threads, not a thread " + std::to_string(thread)});
     }
-    shards_[hello->thread]->Adopt(std::move(accepted));
+    shards_[thread]->Adopt(std::move(accepted));
   }
 
   void RouteElsewhere(AcceptedConnection accepted) {

@@ -27,6 +27,8 @@ void AddStats(wire::NodeStats& sum, const wire::NodeStats& stats) {
   sum.rows += stats.rows;
   sum.memory_bytes += stats.memory_bytes;
   sum.connections += stats.connections;
+  sum.replicated_bytes += stats.replicated_bytes;
+  sum.unconfirmed_bytes += stats.unconfirmed_bytes;
   // Of one worker's trip every shard that it touches sees a part: the most of one shard is nearest.
   sum.round_trips = std::max(sum.round_trips, stats.round_trips);
 }
@@ -45,6 +47,8 @@ MergedReport Merge(const std::vector<ShardReport>& reports) {
     merged.version = std::min(merged.version, report.version);
     if (report.hold_view != merged.hold_view) merged.hold_view = ViewNumber{0};
     AddStats(merged.stats, report.stats);
+    merged.news.insert(merged.news.end(), report.news.begin(), report.news.end());
+    merged.loads.insert(merged.loads.end(), report.loads.begin(), report.loads.end());
   }
   if (merged.hold_view == ViewNumber{0}) return merged;
   for (const ShardReport& report : reports)
@@ -56,7 +60,7 @@ void ServerControlImpl::OnReports(const std::vector<ShardReport>& reports, int64
   if (finished_) return;
   MergedReport merged = Merge(reports);
   const bool changed = merged.version != report_.version || merged.hold_view != report_.hold_view ||
-                       merged.hold_rounds != report_.hold_rounds;
+                       merged.hold_rounds != report_.hold_rounds || merged.news != report_.news;
   report_ = std::move(merged);
   if (!ending_ && state_ && Over(*state_) && report_.version >= state_->version) {
     ending_ = true;
@@ -75,6 +79,14 @@ void ServerControlImpl::OnState(wire::ClusterState state, int64_t now_us) {
   events_.on_state(state_);
 }
 
+void ServerControlImpl::Drain(int64_t now_us) {
+  if (leaving_ || finished_) return;
+  leaving_ = true;
+  if (!known_) return Finish(Status::Ok());
+  Log("leaving: its partitions move to other servers first");
+  if (connected_) Say(now_us);
+}
+
 void ServerControlImpl::LeaveJob() {
   if (state_->phase == wire::Phase::kEnded) return Finish(Status::Ok());
   Finish({Code::kJobFailed, state_->failure});
@@ -89,6 +101,10 @@ wire::Heartbeat ServerControlImpl::MakeHeartbeat() const {
   heartbeat.open_rounds = report_.hold_rounds;
   heartbeat.end_confirmed = ending_;
   heartbeat.stats = report_.stats;
+  heartbeat.hold_version = report_.version;
+  heartbeat.leaving = leaving_;
+  heartbeat.news = report_.news;
+  heartbeat.loads = report_.loads;
   return heartbeat;
 }
 

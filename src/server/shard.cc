@@ -16,9 +16,27 @@ std::unique_ptr<Shard> Shard::Make(const ShardOptions& options, Network& network
 }
 
 void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
+  now_us_ = now_us;
+  stats_.bytes_in += sizeof(frame.header) + frame.storage.size();
+  Dispatch(conn, frame, now_us);
+  if (streams_.empty()) return;
+  StartCopies();
+  FlushStreams();
+}
+
+void ShardImpl::OnConnected(ConnId conn, int64_t now_us) {
+  now_us_ = now_us;
+  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
+    sender->second->OnConnected(now_us);
+}
+
+void ShardImpl::Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us) {
   const wire::FrameHeader& header = frame.header;
-  stats_.bytes_in += sizeof(header) + frame.storage.size();
+  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
+    return sender->second->OnMessage(frame, now_us);
   if (header.type == wire::FrameType::kControl) return OnControl(conn, frame);
+  if (header.type == wire::FrameType::kReplicate && replica_conns_.contains(conn))
+    return OnReplicate(conn, frame);
 
   auto known = connections_.find(conn);
   if (known == connections_.end()) {
@@ -56,9 +74,13 @@ void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
 void ShardImpl::OnControl(ConnId conn, const wire::InFrame& frame) {
   Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
   const wire::Hello* hello = message.ok() ? std::get_if<wire::Hello>(&*message) : nullptr;
+  const auto* replica = message.ok() ? std::get_if<wire::ReplicaHello>(&*message) : nullptr;
   Status problem;
   if (!message.ok()) {
     problem = message.status();
+  } else if (replica != nullptr) {
+    problem = CheckReplicaHello(*replica);
+    if (problem.ok()) return OnReplicaHello(conn, *replica);
   } else if (hello == nullptr) {
     problem = {Code::kProtocol, std::string(wire::Name(*message)) + " is not for a shard"};
   } else {
@@ -165,12 +187,35 @@ Status ShardImpl::FindTable(const Request& request, TableState** table) {
   return {Code::kInvalidArgument, "there never was a table " + std::to_string(request.table().value)};
 }
 
-void ShardImpl::OnDisconnect(ConnId conn, int64_t) {
+void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
+  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
+    return sender->second->OnDisconnect(now_us);
+  if (auto source = replica_conns_.find(conn); source != replica_conns_.end()) {
+    if (auto it = sources_.find(source->second); it != sources_.end() && it->second.conn == conn)
+      it->second.conn = ConnId{};
+    replica_conns_.erase(source);
+    return;
+  }
   connections_.erase(conn);
   parked_.ForgetConnection(conn);
 }
 
-void ShardImpl::OnTick(int64_t now_us) { TellStillWaiting(now_us); }
+void ShardImpl::OnTick(int64_t now_us) {
+  now_us_ = now_us;
+  TellStillWaiting(now_us);
+  if (!streams_.empty()) OnTimers(now_us);
+}
+
+void ShardImpl::OnTimers(int64_t now_us) {
+  for (auto& [key, stream] : streams_) {
+    stream->sender.OnTick(now_us);
+    if (stream->sender.oldest_unconfirmed_us(now_us) >= options_.slow_after_us) news_changed_ = true;
+  }
+  TellCommits();
+  SendHash();
+  StartCopies();
+  FlushStreams();
+}
 
 void ShardImpl::TellStillWaiting(int64_t now_us) {
   for (auto& [id, request] : parked_.all()) {
@@ -179,7 +224,7 @@ void ShardImpl::TellStillWaiting(int64_t now_us) {
     const TableState& table = tables_.at(TableId{request.header.table});
     uint32_t local = 0;
     if (request.every_slot) {
-      while (!slots_[local].owned || Reached(table.rounds[local], request)) ++local;
+      while (!slots_[local].primary() || Reached(table.rounds[local], request)) ++local;
     } else {
       local = slots_.LocalOf(request.entries[request.next].slot);
     }
@@ -196,8 +241,12 @@ void ShardImpl::Send(ConnId conn, wire::FramePtr frame) {
   network_.Send(conn, std::move(frame));
 }
 
+// The version says to a client with an older state that there is a newer one.
 void ShardImpl::SendError(ConnId conn, const wire::FrameHeader& request, const Status& error) {
-  Send(conn, wire::EncodeError(request, error, pool_));
+  wire::FramePtr frame = wire::EncodeError(request, error, pool_);
+  frame->header().state_version = version().value;
+  wire::Seal(*frame);
+  Send(conn, std::move(frame));
 }
 
 void ShardImpl::Violation(ConnId conn, const wire::FrameHeader& request, const Status& error) {
@@ -216,28 +265,68 @@ wire::NodeStats ShardImpl::stats() const {
       stats.memory_bytes += rows->memory_bytes();
     }
   }
+  for (const auto& [key, stream] : streams_) {
+    stats.replicated_bytes += stream->sender.sent_bytes();
+    stats.unconfirmed_bytes += stream->sender.unconfirmed_bytes();
+  }
   return stats;
 }
 
+Shard::SlotRole ShardImpl::RoleOf(SlotId slot) const {
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  return local == OwnedSlots::kNotHere ? SlotRole::kNone : slots_[local].role;
+}
+
+Position ShardImpl::Received(SlotId slot) const {
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  if (RoleOf(slot) == SlotRole::kNone) return {};
+  const OwnedSlot& here = slots_[local];
+  if (here.role == SlotRole::kPrimary) return here.position();
+  return here.whole ? Position::Of(here.line_epoch, here.received) : Position{};
+}
+
+Position ShardImpl::Applied(SlotId slot) const {
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  if (RoleOf(slot) == SlotRole::kNone) return {};
+  const OwnedSlot& here = slots_[local];
+  if (here.role == SlotRole::kPrimary) return here.position();
+  return here.whole ? Position::Of(here.line_epoch, here.index) : Position{};
+}
+
+bool ShardImpl::WaitsFor(SlotId slot, uint32_t server) const {
+  if (RoleOf(slot) != SlotRole::kPrimary) return false;
+  for (const SlotBackup& backup : slots_[slots_.LocalOfAny(slot.value)].backups)
+    if (backup.server == server && backup.waited()) return true;
+  return false;
+}
+
+Shard::HighWater ShardImpl::high_water() const {
+  HighWater now;
+  for (const auto& [key, stream] : streams_) now.unconfirmed_bytes += stream->sender.unconfirmed_bytes();
+  now.tail_bytes = tail_bytes_;
+  now.held_answers = held_.size();
+  return now;
+}
+
 Seq ShardImpl::LastSeq(SlotId slot, Incarnation incarnation) const {
-  const uint32_t local = slots_.LocalOf(slot.value);
+  const uint32_t local = slots_.LocalOfAny(slot.value);
   const LiveClient* client = clients_.Find(incarnation);
-  if (local == OwnedSlots::kNotHere || client == nullptr) return Seq{0};
+  if (RoleOf(slot) == SlotRole::kNone || client == nullptr) return Seq{0};
   return slots_[local].numbers.last(client->index);
 }
 
 Round ShardImpl::OpenRound(TableId table, SlotId slot) const {
   auto it = tables_.find(table);
-  const uint32_t local = slots_.LocalOf(slot.value);
-  if (it == tables_.end() || !it->second.sync() || local == OwnedSlots::kNotHere) return Round{0};
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  if (it == tables_.end() || !it->second.sync() || RoleOf(slot) == SlotRole::kNone) return Round{0};
   return it->second.rounds[local].open();
 }
 
 void ShardImpl::ForEachRow(TableId table, SlotId slot,
                            const std::function<void(RowKey, std::span<const std::byte>)>& row) const {
   auto it = tables_.find(table);
-  const uint32_t local = slots_.LocalOf(slot.value);
-  if (it == tables_.end() || local == OwnedSlots::kNotHere) return;
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  if (it == tables_.end() || RoleOf(slot) == SlotRole::kNone) return;
   it->second.rows[local]->ForEach(row);
 }
 

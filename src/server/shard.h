@@ -64,8 +64,11 @@ class ShardObserver {
                         bool refused, std::span<const RowKey> keys, std::span<const std::byte> values) = 0;
   virtual void OnClosed(const CloseRecord& record) = 0;
   // A round in two phases is summed up in a slot: these are fixed until it closes.
-  virtual void OnSummedUp(TableId, SlotId, Round, double /*divisor*/, const std::vector<Contributor>&) {}
+  virtual void OnSummedUp(TableId, SlotId, Round, double /*divisor*/, const std::vector<Contributor>&,
+                          Position) {}
   virtual void OnRetired(Incarnation incarnation) = 0;
+  // This shard has become the slot's primary: operations up to this position are its history.
+  virtual void OnPromoted(SlotId, Position) {}
 };
 
 struct ShardOptions {
@@ -76,6 +79,12 @@ struct ShardOptions {
   int64_t still_waiting_us = 3'000'000;
   // Of the values of one answer; leaves room for header and entries.
   uint64_t most_value_bytes = wire::kMaxBodyBytes - (uint64_t{2} << 20);
+  // Replication.
+  int64_t resend_after_us = 3'000'000;  // a stream without a confirmation for so long is made anew
+  int64_t slow_after_us = 10'000'000;   // a backup that has not confirmed for so long is reported
+  int64_t hash_every_us = 5'000'000;    // between two comparisons with the backups
+  uint64_t most_unconfirmed_bytes = uint64_t{256} << 20;  // per stream; beyond it pushes have to wait
+  std::function<void(const std::string&)> log;  // what users must know; may be empty
 };
 
 class Shard {
@@ -89,9 +98,12 @@ class Shard {
   virtual void OnRegistered(uint32_t server_index, Incarnation incarnation) = 0;
   // A newer state (older ones are ignored). `now_us` as everywhere is monotonic.
   virtual void OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) = 0;
+  virtual void OnConnected(ConnId conn, int64_t now_us) = 0;  // one that it has asked for: to a backup
   virtual void OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) = 0;
   virtual void OnDisconnect(ConnId conn, int64_t now_us) = 0;
   virtual void OnTick(int64_t now_us) = 0;
+  // Something for the next heartbeat has changed since this was last asked: worth a report at once.
+  virtual bool TakeNewsFlag() = 0;
 
   virtual StateVersion version() const = 0;
   // For the pending view of the state it holds: per sync table, the first round that those who join
@@ -100,11 +112,28 @@ class Shard {
   virtual ViewNumber hold_view() const = 0;
   virtual std::vector<wire::TableRound> hold_rounds() const = 0;
   virtual wire::NodeStats stats() const = 0;
+  // What is to be said of slots that this shard is the primary of.
+  virtual std::vector<wire::SlotNews> news() const = 0;
+  virtual std::vector<wire::SlotLoad> loads() const = 0;
 
   // For tests and checkers: the last number applied or refused of a client in a slot, 0 if none.
   virtual Seq LastSeq(SlotId slot, Incarnation incarnation) const = 0;
   // Bytes of contributions to deterministic tables that wait for their turn.
   virtual uint64_t early_bytes() const = 0;
+  // Of any owner; LastSeq, OpenRound and ForEachRow too tell what is applied at a backup.
+  enum class SlotRole : uint8_t { kNone, kPrimary, kBackup };
+  virtual SlotRole RoleOf(SlotId slot) const = 0;
+  // The epoch whose primary's word this shard last took (its own as the primary), and the last index
+  // it has, applied or not. Nothing where it does not hold the slot, or the copy is not whole.
+  virtual Position Received(SlotId slot) const = 0;
+  virtual Position Applied(SlotId slot) const = 0;
+  virtual uint64_t ContentHash(SlotId slot) const = 0;  // rule 51; of what is applied
+  // As the primary: answers about this slot wait for the confirmation of this server.
+  virtual bool WaitsFor(SlotId slot, uint32_t server) const = 0;
+  struct HighWater {  // now
+    uint64_t unconfirmed_bytes = 0, tail_bytes = 0, held_answers = 0;
+  };
+  virtual HighWater high_water() const = 0;
   virtual Round OpenRound(TableId table, SlotId slot) const = 0;
   // Every stored row of one table in one slot (dense: one call with key 0 and the packed slot).
   virtual void ForEachRow(TableId table, SlotId slot,

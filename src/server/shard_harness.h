@@ -22,7 +22,11 @@ namespace cairn::server {
 class RecordingNetwork final : public Network {
  public:
   explicit RecordingNetwork(BufferPool& pool) : pool_(pool) {}
-  ConnId Connect(const wire::Endpoint&) override { return ConnId{++connects}; }
+  // Apart from the workers' connections, which count from 1.
+  ConnId Connect(const wire::Endpoint& to) override {
+    connecting.emplace_back(ConnId{1000 + ++connects}, to);
+    return connecting.back().first;
+  }
   void Send(ConnId conn, wire::FramePtr frame) override {
     Buffer bytes = wire::Flatten(*frame, pool_);
     Result<wire::InFrame> parsed = wire::Parse(bytes.bytes(), wire::kMaxBodyBytes, pool_);
@@ -34,6 +38,7 @@ class RecordingNetwork final : public Network {
   std::map<ConnId, std::vector<wire::InFrame>> sent;
   std::vector<ConnId> closed;
   uint64_t connects = 0;
+  std::vector<std::pair<ConnId, wire::Endpoint>> connecting;  // asked for and not yet looked at
 
  private:
   BufferPool& pool_;
@@ -64,7 +69,7 @@ class RecordingObserver final : public ShardObserver {
   }
   void OnClosed(const CloseRecord& record) override { closed.push_back(record); }
   void OnSummedUp(TableId, SlotId slot, Round, double divisor,
-                  const std::vector<Contributor>& contributors) override {
+                  const std::vector<Contributor>& contributors, Position) override {
     summed.push_back({slot, divisor, contributors});
   }
   void OnRetired(Incarnation incarnation) override { retired.push_back(incarnation); }
@@ -88,19 +93,22 @@ class ShardHarness {
   static constexpr uint32_t kSlots = 5, kOwned = 4;
   static constexpr Incarnation kServer{1};
 
-  explicit ShardHarness(uint32_t workers = 2, ShardOptions options = {}) : net(pool) {
-    options.name = "server 0 thread 0";
+  explicit ShardHarness(uint32_t workers = 2, ShardOptions options = {}, uint32_t index = 0)
+      : net(pool), server(Incarnation{index + 1}) {
+    options.name = "server " + std::to_string(index) + " thread 0";
     shard = Shard::Make(options, net, pool, &seen);
     state.cluster_id = "test";
     state.phase = wire::Phase::kRunning;
     state.servers = {{0, kServer, {"host", 1}, 2}};
     for (uint32_t s = 0; s < kSlots; ++s)
-      state.slots.push_back({0, static_cast<uint16_t>(s < kOwned ? 0 : 1), 1, StateVersion{1}});
+      state.slots.push_back(
+          {0, static_cast<uint16_t>(s < kOwned ? 0 : 1), 1, StateVersion{1}, wire::kNoServer, {}});
     state.next_incarnation = Incarnation{10};
     state.view = ViewNumber{1};
     state.views = {{ViewNumber{1}, {}}};
     for (uint32_t rank = 0; rank < workers; ++rank) AddWorker(rank, ViewNumber{1});
-    shard->OnRegistered(0, kServer);
+    shard->OnRegistered(index, server);
+    if (index > 0) return;  // its state comes from the one who has several of these
     Publish();
     for (uint32_t rank = 0; rank < workers; ++rank) Connect(rank);
   }
@@ -147,7 +155,7 @@ class ShardHarness {
     wire::Hello hello;
     hello.cluster_id = "test";
     hello.incarnation = incarnations[rank];
-    hello.server_incarnation = kServer;
+    hello.server_incarnation = server;
     Control(conn, hello);
     return conn;
   }
@@ -366,6 +374,7 @@ class ShardHarness {
 
   BufferPool pool;
   RecordingNetwork net;
+  const Incarnation server;
   RecordingObserver seen;
   std::unique_ptr<Shard> shard;
   wire::ClusterState state;

@@ -7,6 +7,11 @@
 //   closing.cc        which rounds are summed up or close, and whose wait is over then
 //   answers.cc        what they are told
 //   pulls.cc          reads
+//   slot_owners.cc    what a new state makes of the slots: promotion, handing over, letting go
+//   replication.cc    as the primary: what goes to the backups, and what their confirmations mean
+//   held_answers.cc   answers that wait for confirmations
+//   backup_operations.cc  as a backup: operations taken and applied
+//   slot_copy.cc      a whole slot as bytes
 // One thread; nothing here blocks or allocates per slot or key on the paths of pushes and pulls.
 #pragma once
 
@@ -16,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "server/backup_streams.h"
 #include "server/live_clients.h"
 #include "server/owned_slots.h"
 #include "server/parked.h"
@@ -24,16 +30,18 @@
 #include "server/table_state.h"
 #include "table/arena.h"
 #include "wire/data.h"
+#include "wire/replica.h"
 
 namespace cairn::server {
 
-class ShardImpl final : public Shard {
+class ShardImpl final : public Shard, private ReplicaSender::Owner {
  public:
   ShardImpl(const ShardOptions& options, Network& network, BufferPool& pool, ShardObserver* observer)
       : options_(options), network_(network), pool_(pool), observer_(observer) {}
 
   void OnRegistered(uint32_t server_index, Incarnation incarnation) override;
   void OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) override;
+  void OnConnected(ConnId conn, int64_t now_us) override;
   void OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) override;
   void OnDisconnect(ConnId conn, int64_t now_us) override;
   void OnTick(int64_t now_us) override;
@@ -42,6 +50,15 @@ class ShardImpl final : public Shard {
   ViewNumber hold_view() const override { return hold_view_; }
   std::vector<wire::TableRound> hold_rounds() const override { return hold_rounds_; }
   wire::NodeStats stats() const override;
+  bool TakeNewsFlag() override { return std::exchange(news_changed_, false); }
+  std::vector<wire::SlotNews> news() const override;
+  std::vector<wire::SlotLoad> loads() const override;
+  SlotRole RoleOf(SlotId slot) const override;
+  Position Received(SlotId slot) const override;
+  Position Applied(SlotId slot) const override;
+  uint64_t ContentHash(SlotId slot) const override;
+  bool WaitsFor(SlotId slot, uint32_t server) const override;
+  HighWater high_water() const override;
   uint64_t early_bytes() const override { return kept_bytes_; }
   Seq LastSeq(SlotId slot, Incarnation incarnation) const override;
   Round OpenRound(TableId table, SlotId slot) const override;
@@ -75,14 +92,28 @@ class ShardImpl final : public Shard {
     std::span<const RowKey> keys;
     uint8_t column = 0;
     uint16_t reply_flags = 0;
+    bool every_slot = false;  // the answer says something of all slots here
   };
   // Of a pull: all of its entries name the same (the decoder sees to it).
   static uint8_t ColumnOf(std::span<const wire::SlotEntry> entries) {
     return entries.empty() ? 0 : static_cast<uint8_t>(entries.front().number);
   }
 
+  // The other end of a stream whose primary is elsewhere.
+  using ReceiverKey = std::pair<Incarnation, uint32_t>;  // incarnation, thread
+  struct ReplicaSource {
+    ReplicaReceiver receiver;
+    uint16_t server = 0;
+    ConnId conn;  // the newest
+  };
+
   // shard.cc
+  void Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us);
   void OnControl(ConnId conn, const wire::InFrame& frame);
+  void OnTimers(int64_t now_us);
+  void Log(const std::string& line) const {
+    if (options_.log) options_.log(line);
+  }
   Status CheckHello(const wire::Hello& hello) const;
   Status Fence(const wire::FrameHeader& header, const LiveClient** client);
   void TellFenced(const wire::InFrame& frame, const Status& why);
@@ -95,7 +126,71 @@ class ShardImpl final : public Shard {
   void TellStillWaiting(int64_t now_us);
   std::string SlotsWords() const;
 
+  // slot_owners.cc
+  bool UpdateOwners();
+  void BePrimary(uint32_t local, const wire::SlotOwner& owner);
+  void BeBackup(uint32_t local, const wire::SlotOwner& owner, const wire::Backup& backup);
+  void LetGo(uint32_t local);
+  void UpdateBackups(uint32_t local, const wire::SlotOwner& owner);
+  void TellPromoted(uint32_t local, SlotBackup& backup, const std::deque<std::vector<std::byte>>& tail);
+
+  // replication.cc
+  BackupStream* StreamTo(uint16_t server, uint16_t thread, int64_t now_us);
+  void DropStreams();
+  void Ship(uint32_t local, wire::OpHeader header, const wire::PushParams* params, std::span<const RowKey> keys,
+            table::Mask mask, std::span<const std::byte> payload);
+  void Shipped(uint32_t local, SlotBackup& backup, bool note);
+  void FlushStreams();
+  void ShipPush(const Request& request, const Part& part, const wire::PushParams& params);
+  void ShipRefusal(const Request& request, const Part& part, const Status& why);
+  void ShipSumUp(const TableState& table, uint32_t local);
+  void ShipClose(const TableState& table, uint32_t local, const SlotRound::Closed& closed);
+  void StartCopies();
+  void Copy(uint32_t local, SlotBackup& backup);
+  void OnConfirmed(ReplicaSender& sender, uint64_t up_to, std::span<const wire::SlotEntry> refused,
+                   int64_t now_us) override;
+  void OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry, uint64_t up_to);
+  void Recommit(OwnedSlot& slot);
+  void FinishCopy(BackupStream& stream, uint64_t up_to, int64_t now_us);
+  void CheckCaughtUp();
+  bool Drained(const OwnedSlot& slot) const;
+  void TellCommits();
+  void SendHash();
+
+  // held_answers.cc
+  // For an answer about these slots, or about every slot here.
+  void SendWhenCommitted(ConnId conn, wire::FramePtr frame, std::span<const wire::SlotEntry> entries,
+                         bool every_slot);
+  template <class Look>
+  void ForEachLocal(const HeldAnswer& held, Look look) const;
+  void Mark(HeldAnswer& held) const;
+  void AdvanceHeld(uint64_t id);
+  void FailHeld(std::map<uint64_t, HeldAnswer>::iterator it);
+  void ReleaseConfirmed(BackupStream& stream);
+  void RegateAll();
+
+  // backup_operations.cc
+  Status CheckReplicaHello(const wire::ReplicaHello& hello) const;
+  void OnReplicaHello(ConnId conn, const wire::ReplicaHello& hello);
+  void OnReplicate(ConnId conn, wire::InFrame& frame);
+  void TakeHeldFrames(ReplicaSource& source);
+  void TakeOperations(ReplicaSource& source, const wire::InFrame& frame);
+  Status TakeOperation(uint16_t from, const wire::OpView& op);
+  Status EndCopy(uint32_t local, const wire::OpView& op);
+  Status ContinueUnder(OwnedSlot& slot, const wire::OpHeader& header);
+  bool ApplyTail(uint32_t local, uint64_t committed);
+  bool ApplyOperation(uint32_t local, const wire::OpView& op);
+  bool ApplyPush(OwnedSlot& slot, TableState* table, const wire::OpView& op);
+  Status CompareHash(const OwnedSlot& slot, const wire::OpHeader& header);
+
+  // slot_copy.cc
+  void SaveSlot(uint32_t local, ByteWriter& out) const;
+  void ClearSlot(uint32_t local);
+  bool LoadSlot(uint32_t local, std::span<const std::byte> bytes);
+
   // shard_state.cc
+  void MakeRows(TableState& table, uint32_t local);
+  void DropSources();
   void UpdateClients();
   void UpdateTables();
   void DropTables();
@@ -108,6 +203,7 @@ class ShardImpl final : public Shard {
 
   // pushes.cc
   void OnPush(const Request& request);
+  Status CheckBacklog() const;
   // Calls take(Part) for each entry; values are cut only if `shape` is ok.
   template <class Take>
   void ForEachPart(const TableState* table, const wire::PushView& push, const Status& shape, Take take);
@@ -154,6 +250,7 @@ class ShardImpl final : public Shard {
   void ForEachSlotOf(const ParkedRequest& request, Look look) const;
   bool AllJoined(const TableState& table, const ParkedRequest& request) const;
   void AnswerRound(TableState& table, const ParkedRequest& request);
+  void SendRoundAnswer(const ParkedRequest& request, wire::FramePtr frame);
   void SendReport(TableState& table, const ParkedRequest& request, uint16_t joined);
   wire::DataParts RoundReply(const TableState& table, const wire::FrameHeader& request) const;
 
@@ -184,8 +281,26 @@ class ShardImpl final : public Shard {
   ViewNumber hold_view_;
   std::vector<wire::TableRound> hold_rounds_;
 
+  int64_t now_us_ = 0;  // of the event under way
+  SendersByConn senders_by_conn_;  // outlives the streams
+  std::map<std::pair<Incarnation, uint32_t>, std::unique_ptr<BackupStream>> streams_;
+  std::map<ReceiverKey, ReplicaSource> sources_;
+  std::map<ConnId, ReceiverKey> replica_conns_;
+  std::map<uint64_t, HeldAnswer> held_;  // by the order of making
+  std::vector<uint64_t> blocked_;        // held until the owners change
+  std::vector<uint32_t> catching_up_;    // slots with a backup that is about to be reported
+  uint64_t next_held_ = 1;
+  uint64_t tail_bytes_ = 0;
+  uint32_t handing_over_ = 0;
+  uint32_t next_hashed_ = 0;
+  int64_t hash_us_ = 0;
+  bool short_of_owners_ = false;  // some slot has fewer owners in sync than min_in_sync
+  bool news_changed_ = false;
+  bool slots_came_ = false;  // with the newest state this shard became the primary of a slot
+
   wire::NodeStats stats_;
-  uint64_t parts_pushed_ = 0;  // a planted bug's counter
+  uint64_t parts_pushed_ = 0;     // a planted bug's counter
+  bool only_duplicates_ = false;  // another's: of the push under way
   // Kept between frames so that their memory is.
   std::vector<wire::SlotEntry> problems_;
   std::string problem_text_;

@@ -16,7 +16,8 @@ bool IsHelloReply(const wire::Frame& frame) {
   if (frame.header().type != wire::FrameType::kControl) return false;
   const auto message =
       wire::DecodeControl(frame.header(), frame.head.bytes().subspan(sizeof(wire::FrameHeader)));
-  return message.ok() && std::holds_alternative<wire::HelloReply>(*message);
+  return message.ok() && (std::holds_alternative<wire::HelloReply>(*message) ||
+                          std::holds_alternative<wire::ReplicaHelloReply>(*message));
 }
 }  // namespace
 
@@ -25,9 +26,12 @@ ShardNode::ShardNode(const ShardOptions& options, OnReport on_report, LogLine lo
       on_report_(std::move(on_report)),
       loop_("cairn-shard-" + std::to_string(options.thread)),
       network_(loop_, pool_,
-               {.on_connected = [](ConnId) {},
-                .on_message = [this](ConnId conn,
-                                     wire::InFrame& frame) { shard_->OnMessage(conn, frame, Loop::NowUs()); },
+               {.on_connected = [this](ConnId conn) { shard_->OnConnected(conn, Loop::NowUs()); },
+                .on_message =
+                    [this](ConnId conn, wire::InFrame& frame) {
+                      shard_->OnMessage(conn, frame, Loop::NowUs());
+                      if (shard_->TakeNewsFlag()) Report();
+                    },
                 .on_disconnect = [this](ConnId conn) { shard_->OnDisconnect(conn, Loop::NowUs()); }},
                {.accepts = IsHelloReply, .log = std::move(log)}),
       shard_(Shard::Make(options_, network_, pool_)) {}
@@ -61,14 +65,15 @@ void ShardNode::CloseConnections() {
 
 int64_t ShardNode::OnTick() {
   shard_->OnTick(Loop::NowUs());
-  if (Loop::NowUs() - last_report_us_ >= kReportEveryUs) Report();
+  if (shard_->TakeNewsFlag() || Loop::NowUs() - last_report_us_ >= kReportEveryUs) Report();
   return kTickUs;
 }
 
 void ShardNode::Report() {
   last_report_us_ = Loop::NowUs();
   on_report_(options_.thread,
-             {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), shard_->stats()});
+             {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), shard_->stats(),
+              shard_->news(), shard_->loads()});
 }
 
 }  // namespace cairn::server

@@ -20,18 +20,34 @@ void ShardImpl::OnRegistered(uint32_t server_index, Incarnation incarnation) {
   OnState(std::move(state), 0);
 }
 
-void ShardImpl::OnState(std::shared_ptr<const wire::ClusterState> state, int64_t) {
+void ShardImpl::OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) {
   if (state_ && state->version <= state_->version) return;
   state_ = std::move(state);
+  if (now_us > now_us_) now_us_ = now_us;
   // A request may wait at a slot that moves away; its client finds the new owner.
-  if (registered_ && slots_.Update(*state_, server_index_, options_.thread, options_.refusals_kept))
+  if (registered_ && UpdateOwners())
     AnswerAllParked({Code::kUnavailable, options_.name + " is no longer the owner of some slots"});
   UpdateClients();
   UpdateTables();
   UpdateHold();
+  RegateAll();
   if (!EndOfJob().ok()) return AnswerAllParked(EndOfJob());
   for (auto& [id, table] : tables_)
     if (table.sync()) Reconsider(table);
+  DropSources();
+  for (auto& [key, source] : sources_) TakeHeldFrames(source);
+  StartCopies();
+  FlushStreams();
+  news_changed_ = true;
+}
+
+// A server that is gone sends nothing more that counts.
+void ShardImpl::DropSources() {
+  std::erase_if(sources_, [&](const auto& item) {
+    return std::none_of(state_->servers.begin(), state_->servers.end(),
+                        [&](const auto& server) { return server.incarnation == item.first.first; });
+  });
+  std::erase_if(replica_conns_, [&](const auto& item) { return !sources_.contains(item.second); });
 }
 
 void ShardImpl::UpdateClients() {
@@ -49,15 +65,19 @@ void ShardImpl::UpdateTables() {
     table.info = info;
     table.rows.resize(slots_.size());
     for (uint32_t local = 0; local < slots_.size(); ++local) {
-      if (!slots_[local].owned) {
+      if (!slots_[local].present()) {
         table.rows[local].reset();
       } else if (!table.rows[local]) {
-        table.rows[local] = table::SlotTable::Make(info, slots_[local].id,
-                                                   static_cast<uint32_t>(state_->slots.size()), arena_);
+        MakeRows(table, local);
       }
     }
     if (table.sync()) UpdateRounds(table);
   }
+}
+
+void ShardImpl::MakeRows(TableState& table, uint32_t local) {
+  table.rows[local] = table::SlotTable::Make(table.info, slots_[local].id,
+                                             static_cast<uint32_t>(state_->slots.size()), arena_);
 }
 
 void ShardImpl::DropTables() {
@@ -90,10 +110,14 @@ void ShardImpl::UpdateRounds(TableState& table) {
 void ShardImpl::RecountOpen(TableState& table) {
   table.at_lowest = 0;
   table.summed_at_lowest = 0;
+  table.unclean_slots = 0;
+  table.joined_slots = 0;
   bool first = true;
   for (uint32_t local = 0; local < table.rounds.size(); ++local) {
-    if (!slots_[local].owned) continue;
+    if (!slots_[local].primary()) continue;
     const Round open = table.rounds[local].open();
+    table.unclean_slots += table.rounds[local].unclean();
+    table.joined_slots += table.rounds[local].all_joined();
     if (first || open < table.lowest_open) {
       table.lowest_open = open;
       table.at_lowest = 0;
@@ -114,9 +138,17 @@ void ShardImpl::UpdateHold() {
   for (auto& [id, table] : tables_) {
     if (!table.sync()) continue;
     if (hold_view_ == ViewNumber{0} || CAIRN_BUG(kNoHold)) table.held.reset();
-    if (hold_view_ == ViewNumber{0} || !begins || slots_.size() == 0) continue;
-    const Round start = Touched(table) ? table.highest_open.Next() : table.highest_open;
-    hold_rounds_.push_back({id, start});
+    if (hold_view_ == ViewNumber{0} || table.at_lowest == 0) continue;
+    Round start = Touched(table) ? table.highest_open.Next() : table.highest_open;
+    auto said = std::find_if(hold_rounds_.begin(), hold_rounds_.end(),
+                             [&, id = id](const wire::TableRound& r) { return r.table == id; });
+    if (said == hold_rounds_.end()) {
+      hold_rounds_.push_back({id, start});
+    } else if (slots_came_) {
+      said->round = start = std::max(said->round, start);  // slots came here: never less
+    } else {
+      continue;
+    }
     if (!CAIRN_BUG(kNoHold)) table.held = start;
   }
 }
@@ -127,8 +159,11 @@ bool ShardImpl::Touched(const TableState& table) const {
   const Round open = table.highest_open;
   for (const Member& member : table.marks.members())
     if (member.mark.given && member.mark.round >= open) return true;
-  for (const SlotRound& round : table.rounds)
-    if (round.open() == open && (!round.contributions().empty() || round.summed() != nullptr)) return true;
+  for (uint32_t local = 0; local < table.rounds.size(); ++local) {
+    const SlotRound& round = table.rounds[local];
+    if (!slots_[local].primary() || round.open() != open) continue;
+    if (!round.contributions().empty() || round.summed() != nullptr) return true;
+  }
   return false;
 }
 

@@ -31,7 +31,7 @@ struct TableState {
   Round latest_start;         // the highest first round of any view
   std::optional<Round> held;  // while a view is pending: neither this round nor a later one closes
   bool Held(Round round) const { return held && round >= *held; }
-  Round lowest_open, highest_open;        // over the slots here
+  Round lowest_open, highest_open;        // over the slots that this shard is the primary of
   uint32_t at_lowest = 0;                 // slots whose open round is the lowest
   uint32_t summed_at_lowest = 0;          // and those of them in which it is summed up
   uint32_t unclean_slots = 0;             // slots whose last round ended in more than ok for somebody

@@ -156,6 +156,8 @@ TEST(DenseOptimizers, ColumnsThatAreReadAndAssignedCarryOn) {
       ExpectSameBits(ReadFloats(*second, {}, column), values);
     }
     EXPECT_TRUE(second->assigned());
+    EXPECT_NE(first->Hash(), second->Hash()) << "only one of them is assigned";
+    first->Assign({}, Bytes(ReadFloats(*first, {})), {}, 0);
     EXPECT_EQ(first->Hash(), second->Hash());
     const auto g = RandomFloats(random, kSize);
     step(*first, g, kAll);

@@ -11,7 +11,8 @@
 
 namespace cairn::table {
 
-DenseSlot::DenseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_count, Arena& arena)
+DenseSlot::DenseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_count, Arena& arena,
+                     Purpose purpose)
     : name_(info.spec.name),
       element_(info.spec.element),
       optimizer_(info.spec.optimizer),
@@ -37,6 +38,7 @@ DenseSlot::DenseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_cou
   state_ = std::make_unique<DenseState>(arena_, std::span(initial_state).first(columns), elements_);
   if (bytes_ == 0) return;
   values_ = arena_.Take(bytes_);
+  if (purpose == Purpose::kToLoad) return;
   const InitialValue initial(info.spec.init, info.id, info.spec.element);
   std::byte* out = values_;
   for (const wire::DenseRun& run : runs) {
@@ -129,11 +131,8 @@ uint64_t DenseSlot::memory_bytes() const {
          (staging_piece_ == nullptr ? 0 : Arena::Rounded(bytes_ + kStagingOffset));
 }
 
-// Steps count where there is state: without any they decide nothing that is still to come.
 uint64_t DenseSlot::Hash() const {
-  const uint64_t values = XXH3_64bits(values_, bytes_);
-  if (state_->columns() == 0) return values;
-  uint64_t hash = state_->Hash(values);
+  uint64_t hash = state_->Hash(XXH3_64bits_withSeed(values_, bytes_, assigned() ? 1 : 0));
   for (const Piece& piece : pieces_) hash = XXH3_64bits_withSeed(&piece.steps, sizeof(piece.steps), hash);
   return hash;
 }

@@ -1,6 +1,6 @@
 // A dense table's part in one slot: its blocks in ascending order, packed into one array, cut into
 // the pieces of the table's segments. dense_slot.cc has storage, checks and reads,
-// dense_slot_apply.cc what changes values.
+// dense_slot_apply.cc what changes values, dense_slot_copy.cc the slot as bytes.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace cairn::table {
 
 class DenseSlot final : public SlotTable {
  public:
-  DenseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_count, Arena& arena);
+  DenseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_count, Arena& arena, Purpose purpose);
   ~DenseSlot() override;
 
   Status Check(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask) const override;
@@ -45,6 +45,10 @@ class DenseSlot final : public SlotTable {
   uint64_t rows() const override { return elements_; }
   uint64_t memory_bytes() const override;
   uint64_t Hash() const override;
+  void Save(ByteWriter& out) const override;
+  bool Load(ByteReader& in) override;
+  void SaveStaged(ByteWriter& out) const override;
+  bool LoadStaged(ByteReader& in) override;
   void ForEach(const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
 
  private:
@@ -65,7 +69,15 @@ class DenseSlot final : public SlotTable {
   static std::span<const T> Part(const std::byte* array, const Piece& piece) {
     return {reinterpret_cast<const T*>(array) + piece.begin, piece.count};
   }
+  std::span<std::byte> PartBytes(std::byte* array, const Piece& piece) const {
+    const size_t each = bytes_ / elements_;  // no pieces where there are no elements
+    return {array + piece.begin * each, piece.count * each};
+  }
   std::byte* staging() const { return staging_piece_ + kStagingOffset; }
+  // Requires elements.
+  void TakeStaging() {
+    if (staging_piece_ == nullptr) staging_piece_ = arena_.Take(bytes_ + kStagingOffset);
+  }
 
   std::string Where() const;
   Status CheckShape(std::span<const std::byte> values) const;
@@ -94,7 +106,7 @@ class DenseSlot final : public SlotTable {
   size_t elements_ = 0;
   size_t bytes_ = 0;
   std::byte* values_ = nullptr;         // null where the slot has no elements
-  std::byte* staging_piece_ = nullptr;  // taken by the first Stage
+  std::byte* staging_piece_ = nullptr;  // taken by the first Stage or LoadStaged
   std::unique_ptr<DenseState> state_;
   bool staged_ = false;
   bool assigned_ = false;

@@ -95,7 +95,7 @@ void DenseSlot::Stage(std::span<const RowKey>, std::span<const std::byte> values
   CAIRN_CHECK(optimizer_ != OptimizerKind::kFirst);  // async only
   staged_ = true;
   if (bytes_ == 0) return;
-  if (staging_piece_ == nullptr) staging_piece_ = arena_.Take(bytes_ + kStagingOffset);
+  TakeStaging();
   const auto by = static_cast<float>(factor);
   for (Piece& piece : pieces_) {
     if (!InMask(mask, piece.segment)) continue;

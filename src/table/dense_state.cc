@@ -33,11 +33,15 @@ size_t DenseState::PieceBytes(uint32_t column) const { return elements_ * sizeof
 
 void DenseState::Make() {
   if (made_) return;
+  MakeUnfilled();
+  for (uint32_t c = 0; c < columns_; ++c) std::fill_n(arrays_[c], elements_, initial_[c]);
+}
+
+void DenseState::MakeUnfilled() {
+  if (made_) return;
   CAIRN_CHECK(elements_ > 0);
-  for (uint32_t c = 0; c < columns_; ++c) {
+  for (uint32_t c = 0; c < columns_; ++c)
     arrays_[c] = reinterpret_cast<float*>(arena_.Take(PieceBytes(c)) + kOffsets[c]);
-    std::fill_n(arrays_[c], elements_, initial_[c]);
-  }
   made_ = true;
 }
 

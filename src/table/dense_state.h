@@ -21,8 +21,11 @@ class DenseState {
   DenseState& operator=(const DenseState&) = delete;
 
   uint32_t columns() const { return columns_; }
+  bool made() const { return made_; }
   // Takes the memory of all columns where that has not happened. Requires elements.
   void Make();
+  // The same, and the caller fills every element of every column at once.
+  void MakeUnfilled();
   // Column i + 1 at i; requires Make.
   float* const* arrays() const { return arrays_; }
   // Requires 1 <= column <= columns().

@@ -31,6 +31,25 @@ uint32_t LineIndex::Jittered(uint32_t lines) const {
   return lines + lines / 16 + static_cast<uint32_t>(Mix64(seed_, lines) % (lines / 8 + 1));
 }
 
+void LineIndex::Reserve(uint64_t keys) {
+  CAIRN_CHECK(size_ == 0);
+  uint64_t lines = 0;
+  for (const auto& segment : segments_) lines += segment->lines;
+  if (keys <= lines * 4 || keys <= kSmallLines * 4) return;
+  for (auto& segment : segments_) GiveLines(*segment);
+  segments_.clear();
+  directory_.clear();
+  // A segment gets three quarters of what it may have: chance fills some more than others.
+  for (depth_ = 0; depth_ < kMaxDepth && keys >> depth_ > kSegmentKeys / 4 * 3;) ++depth_;
+  const auto share = static_cast<uint32_t>((keys >> depth_) / 4);
+  for (uint32_t i = 0; i < uint32_t{1} << depth_; ++i) {
+    segments_.push_back(std::make_unique<Segment>());
+    directory_.push_back(segments_.back().get());
+    segments_.back()->depth = depth_;
+    TakeLines(*segments_.back(), Jittered(std::max(kFirstLines, share + i % 8)));
+  }
+}
+
 void LineIndex::TakeLines(Segment& segment, uint32_t lines) {
   segment.lines = lines;
   segment.chunks.clear();

@@ -49,6 +49,12 @@ class LineIndex {
 
   // Requires that the key is not here and row < kFurther.
   void Insert(RowKey key, uint64_t hash, uint32_t row);
+  // Room for so many keys at once, where they are many: growing step by step moves each ten times.
+  // Requires that it is empty.
+  void Reserve(uint64_t keys);
+  // Inserts keys[i] → row(i) one after the other, until one is here already: how many it inserted.
+  template <class RowAt>  // uint32_t(size_t i)
+  size_t InsertAll(std::span<const RowKey> keys, RowAt row);
   // Empties it and keeps the memory. `keys` must be all that it holds (in any order): a few keys
   // in a large index are taken out at the cost of those keys.
   void Clear(std::span<const RowKey> keys);
@@ -139,6 +145,25 @@ inline uint32_t LineIndex::FindInLine(RowKey key, uint64_t hash) const {
   const Line& line = segment.At(segment.Home(hash));
   const uint32_t row = line.RowOf(key);
   return row == kNoRow && line.overflowed() ? kFurther : row;
+}
+
+template <class RowAt>
+size_t LineIndex::InsertAll(std::span<const RowKey> keys, RowAt row) {
+  constexpr size_t kAhead = 16;  // keys whose lines are on their way to the cache
+  uint64_t hashes[kAhead];
+  const auto announce = [&](size_t i) {
+    if (i >= keys.size()) return;
+    hashes[i % kAhead] = HashOf(keys[i]);
+    __builtin_prefetch(LineFor(hashes[i % kAhead]), 1);
+  };
+  for (size_t i = 0; i < kAhead; ++i) announce(i);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint64_t hash = hashes[i % kAhead];
+    if (Find(keys[i], hash) != kNoRow) return i;
+    Insert(keys[i], hash, row(i));
+    announce(i + kAhead);
+  }
+  return keys.size();
 }
 
 }  // namespace cairn::table

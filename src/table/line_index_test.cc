@@ -164,5 +164,44 @@ TEST(LineIndex, ClearFollowsOverflowedLines) {
   for (RowKey key : many) ASSERT_EQ(Find(index, key), 3u);
 }
 
+// Room for many at once is made in an index that is new or was cleared; keys by chance or all of one
+// half; and growth and splits go on from there.
+TEST(LineIndex, ReservedRoomIsFilledAndGrowsOn) {
+  for (const bool one_half : {false, true}) {
+    for (const uint32_t n : {0u, 10u, 1000u, 200'000u}) {
+      SCOPED_TRACE(testing::Message() << n << (one_half ? " keys of one half" : " keys"));
+      Arena arena;
+      LineIndex index(arena, 7);
+      std::vector<RowKey> keys;
+      std::unordered_map<RowKey, uint32_t> model;
+      for (uint32_t i = 0; i < n; ++i) {
+        keys.push_back(KeyWithHash(Mix64(i) >> (one_half ? 1 : 0)));
+        model.emplace(keys.back(), 3 * i);
+      }
+      const auto row = [](size_t i) { return static_cast<uint32_t>(3 * i); };
+      for (int again = 0; again < 2; ++again) {
+        index.Reserve(n);
+        const uint64_t memory = index.memory_bytes();
+        ASSERT_EQ(index.InsertAll(keys, row), n);
+        if (!one_half && n > 1000) {
+          EXPECT_EQ(index.memory_bytes(), memory) << "room for all of them";
+        }
+        ExpectEqual(index, model);
+        if (again == 0) index.Clear(keys);
+      }
+      if (n > 0) {
+        const std::vector<RowKey> more = {KeyWithHash(Mix64(n)), keys[n / 2], KeyWithHash(Mix64(n + 1))};
+        EXPECT_EQ(index.InsertAll(more, row), 1u) << "up to one that is there";
+        model.emplace(more[0], 0);
+      }
+      for (uint32_t i = 0; i < n; ++i) {
+        const RowKey key = KeyWithHash(Mix64(2 * n + i));
+        if (model.emplace(key, i).second) Insert(index, key, i);
+      }
+      ExpectEqual(index, model);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cairn::table

@@ -38,6 +38,19 @@ uint32_t RowSlabs::Add() {
   return RowOf(count_++);
 }
 
+void RowSlabs::AddAll(std::span<const std::byte> rows) {
+  CAIRN_CHECK(rows.size() % row_bytes_ == 0 && rows.size() / row_bytes_ <= kMostRows - count_);
+  while (!rows.empty()) {
+    if (count_ == capacity_) MakeRoom();
+    const uint64_t place = count_ % rows_per_chunk_;
+    const uint64_t room = std::min(capacity_ - count_, rows_per_chunk_ - place);
+    const size_t bytes = std::min<uint64_t>(room * row_bytes_, rows.size());
+    std::memcpy(At(RowOf(count_)), rows.data(), bytes);
+    rows = rows.subspan(bytes);
+    count_ += bytes / row_bytes_;
+  }
+}
+
 void RowSlabs::MakeRoom() {
   if (capacity_ == 0 || first_rows_ < rows_per_chunk_) {
     const uint32_t rows = capacity_ == 0 ? std::min(RowsThatFit(kFirstBytes, row_bytes_), rows_per_chunk_)

@@ -32,10 +32,11 @@ bool Exists(const TableSpec& spec) {
 }  // namespace
 
 std::unique_ptr<SlotTable> SlotTable::Make(const wire::TableInfo& info, SlotId slot, uint32_t slot_count,
-                                           Arena& arena) {
+                                           Arena& arena, Purpose purpose) {
   // The scheduler refuses such a spec before it makes a table of it.
   CAIRN_CHECK(Exists(info.spec));
-  if (info.spec.kind == TableKind::kDense) return std::make_unique<DenseSlot>(info, slot, slot_count, arena);
+  if (info.spec.kind == TableKind::kDense)
+    return std::make_unique<DenseSlot>(info, slot, slot_count, arena, purpose);
   return std::make_unique<SparseSlot>(info, slot, slot_count, arena);
 }
 

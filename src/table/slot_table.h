@@ -14,6 +14,11 @@
 #include "cairn/types.h"
 #include "wire/cluster_state.h"
 
+namespace cairn {
+class ByteReader;  // base/byte_stream.h
+class ByteWriter;
+}  // namespace cairn
+
 namespace cairn::table {
 
 // Bit s (byte s / 8, least significant first): segment s of a dense table takes part. Empty: all.
@@ -29,9 +34,12 @@ class Arena;  // huge-page chunks, one per shard thread: table/arena.h
 
 class SlotTable {
  public:
+  // kToLoad: the next call is Load. The initial values of a dense slot, which may take a hundred times
+  // longer than Load does, are not computed.
+  enum class Purpose { kToUse, kToLoad };
   // `arena` must outlive the table.
   static std::unique_ptr<SlotTable> Make(const wire::TableInfo& info, SlotId slot, uint32_t slot_count,
-                                         Arena& arena);
+                                         Arena& arena, Purpose purpose = Purpose::kToUse);
   virtual ~SlotTable() = default;
 
   // Shapes, and finiteness where the policy is `reject`. Call it before Apply or Stage: they
@@ -92,8 +100,24 @@ class SlotTable {
 
   virtual uint64_t rows() const = 0;          // sparse: rows stored; dense: elements
   virtual uint64_t memory_bytes() const = 0;
-  // By key and value, not by layout: equal content gives equal hashes.
+  // Of values, state, steps and whether the slot is assigned; not of what is staged. By key and
+  // content, not by layout or history: equal content gives equal hashes.
   virtual uint64_t Hash() const = 0;
+
+  // Everything: values, optimizer state, steps, assigned, and the staged sums if there are any.
+  virtual void Save(ByteWriter& out) const = 0;
+  // The reverse, into a table made of the same TableInfo that nothing has been done to: from then on
+  // both give the same bits. False if the bytes are not what Save makes: then the table is only good
+  // to be destroyed. Takes no more memory than the bytes justify, whatever they say. What follows
+  // them in `in` is left there.
+  virtual bool Load(ByteReader& in) = 0;
+  // The staged sums alone, with the segments or rows that they are of. Requires staged().
+  virtual void SaveStaged(ByteWriter& out) const = 0;
+  // Makes them the staged sums: ReportStaged, ApplyStaged and so on give the same bits as at the
+  // sender, if its content is the same. Requires !staged(). False if the bytes are not what SaveStaged
+  // makes: then nothing is staged.
+  virtual bool LoadStaged(ByteReader& in) = 0;
+
   // Every stored row (dense: one call with key 0), in no particular order. Sparse: its values, then
   // its state.
   virtual void ForEach(const std::function<void(RowKey, std::span<const std::byte>)>& row) const = 0;

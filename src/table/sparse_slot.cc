@@ -127,12 +127,24 @@ uint64_t SparseSlot::memory_bytes() const {
          (staging_ == nullptr ? 0 : staging_->memory_bytes());
 }
 
-// The step counts where there is state, as in a dense slot.
 uint64_t SparseSlot::Hash() const {
-  uint64_t sum = layout_.columns() == 0 ? 0 : Mix64(step_);  // addition, so that the order does not matter
+  constexpr size_t kAhead = 16;  // rows that are on their way to the cache
+  struct {
+    RowKey key;
+    const std::byte* row;
+  } ahead[kAhead];
+  uint64_t sum = Mix64(step_);  // addition, so that the order does not matter
+  size_t count = 0;
+  const auto add = [&](size_t i) {
+    sum += XXH3_64bits_withSeed(ahead[i % kAhead].row, rows_.row_bytes(), Mix64(ahead[i % kAhead].key));
+  };
   index_.ForEach([&](RowKey key, uint32_t row) {
-    sum += XXH3_64bits_withSeed(rows_.At(row), rows_.row_bytes(), Mix64(key));
+    if (count >= kAhead) add(count);
+    ahead[count++ % kAhead] = {key, rows_.At(row)};
+    for (size_t at = 0; at < std::min(rows_.row_bytes(), kPrefetchBytes); at += 64)
+      __builtin_prefetch(rows_.At(row) + at);
   });
+  for (size_t i = 0; i < std::min(count, kAhead); ++i) add(i);
   return sum;
 }
 

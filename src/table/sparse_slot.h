@@ -1,6 +1,6 @@
 // A sparse table's rows in one slot: an index (key → row number) over slabs of rows, each with its
 // optimizer's state behind its values. sparse_slot.cc has storage, checks and reads,
-// sparse_slot_apply.cc what changes rows.
+// sparse_slot_apply.cc what changes rows, sparse_slot_copy.cc the slot as bytes.
 #pragma once
 
 #include <memory>
@@ -50,12 +50,17 @@ class SparseSlot final : public SlotTable {
   uint64_t rows() const override { return rows_.count(); }
   uint64_t memory_bytes() const override;
   uint64_t Hash() const override;
+  void Save(ByteWriter& out) const override;
+  bool Load(ByteReader& in) override;
+  void SaveStaged(ByteWriter& out) const override;
+  bool LoadStaged(ByteReader& in) override;
   void ForEach(const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
 
  private:
   std::string Where() const;
   Status CheckKeys(std::span<const RowKey> keys) const;
   void ReadValues(std::span<const RowKey> keys, std::byte* out) const;
+  SparseStaging& Staging();
   // A row with the key's initial value and state. Requires that the key has none.
   uint32_t CreateRow(RowKey key, uint64_t hash);
   // work(i, row's address) for each key, rows created where they are missing.
@@ -83,7 +88,7 @@ class SparseSlot final : public SlotTable {
   Arena& arena_;
   LineIndex index_;
   RowSlabs rows_;
-  std::unique_ptr<SparseStaging> staging_;  // made by the first Stage
+  std::unique_ptr<SparseStaging> staging_;  // made by the first Stage or LoadStaged
   bool staged_ = false;
   uint64_t step_ = 0;  // kStepColumn
 };

@@ -101,13 +101,17 @@ void SparseSlot::AssignMissing(std::span<const RowKey> keys, std::span<const std
 
 void SparseSlot::AssignStaged(uint8_t, double) { CAIRN_CHECK(!"sparse"); }
 
-void SparseSlot::Stage(std::span<const RowKey> keys, std::span<const std::byte> values, Mask,
-                       double factor) {
-  CAIRN_CHECK(optimizer_ != OptimizerKind::kFirst);  // async only
+SparseStaging& SparseSlot::Staging() {
   if (staging_ == nullptr) {
     staging_ = std::make_unique<SparseStaging>(arena_, element_, dim_, Mix64(slot_.value, 0x57A6E));
   }
-  staging_->Add(keys, values, static_cast<float>(factor));
+  return *staging_;
+}
+
+void SparseSlot::Stage(std::span<const RowKey> keys, std::span<const std::byte> values, Mask,
+                       double factor) {
+  CAIRN_CHECK(optimizer_ != OptimizerKind::kFirst);  // async only
+  Staging().Add(keys, values, static_cast<float>(factor));
   staged_ = true;
 }
 

@@ -49,11 +49,30 @@ TEST(Allocation, DecodersTakeNone) {
   }
 }
 
+TEST(Allocation, OperationsAreReadWhereTheyLie) {
+  BufferPool pool;
+  for (const NamedFrame& sample : SampleReplication(pool)) {
+    Result<InFrame> in = Parse(Flatten(*sample.frame, pool).bytes(), kMaxBodyBytes, pool);
+    ASSERT_TRUE(in.ok());
+    const long before = allocations;
+    OpReader reader(in->header.type == FrameType::kReplicate ? in->body() : std::span<const std::byte>());
+    OpView op;
+    while (reader.Next(&op)) {
+    }
+    const bool ok = reader.status().ok() && (in->header.type == FrameType::kReplicate ||
+                                             DecodeReplicaAck(in->header, in->body()).ok());
+    EXPECT_EQ(allocations, before) << sample.name;
+    EXPECT_TRUE(ok) << sample.name;
+  }
+}
+
 TEST(Allocation, EncodersUseThePoolAgain) {
   BufferPool pool;
   (void)SampleData(pool);
+  (void)SampleReplication(pool);
   const size_t warm = pool.allocated_bytes();
   (void)SampleData(pool);
+  (void)SampleReplication(pool);
   EXPECT_EQ(pool.allocated_bytes(), warm);
 }
 

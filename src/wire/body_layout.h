@@ -71,4 +71,9 @@ constexpr BodyLayout LayOut(FrameType type, uint32_t entry_count, uint32_t bitma
 // the push parameters. Requires HasSections.
 std::optional<BodyLayout> LayoutOf(const FrameHeader& header, std::span<const std::byte> body);
 
+// Slots are within bounds and ascend.
+Status CheckSlots(std::span<const SlotEntry> entries);
+// Push parameters in a frame of this type with these flags.
+Status CheckParams(FrameType type, uint16_t flags, const PushParams& params);
+
 }  // namespace cairn::wire

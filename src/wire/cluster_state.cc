@@ -47,6 +47,12 @@ const TableInfo* ClusterState::FindTable(const std::string& name) const {
 const WorkerInfo* ClusterState::FindWorker(Incarnation incarnation) const {
   return FindIf(workers, [&](const WorkerInfo& worker) { return worker.incarnation == incarnation; });
 }
+const ServerInfo* ClusterState::FindServer(uint32_t index) const {
+  auto it = std::lower_bound(servers.begin(), servers.end(), index,
+                             [](const ServerInfo& server, uint32_t i) { return server.index < i; });
+  return it != servers.end() && it->index == index ? &*it : nullptr;
+}
+
 const View* ClusterState::FindView(ViewNumber number) const {
   return FindIf(views, [&](const View& v) { return v.number == number; });
 }

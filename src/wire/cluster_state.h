@@ -15,6 +15,7 @@ namespace cairn::wire {
 
 // Bounds of what a state may hold; decoders refuse more.
 inline constexpr uint32_t kMaxSlots = 65536;
+inline constexpr uint32_t kMaxBackups = 7;       // of a slot
 inline constexpr uint32_t kMaxSegments = 65536;  // of a dense table
 inline constexpr size_t kMaxHostBytes = 255;  // hosts and cluster ids
 inline constexpr size_t kMaxTableNameBytes = 1024;
@@ -40,6 +41,7 @@ struct ServerInfo {
   Incarnation incarnation;
   Endpoint endpoint;
   uint32_t threads = 1;
+  bool leaving = false;  // its slots move away; when it has none left it goes
   bool operator==(const ServerInfo&) const = default;
 };
 // A live worker. One that died or left is not listed; its incarnation is below the watermark.
@@ -50,11 +52,27 @@ struct WorkerInfo {
   Endpoint endpoint;     // host only, for the logs
   bool operator==(const WorkerInfo&) const = default;
 };
-struct SlotOwner {
+// A further owner of a slot. The incarnation is that of the server with this index in the same state.
+struct Backup {
   uint16_t server = 0;  // index
+  uint16_t thread = 0;
+  bool in_sync = false;  // it has every acknowledged operation; else it is being copied to
+  StateVersion added;    // the version that made it a backup: what is said of an earlier one does not count
+  bool operator==(const Backup&) const = default;
+};
+inline constexpr uint16_t kNoServer = 0xffff;
+struct SlotOwner {
+  uint16_t server = 0;  // of the primary: index
   uint16_t thread = 0;
   uint64_t epoch = 1;
   StateVersion since;   // the version in which this epoch began: older frames are refused
+  uint16_t heir = kNoServer;    // an in-sync backup that the primary is handing the slot over to
+  std::vector<Backup> backups;  // at most kMaxBackups, each on another server
+  const Backup* FindBackup(uint16_t on_server) const {
+    for (const Backup& backup : backups)
+      if (backup.server == on_server) return &backup;
+    return nullptr;
+  }
   bool operator==(const SlotOwner&) const = default;
 };
 struct TableInfo {
@@ -93,10 +111,14 @@ struct ClusterState {
   std::vector<TableInfo> tables;     // by id; below next_table and not listed means dropped
   TableId next_table{1};
   std::vector<uint32_t> done_ranks;  // ranks that have left in good order
+  uint32_t replicas = 1;             // owners that a slot should have
+  uint32_t min_in_sync = 1;          // with fewer owners in sync (the primary counts) nothing is acknowledged
+  uint64_t failovers = 0;            // slots that got a new primary because theirs died, so far
 
   const TableInfo* FindTable(TableId id) const;
   const TableInfo* FindTable(const std::string& name) const;
   const WorkerInfo* FindWorker(Incarnation incarnation) const;
+  const ServerInfo* FindServer(uint32_t index) const;
   const View* FindView(ViewNumber number) const;
   bool operator==(const ClusterState&) const = default;
 };

@@ -22,6 +22,13 @@ TEST(ClusterState, Lookups) {
   EXPECT_EQ(state.FindWorker(Incarnation{10}), nullptr);
   EXPECT_EQ(state.FindView(ViewNumber{2})->starts.size(), 2u);
   EXPECT_EQ(state.FindView(ViewNumber{3}), nullptr);
+  EXPECT_EQ(state.FindServer(4)->incarnation, Incarnation{10});
+  EXPECT_EQ(state.FindServer(0)->incarnation, Incarnation{1});
+  EXPECT_EQ(state.FindServer(3), nullptr);
+  EXPECT_EQ(state.FindServer(5), nullptr);
+  EXPECT_EQ(state.slots[0].FindBackup(1)->added, StateVersion{9});
+  EXPECT_EQ(state.slots[0].FindBackup(0), nullptr) << "the primary is no backup";
+  EXPECT_EQ(state.slots[1].FindBackup(4), nullptr);
 }
 
 TEST(ClusterState, EndpointsAsText) {

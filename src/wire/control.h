@@ -42,6 +42,31 @@ struct NodeStats {  // cumulative, for `cairn status`
   uint64_t pushes = 0, pulls = 0, rounds = 0, bytes_in = 0, bytes_out = 0, rows = 0, memory_bytes = 0,
            connections = 0;
   uint64_t round_trips = 0;  // requests that were the first of their round trip (kFlagTrip)
+  uint64_t replicated_bytes = 0;   // servers: sent to backups
+  uint64_t unconfirmed_bytes = 0;  // servers: of these, not yet confirmed (not cumulative)
+};
+// What a primary says of one of its slots, in every heartbeat until the state reflects it. Each kind
+// counts only if slot, epoch and (but for kHandedOver) the backup with its `added` are still so.
+struct SlotNews {
+  enum Kind : uint8_t {
+    kCaughtUp = 1,    // the backup has everything, and the primary waits for its confirmations
+    kHandedOver = 2,  // the primary takes nothing more; the heir has everything
+    kSlow = 3,        // the backup has confirmed nothing for too long
+    kDiverged = 4,    // the backup's content differs from the primary's at the same position
+  };
+  uint32_t slot = 0;
+  Kind kind = kCaughtUp;
+  uint16_t server = 0;  // of the backup or heir: index
+  uint64_t epoch = 0;
+  StateVersion added;
+  bool operator==(const SlotNews&) const = default;
+};
+// Size and work of a slot, as its primary sees it: what placement is balanced by.
+struct SlotLoad {
+  uint32_t slot = 0;
+  uint64_t bytes = 0;     // memory of its rows
+  uint64_t requests = 0;  // parts of pushes, contributions and pulls so far, under this primary
+  bool operator==(const SlotLoad&) const = default;
 };
 // Node → scheduler, every heartbeat interval and whenever something in it changed.
 struct Heartbeat {
@@ -53,6 +78,10 @@ struct Heartbeat {
   std::vector<TableRound> open_rounds;  // servers: per sync table, the first round that can await a newcomer
   bool end_confirmed = false;         // servers: has seen the end of the job and is leaving
   NodeStats stats;
+  StateVersion hold_version;          // servers: the state that hold_view and open_rounds were reported under
+  bool leaving = false;               // servers: wants its slots moved away, then goes
+  std::vector<SlotNews> news;         // servers
+  std::vector<SlotLoad> loads;        // servers: of the slots that they are the primary of
 };
 struct HeartbeatReply {
   Term term;
@@ -94,10 +123,26 @@ struct Refusal { uint64_t request = 0; Code code = Code::kInternal; std::string 
 // Shard → worker, every few seconds while a request of its is parked.
 struct StillWaiting { uint64_t request = 0; TableId table; Round round; std::vector<uint32_t> missing_ranks; };
 
+// Tool → scheduler: the job should have so many servers. Answered with a StatusReply, or a Refusal.
+struct Scale { uint64_t request = 0; uint32_t servers = 0; };
+// Shard thread → shard thread of another server, first message of a replication connection: the
+// sender is (or becomes) primary of slots that the receiver backs. Answered with a ReplicaHelloReply
+// or a Refusal.
+struct ReplicaHello {
+  uint8_t protocol_min = kProtocolVersion, protocol_max = kProtocolVersion;
+  std::string cluster_id;
+  uint32_t from_server = 0, from_thread = 0;  // index, shard thread
+  Incarnation from_incarnation;
+  Incarnation to_incarnation;  // the server that is meant
+  uint32_t to_thread = 0;
+};
+// `received`: the last frame of this sender (incarnation and thread) that was taken, 0 if none.
+struct ReplicaHelloReply { uint8_t protocol = kProtocolVersion; uint64_t received = 0; };
+
 using ControlMessage =
     std::variant<Register, Registered, Heartbeat, HeartbeatReply, StateMessage, CreateTable, DropTable,
                  TableReply, Leave, LeaveReply, GiveUp, AbortJob, StatusRequest, StatusReply, Hello,
-                 HelloReply, Refusal, StillWaiting>;
+                 HelloReply, Refusal, StillWaiting, Scale, ReplicaHello, ReplicaHelloReply>;
 
 FramePtr EncodeControl(const ControlMessage& message, BufferPool& pool);
 Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const std::byte> body);

@@ -47,8 +47,21 @@ Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
   out->end_confirmed = in.end_confirmed();
   if (const fb::NodeStats* s = in.stats()) {
     out->stats = {s->pushes(),    s->pulls(), s->rounds(),       s->bytes_in(),   s->bytes_out(),
-                  s->rows(),      s->memory_bytes(), s->connections(), s->round_trips()};
+                  s->rows(),      s->memory_bytes(), s->connections(), s->round_trips(),
+                  s->replicated_bytes(), s->unconfirmed_bytes()};
   }
+  out->hold_version = StateVersion{in.hold_version()};
+  out->leaving = in.leaving();
+  if (const auto* news = in.news(); news != nullptr && budget.TakeStructs(*news)) {
+    for (const fb::SlotNews* n : *news) {
+      if (n->kind() < SlotNews::kCaughtUp || n->kind() > SlotNews::kDiverged)
+        return BadControl("slot news " + std::to_string(n->kind()));
+      out->news.push_back({n->slot(), static_cast<SlotNews::Kind>(n->kind()), n->server(), n->epoch(),
+                           StateVersion{n->added()}});
+    }
+  }
+  if (const auto* loads = in.loads(); loads != nullptr && budget.TakeStructs(*loads))
+    for (const fb::SlotLoad* l : *loads) out->loads.push_back({l->slot(), l->bytes(), l->requests()});
   return Status::Ok();
 }
 Status Unpack(const fb::HeartbeatReply& in, Budget& budget, HeartbeatReply* out) {
@@ -126,6 +139,25 @@ Status Unpack(const fb::StillWaiting& in, Budget& budget, StillWaiting* out) {
   out->missing_ranks = UnpackNumbers(in.missing_ranks(), budget);
   return Status::Ok();
 }
+Status Unpack(const fb::Scale& in, Budget&, Scale* out) {
+  *out = {in.request(), in.servers()};
+  return Status::Ok();
+}
+Status Unpack(const fb::ReplicaHello& in, Budget& budget, ReplicaHello* out) {
+  out->protocol_min = in.protocol_min();
+  out->protocol_max = in.protocol_max();
+  out->cluster_id = UnpackString(in.cluster_id(), budget);
+  out->from_server = in.from_server();
+  out->from_thread = in.from_thread();
+  out->from_incarnation = Incarnation{in.from_incarnation()};
+  out->to_incarnation = Incarnation{in.to_incarnation()};
+  out->to_thread = in.to_thread();
+  return Status::Ok();
+}
+Status Unpack(const fb::ReplicaHelloReply& in, Budget&, ReplicaHelloReply* out) {
+  *out = {in.protocol(), in.received()};
+  return Status::Ok();
+}
 
 template <class Fb, class Message>
 Result<ControlMessage> Take(const Fb* in, size_t buffer_bytes, Message out) {
@@ -166,6 +198,9 @@ Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const 
     CAIRN_TAKE(HelloReply);
     CAIRN_TAKE(Refusal);
     CAIRN_TAKE(StillWaiting);
+    CAIRN_TAKE(Scale);
+    CAIRN_TAKE(ReplicaHello);
+    CAIRN_TAKE(ReplicaHelloReply);
 #undef CAIRN_TAKE
     case fb::Message::NONE: break;
   }

@@ -30,9 +30,20 @@ Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
   const auto open_rounds = PackRounds(b, m.open_rounds);
   const NodeStats& s = m.stats;
   const auto stats = fb::CreateNodeStats(b, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
-                                         s.memory_bytes, s.connections, s.round_trips);
+                                         s.memory_bytes, s.connections, s.round_trips, s.replicated_bytes,
+                                         s.unconfirmed_bytes);
+  std::vector<fb::SlotNews> news;
+  for (const SlotNews& n : m.news)
+    news.emplace_back(n.epoch, n.added.value, n.slot, n.server, static_cast<uint8_t>(n.kind));
+  std::vector<fb::SlotLoad> loads;
+  for (const SlotLoad& l : m.loads) loads.emplace_back(l.bytes, l.requests, l.slot);
+  using News = flatbuffers::Offset<flatbuffers::Vector<const fb::SlotNews*>>;
+  using Loads = flatbuffers::Offset<flatbuffers::Vector<const fb::SlotLoad*>>;
+  const auto packed_news = news.empty() ? News() : b.CreateVectorOfStructs(news);
+  const auto packed_loads = loads.empty() ? Loads() : b.CreateVectorOfStructs(loads);
   return fb::CreateHeartbeat(b, m.incarnation.value, m.uid, m.version.value, m.barrier_count,
-                             m.hold_view.value, open_rounds, m.end_confirmed, stats)
+                             m.hold_view.value, open_rounds, m.end_confirmed, stats, m.hold_version.value,
+                             m.leaving, packed_news, packed_loads)
       .Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const HeartbeatReply& m) {
@@ -85,6 +96,20 @@ Offset<void> Pack(FlatBufferBuilder& b, const Refusal& m) {
 Offset<void> Pack(FlatBufferBuilder& b, const StillWaiting& m) {
   const auto ranks = PackNumbers(b, m.missing_ranks);
   return fb::CreateStillWaiting(b, m.request, m.table.value, m.round.value, ranks).Union();
+}
+
+Offset<void> Pack(FlatBufferBuilder& b, const Scale& m) {
+  return fb::CreateScale(b, m.request, m.servers).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const ReplicaHello& m) {
+  const auto cluster_id = PackString(b, m.cluster_id);
+  return fb::CreateReplicaHello(b, m.protocol_min, m.protocol_max, cluster_id, m.from_server,
+                                m.from_thread, m.from_incarnation.value, m.to_incarnation.value,
+                                m.to_thread)
+      .Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const ReplicaHelloReply& m) {
+  return fb::CreateReplicaHelloReply(b, m.protocol, m.received).Union();
 }
 
 // The union's tag of a message is its place in the variant, from 1.

@@ -27,7 +27,8 @@ auto Fields(const Heartbeat& m) {
   const NodeStats& s = m.stats;
   return std::tie(m.incarnation, m.uid, m.version, m.barrier_count, m.hold_view, m.open_rounds,
                   m.end_confirmed, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
-                  s.memory_bytes, s.connections, s.round_trips);
+                  s.memory_bytes, s.connections, s.round_trips, s.replicated_bytes, s.unconfirmed_bytes,
+                  m.hold_version, m.leaving, m.news, m.loads);
 }
 auto Fields(const HeartbeatReply& m) { return std::tie(m.term, m.version, m.barrier_open, m.awaiting); }
 auto Fields(const StateMessage& m) { return std::tie(m.state); }
@@ -47,6 +48,12 @@ auto Fields(const Hello& m) {
 auto Fields(const HelloReply& m) { return std::tie(m.protocol, m.version); }
 auto Fields(const Refusal& m) { return std::tie(m.request, m.code, m.text); }
 auto Fields(const StillWaiting& m) { return std::tie(m.request, m.table, m.round, m.missing_ranks); }
+auto Fields(const Scale& m) { return std::tie(m.request, m.servers); }
+auto Fields(const ReplicaHello& m) {
+  return std::tie(m.protocol_min, m.protocol_max, m.cluster_id, m.from_server, m.from_thread,
+                  m.from_incarnation, m.to_incarnation, m.to_thread);
+}
+auto Fields(const ReplicaHelloReply& m) { return std::tie(m.protocol, m.received); }
 
 bool Same(const ControlMessage& a, const ControlMessage& b) {
   if (a.index() != b.index()) return false;
@@ -100,12 +107,14 @@ TEST_F(Control, DefaultMessagesComeThroughToo) {
   check(Register{}), check(Registered{}), check(Heartbeat{}), check(HeartbeatReply{}), check(StateMessage{});
   check(CreateTable{}), check(DropTable{}), check(TableReply{}), check(Leave{}), check(LeaveReply{});
   check(GiveUp{}), check(AbortJob{}), check(StatusRequest{}), check(StatusReply{}), check(Hello{});
-  check(HelloReply{}), check(Refusal{}), check(StillWaiting{});
+  check(HelloReply{}), check(Refusal{}), check(StillWaiting{}), check(Scale{}), check(ReplicaHello{});
+  check(ReplicaHelloReply{});
 }
 
 TEST_F(Control, NamesAreThoseOfTheTypes) {
   EXPECT_STREQ(Name(Register{}), "Register");
   EXPECT_STREQ(Name(StillWaiting{}), "StillWaiting");
+  EXPECT_STREQ(Name(ReplicaHelloReply{}), "ReplicaHelloReply");
 }
 
 TEST_F(Control, TruncatedAtAnyLengthIsRefused) {
@@ -180,6 +189,17 @@ TEST_F(Control, RequiredPartsAndKnownValues) {
     v[field] = 11;  // beyond every one of these enums
     const auto spec = fb::CreateTableSpec(b, 0, v[0], v[1], v[2], v[3], v[4], false, 1, 1, v[5]);
     EXPECT_FALSE(DecodeRaw(b, fb::Message::CreateTable, fb::CreateCreateTable(b, 1, 1, spec)).ok()) << field;
+  }
+}
+
+TEST_F(Control, NewsOfAnUnknownKindAreRefused) {
+  for (const uint8_t kind : {0, 1, 4, 5, 255}) {
+    flatbuffers::FlatBufferBuilder b;
+    const fb::SlotNews one(3, 10, 2, 1, kind);
+    const auto news = b.CreateVectorOfStructs(&one, 1);
+    fb::HeartbeatBuilder heartbeat(b);
+    heartbeat.add_news(news);
+    EXPECT_EQ(DecodeRaw(b, fb::Message::Heartbeat, heartbeat.Finish()).ok(), kind >= 1 && kind <= 4) << +kind;
   }
 }
 
@@ -302,6 +322,7 @@ TEST(State, WhatAHolderReliesOnIsChecked) {
   EXPECT_TRUE(refused([](ClusterState& s) { s.slots.clear(); }));
   EXPECT_TRUE(refused([](ClusterState& s) { s.servers[1].index = 0; }));
   EXPECT_TRUE(refused([](ClusterState& s) { s.servers[1].index = 0x80000000; }));
+  EXPECT_TRUE(refused([](ClusterState& s) { s.servers[2].index = 5; })) << "slot 0's backup is gone";
   EXPECT_TRUE(refused([](ClusterState& s) { s.workers[1].rank = Rank{0}; }));
   EXPECT_TRUE(refused([](ClusterState& s) { s.phase = static_cast<Phase>(4); }));
   EXPECT_TRUE(refused([](ClusterState& s) { s.slots.resize(kMaxSlots + 1); }));
@@ -313,6 +334,62 @@ TEST(State, WhatAHolderReliesOnIsChecked) {
   // Before and after the job, slots may lack their owners.
   EXPECT_FALSE(refused([](ClusterState& s) { s.phase = Phase::kFailed, s.servers.clear(); }));
   EXPECT_FALSE(refused([](ClusterState& s) { s.phase = Phase::kForming, s.slots.clear(); }));
+}
+
+TEST(State, BackupsAreWhereAHolderExpectsThem) {
+  const auto refused = [](const std::function<void(std::vector<SlotOwner>&)>& change) {
+    ClusterState state = SampleState();
+    change(state.slots);
+    return !DecodeState(EncodeState(state)).ok();
+  };
+  using Slots = std::vector<SlotOwner>;
+  EXPECT_TRUE(refused([](Slots& s) { s[0].backups[1].server = 0; })) << "on the primary's server";
+  EXPECT_TRUE(refused([](Slots& s) { s[0].backups[1].server = 4; })) << "two on one server";
+  EXPECT_TRUE(refused([](Slots& s) { s[0].backups[1].server = 2; })) << "no such server";
+  EXPECT_TRUE(refused([](Slots& s) { s[0].backups[1].server = kNoServer; }));
+  EXPECT_TRUE(refused([](Slots& s) { s[0].backups[0].thread = 3; })) << "no such thread";
+  EXPECT_TRUE(refused([](Slots& s) { s[0].backups[0].in_sync = false; })) << "an heir has everything";
+  EXPECT_TRUE(refused([](Slots& s) { s[0].heir = 1; })) << "a backup that is not in sync";
+  EXPECT_TRUE(refused([](Slots& s) { s[0].heir = 0; })) << "the primary itself";
+  EXPECT_TRUE(refused([](Slots& s) { s[1].heir = 4; })) << "no backup at all";
+  EXPECT_TRUE(refused([](Slots& s) { s[0].backups.resize(kMaxBackups + 1); }));
+  EXPECT_FALSE(refused([](Slots& s) { s[0].heir = kNoServer, s[0].backups.clear(); }));
+}
+
+TEST(State, BackupsAndHeirsOfUnknownSlotsAreRefused) {
+  for (const uint32_t slot : {0u, 2u, 3u, 0xFFFFFFFFu}) {
+    for (const bool heir : {false, true}) {
+      flatbuffers::FlatBufferBuilder b;
+      const std::vector<fb::SlotOwner> three(3, fb::SlotOwner(1, 1, 0, 0));
+      const fb::Backup backup(1, slot, 1, 0, true);
+      const fb::Heir next(slot, 1);
+      const auto slots = b.CreateVectorOfStructs(three);
+      const auto backups = b.CreateVectorOfStructs(&backup, heir ? 0 : 1);
+      const auto heirs = b.CreateVectorOfStructs(&next, heir ? 1 : 0);
+      fb::ClusterStateBuilder state(b);
+      state.add_slots(slots), state.add_backups(backups), state.add_heirs(heirs);
+      b.Finish(state.Finish(), kStateIdentifier);
+      const auto* first = reinterpret_cast<const std::byte*>(b.GetBufferPointer());
+      EXPECT_EQ(DecodeState({first, b.GetSize()}).ok(), slot < 3) << slot << (heir ? " heir" : " backup");
+    }
+  }
+}
+
+// A state as it was written before there were backups.
+TEST(State, WithoutTheNewFieldsASlotHasOneOwner) {
+  flatbuffers::FlatBufferBuilder b;
+  const fb::SlotOwner owner(7, 5, 0, 1);
+  const auto slots = b.CreateVectorOfStructs(&owner, 1);
+  fb::ClusterStateBuilder state(b);
+  state.add_slots(slots);
+  b.Finish(state.Finish(), kStateIdentifier);
+  const auto* first = reinterpret_cast<const std::byte*>(b.GetBufferPointer());
+  const Result<ClusterState> out = DecodeState({first, b.GetSize()});
+  ASSERT_TRUE(out.ok()) << out.status().ToString();
+  EXPECT_EQ(out->slots, (std::vector<SlotOwner>{{0, 1, 7, StateVersion{5}}}));
+  EXPECT_EQ(out->replicas, 1u);
+  EXPECT_EQ(out->min_in_sync, 1u);
+  EXPECT_EQ(out->failovers, 0u);
 }
 
 TEST(State, EmptyAndForeignBytesAreRefused) {

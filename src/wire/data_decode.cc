@@ -31,14 +31,6 @@ bool AllZero(std::span<const std::byte> bytes) {
   return true;
 }
 
-Status CheckSlots(std::span<const SlotEntry> entries) {
-  for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].slot >= kMaxSlots) return BadFrame("slot " + std::to_string(entries[i].slot));
-    if (i > 0 && entries[i - 1].slot >= entries[i].slot) return BadFrame("slots do not ascend");
-  }
-  return Status::Ok();
-}
-
 uint64_t CountSum(std::span<const SlotEntry> entries) {
   uint64_t sum = 0;  // at most 65536 * 2^32
   for (const SlotEntry& entry : entries) sum += entry.count;
@@ -90,32 +82,6 @@ Status CheckValues(const Sections& s) {
   return Status::Ok();
 }
 
-Status CheckParams(const FrameHeader& header, const PushParams& params) {
-  if (!(params.weight >= 0 && params.weight <= kMaxWeight)) return BadFrame("weight is not within 0 and 1e30");
-  uint64_t rest = params.reserved0;
-  for (uint64_t word : params.reserved) rest |= word;
-  if (rest != 0) return BadFrame("reserved fields are not zero");
-  const bool marks = header.type == FrameType::kDone || (header.flags & kFlagDone) != 0;
-  if (params.bitmap_bytes > (marks ? kMaxBitmapBytes : 0))
-    return BadFrame("done bitmap too long or out of place");
-  if (header.type == FrameType::kPush && header.round != 0) return BadFrame("a numbered push has no round");
-  if (!std::isfinite(params.value_scale) || params.value_scale == 0) return BadFrame("value scale 0 or not finite");
-  if (!std::isfinite(params.scale)) return BadFrame("scale is not finite");
-  const bool decides = params.has(kParamDecide);
-  if ((params.flags & ~kAllParamFlags) != 0 || (params.flags != 0 && header.type == FrameType::kPush) ||
-      (decides && (header.type != FrameType::kDone || params.has(kParamTwoPhase))) ||
-      (params.has(kParamSkip) && !decides) || (params.has(kParamNotFinite) && !params.has(kParamTwoPhase))) {
-    return BadFrame("parameter flags " + std::to_string(params.flags));
-  }
-  if (params.op > static_cast<uint8_t>(PushOp::kAssignOnce) || params.column > kStepColumn ||
-      (params.op == 0 && params.column != 0)) {
-    return BadFrame("operation " + std::to_string(params.op) + " on column " + std::to_string(params.column));
-  }
-  const bool carries = header.type == FrameType::kPush || header.type == FrameType::kContribute;
-  if (params.mask_bytes > (carries ? kMaxMaskBytes : 0)) return BadFrame("segment mask too long or out of place");
-  return Status::Ok();
-}
-
 // Problem entries and a text: the body of a PushReply or a refused RoundReply.
 Status CutProblems(const FrameHeader& header, std::span<const std::byte> body, PushReplyView* out) {
   if (body.size() != header.body_bytes) return BadFrame("its length is not what the header says");
@@ -136,13 +102,47 @@ Status CutProblems(const FrameHeader& header, std::span<const std::byte> body, P
 
 }  // namespace
 
+Status CheckSlots(std::span<const SlotEntry> entries) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].slot >= kMaxSlots) return BadFrame("slot " + std::to_string(entries[i].slot));
+    if (i > 0 && entries[i - 1].slot >= entries[i].slot) return BadFrame("slots do not ascend");
+  }
+  return Status::Ok();
+}
+
+Status CheckParams(FrameType type, uint16_t flags, const PushParams& params) {
+  if (!(params.weight >= 0 && params.weight <= kMaxWeight)) return BadFrame("weight is not within 0 and 1e30");
+  uint64_t rest = params.reserved0;
+  for (uint64_t word : params.reserved) rest |= word;
+  if (rest != 0) return BadFrame("reserved fields are not zero");
+  const bool marks = type == FrameType::kDone || (flags & kFlagDone) != 0;
+  if (params.bitmap_bytes > (marks ? kMaxBitmapBytes : 0))
+    return BadFrame("done bitmap too long or out of place");
+  if (!std::isfinite(params.value_scale) || params.value_scale == 0) return BadFrame("value scale 0 or not finite");
+  if (!std::isfinite(params.scale)) return BadFrame("scale is not finite");
+  const bool decides = params.has(kParamDecide);
+  if ((params.flags & ~kAllParamFlags) != 0 || (params.flags != 0 && type == FrameType::kPush) ||
+      (decides && (type != FrameType::kDone || params.has(kParamTwoPhase))) ||
+      (params.has(kParamSkip) && !decides) || (params.has(kParamNotFinite) && !params.has(kParamTwoPhase))) {
+    return BadFrame("parameter flags " + std::to_string(params.flags));
+  }
+  if (params.op > static_cast<uint8_t>(PushOp::kAssignOnce) || params.column > kStepColumn ||
+      (params.op == 0 && params.column != 0)) {
+    return BadFrame("operation " + std::to_string(params.op) + " on column " + std::to_string(params.column));
+  }
+  const bool carries = type == FrameType::kPush || type == FrameType::kContribute;
+  if (params.mask_bytes > (carries ? kMaxMaskBytes : 0)) return BadFrame("segment mask too long or out of place");
+  return Status::Ok();
+}
+
 Result<PushView> DecodePush(const FrameHeader& header, std::span<const std::byte> body) {
   if (!HasParams(header.type)) return BadFrame("not a push");
   Sections s;
   if (Status bad = Cut(header, body, &s); !bad.ok()) return bad;
   PushView view;
   std::memcpy(&view.params, body.data(), sizeof(PushParams));
-  if (Status bad = CheckParams(header, view.params); !bad.ok()) return bad;
+  if (Status bad = CheckParams(header.type, header.flags, view.params); !bad.ok()) return bad;
+  if (header.type == FrameType::kPush && header.round != 0) return BadFrame("a numbered push has no round");
   if (Status bad = CheckValues(s); !bad.ok()) return bad;
   if (header.type == FrameType::kDone && !s.values.empty()) return BadFrame("a bare done mark has no values");
   view.entries = s.entries;

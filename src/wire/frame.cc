@@ -4,6 +4,7 @@
 #define XXH_STATIC_LINKING_ONLY  // XXH3_state_t on the stack
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -25,7 +26,14 @@ uint16_t AllowedFlags(FrameType type) {
   }
 }
 
-bool MayHaveEntries(FrameType type) { return type != FrameType::kControl && type != FrameType::kError; }
+bool MayHaveEntries(FrameType type) {
+  return type != FrameType::kControl && type != FrameType::kError && type != FrameType::kReplicate;
+}
+
+uint32_t MostBodyBytes(FrameType type) {
+  if (type == FrameType::kControl) return kMaxControlBytes;
+  return type == FrameType::kReplicate ? kMaxBodyBytes + kOpRoom : kMaxBodyBytes;
+}
 
 bool MayHaveKeys(FrameType type) { return HasParams(type) || type == FrameType::kPull; }
 
@@ -72,15 +80,16 @@ Status CheckHeader(const FrameHeader& header, uint32_t max_body_bytes) {
                     std::to_string(kProtocolVersion) + ": run the same release everywhere");
   }
   const FrameType type = header.type;
-  if (type < FrameType::kControl || type > FrameType::kError) {
+  if (type < FrameType::kControl || type > FrameType::kReplicaAck) {
     return BadFrame("unknown type " + std::to_string(static_cast<int>(type)));
   }
   if ((header.flags & ~AllowedFlags(type)) != 0) {
     return BadFrame("flags " + std::to_string(header.flags) + " on type " +
                     std::to_string(static_cast<int>(type)));
   }
-  uint32_t limit = max_body_bytes < kMaxBodyBytes ? max_body_bytes : kMaxBodyBytes;
-  if (type == FrameType::kControl && limit > kMaxControlBytes) limit = kMaxControlBytes;
+  // A receiver that takes the largest frames takes the largest of each type.
+  const uint32_t most = MostBodyBytes(type);
+  const uint32_t limit = max_body_bytes < kMaxBodyBytes && max_body_bytes < most ? max_body_bytes : most;
   if (header.body_bytes > limit) {
     return BadFrame("a body of " + std::to_string(header.body_bytes) + " bytes where " +
                     std::to_string(limit) + " are allowed");
@@ -99,8 +108,8 @@ Status CheckHeader(const FrameHeader& header, uint32_t max_body_bytes) {
 void Seal(Frame& frame) {
   const size_t bytes = frame.bytes();
   CAIRN_CHECK(frame.head.size() >= sizeof(FrameHeader));
-  CAIRN_CHECK(bytes - sizeof(FrameHeader) <= kMaxBodyBytes);
   FrameHeader& header = frame.header();
+  CAIRN_CHECK(bytes - sizeof(FrameHeader) <= std::max(kMaxBodyBytes, MostBodyBytes(header.type)));
   header.body_bytes = static_cast<uint32_t>(bytes - sizeof(FrameHeader));
   CAIRN_CHECK((header.flags & ~AllowedFlags(header.type)) == 0);
   const auto head_body = std::as_const(frame.head).bytes().subspan(sizeof(FrameHeader));

@@ -20,6 +20,8 @@ inline constexpr uint8_t kProtocolVersion = 1;
 inline constexpr size_t kAlignment = 64;
 // No frame is larger, whatever its header says; checked before memory is taken.
 inline constexpr uint32_t kMaxBodyBytes = uint32_t{256} << 20;
+// But for kReplicate: the largest push is one operation, behind small ones.
+inline constexpr uint32_t kOpRoom = uint32_t{1} << 20;
 // Until a connection has said a valid Hello or Register.
 inline constexpr uint32_t kMaxUnauthenticatedBodyBytes = 64 * 1024;
 
@@ -33,6 +35,8 @@ enum class FrameType : uint8_t {
   kPull = 7,
   kPullReply = 8,
   kError = 9,       // answers one request with a code and a text
+  kReplicate = 10,  // primary → backup: operations of slots, replica.h; request_id counts from 1
+  kReplicaAck = 11, // backup → primary: every frame up to request_id is taken; entries: slots refused
 };
 
 enum FrameFlag : uint16_t {

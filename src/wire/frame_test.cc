@@ -13,6 +13,7 @@ namespace {
 
 std::vector<NamedFrame> Everything(BufferPool& pool) {
   std::vector<NamedFrame> all = SampleData(pool);
+  for (NamedFrame& sample : SampleReplication(pool)) all.push_back(std::move(sample));
   for (const ControlMessage& m : SampleControl()) all.push_back({Name(m), EncodeControl(m, pool)});
   return all;
 }
@@ -138,7 +139,7 @@ TEST(CheckHeader, RefusesMagicVersionTypeAndFlags) {
     header.version = static_cast<uint8_t>(version);
     EXPECT_FALSE(CheckHeader(header, kMaxBodyBytes).ok()) << version;
   }
-  for (int type : {0, 10, 255})
+  for (int type : {0, 12, 255})
     EXPECT_FALSE(CheckHeader(Good(static_cast<FrameType>(type)), kMaxBodyBytes).ok());
   for (int bit = 0; bit < 16; ++bit) {
     header = Good(FrameType::kPush);
@@ -154,7 +155,7 @@ TEST(CheckHeader, RefusesMagicVersionTypeAndFlags) {
 }
 
 TEST(CheckHeader, OnlyRequestsMayBeginARoundTrip) {
-  for (int type = 1; type <= 9; ++type) {
+  for (int type = 1; type <= 11; ++type) {
     FrameHeader header = Good(static_cast<FrameType>(type));
     header.flags = kFlagTrip;
     const bool request = HasParams(header.type) || header.type == FrameType::kPull;
@@ -173,6 +174,15 @@ TEST(CheckHeader, LimitsTheBody) {
   header = Good(FrameType::kControl);
   header.body_bytes = kMaxControlBytes + 1;
   EXPECT_FALSE(CheckHeader(header, kMaxBodyBytes).ok());
+  // An operation can be a whole push, and more; but only for those who take the largest frames.
+  header = Good(FrameType::kReplicate);
+  header.body_bytes = kMaxBodyBytes + kOpRoom;
+  EXPECT_TRUE(CheckHeader(header, kMaxBodyBytes).ok());
+  EXPECT_FALSE(CheckHeader(header, kMaxBodyBytes - 1).ok());
+  ++header.body_bytes;
+  EXPECT_FALSE(CheckHeader(header, UINT32_MAX).ok());
+  header.body_bytes = kMaxUnauthenticatedBodyBytes + 1;
+  EXPECT_FALSE(CheckHeader(header, kMaxUnauthenticatedBodyBytes).ok());
 }
 
 TEST(CheckHeader, EntriesAndKeysMustFitWhateverTheirNumber) {
@@ -195,13 +205,13 @@ TEST(CheckHeader, EntriesAndKeysMustFitWhateverTheirNumber) {
 }
 
 TEST(CheckHeader, EntriesAndKeysOnlyWhereTheyBelong) {
-  for (FrameType type : {FrameType::kControl, FrameType::kError}) {
+  for (FrameType type : {FrameType::kControl, FrameType::kError, FrameType::kReplicate}) {
     FrameHeader header = Good(type);
     header.entry_count = 1;
     EXPECT_FALSE(CheckHeader(header, kMaxBodyBytes).ok());
   }
   for (FrameType type : {FrameType::kControl, FrameType::kError, FrameType::kPushReply, FrameType::kPullReply,
-                         FrameType::kRoundReply}) {
+                         FrameType::kRoundReply, FrameType::kReplicate, FrameType::kReplicaAck}) {
     FrameHeader header = Good(type);
     header.key_count = 1;
     EXPECT_FALSE(CheckHeader(header, kMaxBodyBytes).ok());

@@ -58,9 +58,63 @@ Status UnpackSlots(const Vector<const fb::SlotOwner*>* in, Budget& budget, std::
   if (!budget.TakeStructs(*in)) return BadControl("its parts overlap or are out of line");
   out->reserve(in->size());
   for (const fb::SlotOwner* s : *in) {
-    out->push_back({s->server(), s->thread(), s->epoch(), StateVersion{s->since()}});
+    SlotOwner& owner = out->emplace_back();
+    owner.server = s->server();
+    owner.thread = s->thread();
+    owner.epoch = s->epoch();
+    owner.since = StateVersion{s->since()};
   }
   return Status::Ok();
+}
+
+Offset<Vector<const fb::Backup*>> PackBackups(FlatBufferBuilder& b, const std::vector<SlotOwner>& slots) {
+  std::vector<fb::Backup> packed;
+  for (uint32_t slot = 0; slot < slots.size(); ++slot)
+    for (const Backup& backup : slots[slot].backups)
+      packed.emplace_back(backup.added.value, slot, backup.server, backup.thread, backup.in_sync);
+  return packed.empty() ? Offset<Vector<const fb::Backup*>>() : b.CreateVectorOfStructs(packed);
+}
+
+Offset<Vector<const fb::Heir*>> PackHeirs(FlatBufferBuilder& b, const std::vector<SlotOwner>& slots) {
+  std::vector<fb::Heir> packed;
+  for (uint32_t slot = 0; slot < slots.size(); ++slot)
+    if (slots[slot].heir != kNoServer) packed.emplace_back(slot, slots[slot].heir);
+  return packed.empty() ? Offset<Vector<const fb::Heir*>>() : b.CreateVectorOfStructs(packed);
+}
+
+Status UnpackBackups(const fb::ClusterState& in, Budget& budget, std::vector<SlotOwner>* slots) {
+  if (const auto* backups = in.backups(); backups != nullptr && budget.TakeStructs(*backups)) {
+    for (const fb::Backup* b : *backups) {
+      if (b->slot() >= slots->size() || (*slots)[b->slot()].backups.size() >= kMaxBackups)
+        return BadControl("a backup of slot " + std::to_string(b->slot()));
+      (*slots)[b->slot()].backups.push_back(
+          {b->server(), b->thread(), b->in_sync(), StateVersion{b->added()}});
+    }
+  }
+  if (const auto* heirs = in.heirs(); heirs != nullptr && budget.TakeStructs(*heirs)) {
+    for (const fb::Heir* h : *heirs) {
+      if (h->slot() >= slots->size()) return BadControl("an heir of slot " + std::to_string(h->slot()));
+      (*slots)[h->slot()].heir = h->server();
+    }
+  }
+  return Status::Ok();
+}
+
+// What a holder relies on: every backup is a thread that exists, each on another server, and an heir is
+// one of those in sync.
+Status CheckBackups(const SlotOwner& slot, const std::vector<uint32_t>& threads) {
+  for (size_t i = 0; i < slot.backups.size(); ++i) {
+    const Backup& backup = slot.backups[i];
+    bool good = backup.server < threads.size() && backup.thread < threads[backup.server];
+    good &= backup.server != slot.server;
+    for (size_t j = 0; j < i; ++j) good &= slot.backups[j].server != backup.server;
+    if (!good)
+      return BadControl("a slot has a backup on server " + std::to_string(backup.server) + " thread " +
+                        std::to_string(backup.thread) + ", which can't be");
+  }
+  if (slot.heir == kNoServer) return Status::Ok();
+  const Backup* heir = slot.FindBackup(slot.heir);
+  return heir != nullptr && heir->in_sync ? Status::Ok() : BadControl("an heir is not in sync");
 }
 
 Status UnpackServer(const fb::ServerInfo& in, Budget& budget, ServerInfo* out) {
@@ -68,6 +122,7 @@ Status UnpackServer(const fb::ServerInfo& in, Budget& budget, ServerInfo* out) {
   out->incarnation = Incarnation{in.incarnation()};
   out->endpoint = {UnpackString(in.host(), budget), in.port()};
   out->threads = in.threads();
+  out->leaving = in.leaving();
   return CheckLength("a host", out->endpoint.host.size(), kMaxHostBytes);
 }
 
@@ -113,6 +168,7 @@ Status CheckState(const ClusterState& state) {
       return BadControl("a slot belongs to server " + std::to_string(slot.server) + " thread " +
                         std::to_string(slot.thread) + ", which is not there");
     }
+    if (Status bad = CheckBackups(slot, threads); !bad.ok()) return bad;
   }
   return Status::Ok();
 }
@@ -197,7 +253,8 @@ Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out) {
 Offset<fb::ClusterState> PackState(FlatBufferBuilder& b, const ClusterState& state) {
   const auto servers = PackTables<fb::ServerInfo>(b, state.servers, [&](const ServerInfo& s) {
     const auto host = PackString(b, s.endpoint.host);
-    return fb::CreateServerInfo(b, s.index, s.incarnation.value, host, s.endpoint.port, s.threads);
+    return fb::CreateServerInfo(b, s.index, s.incarnation.value, host, s.endpoint.port, s.threads,
+                                s.leaving);
   });
   const auto workers = PackTables<fb::WorkerInfo>(b, state.workers, [&](const WorkerInfo& w) {
     const auto host = PackString(b, w.endpoint.host);
@@ -213,13 +270,16 @@ Offset<fb::ClusterState> PackState(FlatBufferBuilder& b, const ClusterState& sta
     return fb::CreateTableInfo(b, t.id.value, spec, t.created_view.value);
   });
   const auto slots = PackSlots(b, state.slots);
+  const auto backups = PackBackups(b, state.slots);
+  const auto heirs = PackHeirs(b, state.slots);
   const auto done_ranks = PackNumbers(b, state.done_ranks);
   const auto cluster_id = PackString(b, state.cluster_id);
   const auto failure = PackString(b, state.failure);
   return fb::CreateClusterState(
       b, cluster_id, state.term.value, state.version.value, static_cast<uint8_t>(state.phase), failure,
       state.expected_servers, state.expected_workers, servers, slots, workers, state.next_incarnation.value,
-      state.view.value, state.pending_view.value, views, tables, state.next_table.value, done_ranks);
+      state.view.value, state.pending_view.value, views, tables, state.next_table.value, done_ranks,
+      state.replicas, state.min_in_sync, state.failovers, backups, heirs);
 }
 
 Status UnpackState(const fb::ClusterState& in, Budget& budget, ClusterState* out) {
@@ -235,6 +295,9 @@ Status UnpackState(const fb::ClusterState& in, Budget& budget, ClusterState* out
   out->pending_view = ViewNumber{in.pending_view()};
   out->next_table = TableId{in.next_table()};
   out->done_ranks = UnpackNumbers(in.done_ranks(), budget);
+  out->replicas = in.replicas();
+  out->min_in_sync = in.min_in_sync();
+  out->failovers = in.failovers();
   const auto with = [&budget](auto unpack) {
     return [&budget, unpack](const auto& from, auto* to) { return unpack(from, budget, to); };
   };
@@ -245,6 +308,7 @@ Status UnpackState(const fb::ClusterState& in, Budget& budget, ClusterState* out
   if (Status bad = UnpackTables(in.views(), budget, &out->views, with(UnpackView)); !bad.ok()) return bad;
   if (Status bad = UnpackTables(in.tables(), budget, &out->tables, with(UnpackTable)); !bad.ok()) return bad;
   if (Status bad = UnpackSlots(in.slots(), budget, &out->slots); !bad.ok()) return bad;
+  if (Status bad = UnpackBackups(in, budget, &out->slots); !bad.ok()) return bad;
   if (budget.spent()) return BadControl("its parts overlap or are out of line");
   return CheckState(*out);
 }

@@ -12,6 +12,7 @@
 #include "wire/cluster_state.h"
 #include "wire/control.h"
 #include "wire/data.h"
+#include "wire/replica.h"
 
 namespace cairn::wire {
 
@@ -43,8 +44,12 @@ inline ClusterState SampleState() {
   state.failure = "none so far";
   state.expected_servers = 2;
   state.expected_workers = 4;
-  state.servers = {{0, Incarnation{1}, {"10.0.0.1", 7001}, 2}, {1, Incarnation{2}, {"10.0.0.2", 7002}, 1}};
-  state.slots = {{0, 0, 1, StateVersion{5}}, {1, 0, 2, StateVersion{6}}, {0, 1, 3, StateVersion{7}}};
+  state.servers = {{0, Incarnation{1}, {"10.0.0.1", 7001}, 2},
+                   {1, Incarnation{2}, {"10.0.0.2", 7002}, 1},
+                   {4, Incarnation{10}, {"10.0.0.5", 7003}, 3, true}};
+  state.slots = {{0, 0, 1, StateVersion{5}, 4, {{4, 2, true, StateVersion{8}}, {1, 0, false, StateVersion{9}}}},
+                 {1, 0, 2, StateVersion{6}},
+                 {0, 1, 3, StateVersion{7}, kNoServer, {{1, 0, true, StateVersion{10}}}}};
   state.workers = {{Rank{0}, Incarnation{3}, ViewNumber{1}, {"10.0.0.3", 0}},
                    {Rank{2}, Incarnation{9}, ViewNumber{2}, {"10.0.0.4", 12}},
                    {Rank{5}, Incarnation{11}, ViewNumber{0}, {"", 0}}};
@@ -58,6 +63,9 @@ inline ClusterState SampleState() {
   state.tables = {{TableId{1}, dense, ViewNumber{1}}, {TableId{4}, SampleSpec(), ViewNumber{2}}};
   state.next_table = TableId{6};
   state.done_ranks = {1, 3};
+  state.replicas = 3;
+  state.min_in_sync = 2;
+  state.failovers = 13;
   return state;
 }
 
@@ -73,7 +81,12 @@ inline std::vector<ControlMessage> SampleControl() {
                           ViewNumber{3},
                           {{TableId{1}, Round{20}}, {TableId{4}, Round{91}}},
                           true,
-                          {1, 2, 3, 4, 5, 6, 7, 8, 9}});
+                          {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+                          StateVersion{40},
+                          true,
+                          {{2, SlotNews::kSlow, 1, 3, StateVersion{10}},
+                           {0, SlotNews::kHandedOver, 4, 1, StateVersion{0}}},
+                          {{0, 4096, 21}, {2, uint64_t{1} << 40, 22}}});
   all.push_back(HeartbeatReply{Term{3}, StateVersion{42}, 8, "rank 5 has not reached barrier 9"});
   all.push_back(StateMessage{SampleState()});
   all.push_back(CreateTable{101, Incarnation{12}, SampleSpec()});
@@ -89,6 +102,9 @@ inline std::vector<ControlMessage> SampleControl() {
   all.push_back(HelloReply{1, StateVersion{41}});
   all.push_back(Refusal{104, Code::kRetired, "incarnation 12 was declared dead"});
   all.push_back(StillWaiting{105, TableId{4}, Round{91}, {0, 2}});
+  all.push_back(Scale{106, 5});
+  all.push_back(ReplicaHello{1, 2, "c-7f3a", 4, 2, Incarnation{10}, Incarnation{2}, 1});
+  all.push_back(ReplicaHelloReply{1, 1234567890123});
   return all;
 }
 
@@ -219,6 +235,37 @@ inline std::vector<NamedFrame> SampleData(BufferPool& pool) {
   request.round = 91;
   all.push_back({"round_refusal", EncodeRoundRefusal(request, problems, "ranks 0 and 2: lr differs", pool)});
   return all;
+}
+
+// One operation of each shape: with everything that belongs to a push, with a payload that is no
+// multiple of 8, and with none.
+inline void AddSampleOps(OpBatch& batch) {
+  PushParams params;
+  params.set_hyper({0.125, 0.0625, 0.9, 0.999, 1e-8, 0.5, 77});
+  params.value_scale = 0x1p-16;
+  const uint64_t keys[] = {11, 0xFFFFFFFFFFFFFFFF, 13};
+  const std::byte mask[] = {std::byte{0xFD}, std::byte{0x03}};
+  const float values[] = {1, 2, 3};
+  OpHeader op;
+  op.kind = OpKind::kPush;
+  op.slot = 200, op.table = 4, op.epoch = 3, op.index = 50, op.committed = 49, op.a = 12, op.b = 9;
+  batch.Add(op, &params, keys, mask, std::as_bytes(std::span(values)));
+  op.kind = OpKind::kClose;
+  op.slot = 2, op.index = 51, op.committed = 50, op.a = 91, op.b = 0;
+  batch.Add(op, nullptr, {}, {}, std::as_bytes(std::span("sums and contributors")));
+  op.kind = OpKind::kHash;
+  op.table = 0, op.a = 0x99AABBCCDDEEFF01, op.b = 41;
+  batch.Add(op, nullptr, {}, {}, {});
+}
+
+// The stream between two shard threads.
+inline std::vector<NamedFrame> SampleReplication(BufferPool& pool) {
+  OpBatch batch(pool);
+  AddSampleOps(batch);
+  const SlotEntry refused[] = {{2, 0, 4}, {200, 0, 5}};
+  return {{"replicate", batch.Take(17, 10, 41)},
+          {"replica_ack", EncodeReplicaAck(17, {}, 41, pool)},
+          {"replica_ack_refused", EncodeReplicaAck(18, refused, 42, pool)}};
 }
 
 }  // namespace cairn::wire

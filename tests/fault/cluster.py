@@ -15,7 +15,7 @@ BIN = pathlib.Path(os.environ.get("CAIRN_BIN", pathlib.Path(__file__).parents[2]
 DEAD_AFTER_MS = 2000
 SLOWER = 4 if os.environ.get("CAIRN_SANITIZE") else 1  # a sanitized build: less work, more patience
 STREAMS = ("async dense", "async sparse", "sync dense", "sync sparse")
-MAX_LIVES = 16  # as in tools/cairn-soak/account.h
+MAX_LIVES = 512  # as in tools/cairn-soak/account.h
 
 
 def wait_until(condition, what, seconds=60, logs=None):
@@ -48,7 +48,7 @@ class Account:
         data = self.path.read_bytes()
         index = STREAMS.index(stream)
         wanted = range(MAX_LIVES) if life is None else [life]
-        return sum(struct.unpack_from("<QQ", data, 16 + 16 * (4 * n + index))[1] for n in wanted)
+        return sum(struct.unpack_from("<QQQ", data, 16 + 24 * (4 * n + index))[1] for n in wanted)
 
 
 class Cluster:
@@ -57,6 +57,7 @@ class Cluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.processes = {}
+        self.ports = {}  # of servers
         self.environment = dict(
             CAIRN_SCHED_HOST="127.0.0.1", CAIRN_SCHED_PORT=str(self.port), CAIRN_NUM_SERVERS=str(servers),
             CAIRN_NUM_WORKERS=str(workers), CAIRN_DEAD_AFTER_MS=str(DEAD_AFTER_MS), CAIRN_HEARTBEAT_MS="300",
@@ -86,6 +87,9 @@ class Cluster:
                           CAIRN_ROLE="scheduler")
 
     def start_server(self, index, *flags):
+        """On the port that it had before, if it is started again."""
+        if "--port" not in flags:
+            flags = ("--port", str(self.ports.setdefault(index, free_port())), *flags)
         return self.start(f"server{index}", [BIN / "cairn", "server", *flags], CAIRN_ROLE="server")
 
     def start_worker(self, rank, *flags, program="cairn-soak"):
@@ -123,6 +127,14 @@ class Cluster:
         out = subprocess.run([BIN / "cairn", "status", f"127.0.0.1:{self.port}", "--json"], capture_output=True,
                              text=True, timeout=20)
         return json.loads(out.stdout) if out.returncode == 0 else None
+
+    def wait_copies(self, seconds=60):
+        """Every server is there, and every partition has all its owners in sync."""
+        def whole():
+            status = self.status()
+            return status and len(status["servers"]) == self.servers and status["slots"]["copying"] == 0 and \
+                status["slots"]["in_sync"] == status["slots"]["total"]
+        wait_until(whole, "every partition has its copies", seconds, lambda: f"{self.status()}\n{self.logs()}")
 
     def wait_exit(self, names, seconds=120):
         for name in names:

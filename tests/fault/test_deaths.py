@@ -83,15 +83,3 @@ def test_paused_worker_is_fenced(tmp_path):
         cluster.kill("worker1", signal.SIGCONT)
         cluster.wait_acknowledged([1], "sync dense", 20, life=1)
         cluster.expect_exact(lives=4)
-
-
-def test_lost_server_ends_the_job_and_is_named(tmp_path):
-    with Cluster(tmp_path) as cluster:
-        cluster.start_all("--mode", "both", *FLAGS)
-        cluster.wait_acknowledged(range(3), "async dense", 50)
-        cluster.kill("server1")
-        cluster.wait_exit(["worker0", "worker1", "worker2", "server0", "scheduler"], seconds=60)
-        for rank in range(3):
-            assert cluster.processes[f"worker{rank}"].returncode == 1
-            assert "server 1" in cluster.log(f"worker{rank}") or "server 0" in cluster.log(f"worker{rank}"), cluster.logs()
-        assert cluster.processes["server0"].returncode != 0

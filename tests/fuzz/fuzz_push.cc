@@ -19,6 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   parts.params = &view->params;
   parts.entries = view->entries;
   parts.done_bitmap = view->done_bitmap;
+  parts.mask = view->mask;
   parts.keys = view->keys;
   parts.values = {view->values};
   fuzz::ExpectSameFrame(*EncodeData(std::move(parts), fuzz::Pool()), in);

@@ -15,6 +15,7 @@
 
 #include "wire/control.h"
 #include "wire/data.h"
+#include "wire/replica.h"
 #include "wire/wire_samples.h"
 
 namespace cairn::wire {
@@ -37,8 +38,9 @@ std::string ReadFile(const std::filesystem::path& path) {
 std::map<std::string, std::string> Wanted() {
   BufferPool pool;
   std::map<std::string, std::string> files;
-  for (const NamedFrame& sample : SampleData(pool)) {
-    files["frames/" + sample.name + ".bin"] = AsString(Flatten(*sample.frame, pool).bytes());
+  for (const auto& samples : {SampleData(pool), SampleReplication(pool)}) {
+    for (const NamedFrame& sample : samples)
+      files["frames/" + sample.name + ".bin"] = AsString(Flatten(*sample.frame, pool).bytes());
   }
   for (const ControlMessage& message : SampleControl()) {
     const FramePtr frame = EncodeControl(message, pool);
@@ -92,6 +94,16 @@ TEST(Golden, FrozenFramesStillDecode) {
         EXPECT_TRUE(DecodeRoundRefusal(in->header, in->body(), &refusal) ||
                     DecodeValues(in->header, in->body()).ok());
         break;
+      case FrameType::kReplicate: {
+        OpReader reader(in->body());
+        OpView op;
+        int ops = 0;
+        while (reader.Next(&op)) ++ops;
+        EXPECT_TRUE(reader.status().ok());
+        EXPECT_EQ(ops, 3);
+        break;
+      }
+      case FrameType::kReplicaAck: EXPECT_TRUE(DecodeReplicaAck(in->header, in->body()).ok()); break;
     }
   }
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "launcher.h"
 #include "scheduler_process.h"
-#include "server_process.h"
+#include "server_keeper.h"
+#include "sim_kv.h"
 
 namespace cairn::sim {
 
@@ -13,8 +15,10 @@ namespace {
 constexpr int64_t kTickUs = 100'000;
 // Shorter than dead_after by far: with a heartbeat interval and a lost heartbeat on top a server
 // must still be heard in time.
-constexpr int64_t kServerSilenceUs = 1'200'000;
+constexpr int64_t kShortSilenceUs = 1'200'000;
 constexpr int64_t kBetweenSilencesUs = 3'500'000;
+constexpr int64_t kLongSilenceUs = 11'000'000;  // declared dead, most of the time
+constexpr uint64_t kMostSendsLeft = 40;
 }  // namespace
 
 Chaos::Chaos(World& world) : world_(world), random_(Mix64(world.plan().seed, 99)) {
@@ -30,14 +34,14 @@ bool Chaos::Strikes(double per_second) { return random_.Chance(per_second * (kTi
 void Chaos::Tick() {
   if (world_.healed()) return;
   const Plan& plan = world_.plan();
-  if (lose_at_us_ > 0 && world_.now_us() >= lose_at_us_) LoseServer();
+  if (lose_at_us_ > 0 && world_.now_us() >= lose_at_us_) LoseOwners();
   if (Strikes(plan.partitions)) Partition();
   if (Strikes(plan.pauses)) Pause();
   if (Strikes(plan.worker_kills)) KillWorker();
-  if (Strikes(plan.scheduler_kills) && world_.scheduler() != nullptr) {
-    world_.faults().Add(Fault::kSchedulerCrash);
-    world_.KillScheduler(true);
-  }
+  if (Strikes(plan.server_kills)) KillServer();
+  if (Strikes(plan.server_silence)) SilenceServer();
+  if (Strikes(plan.server_cuts)) CutServers();
+  Scheduler();
   if (Strikes(plan.twins)) {
     const auto running = world_.launcher().Running();
     if (!running.empty()) {
@@ -48,23 +52,50 @@ void Chaos::Tick() {
   world_.queue().After(kTickUs, [this] { Tick(); });
 }
 
-int Chaos::RandomHost() {
+void Chaos::Scheduler() {
   const Plan& plan = world_.plan();
-  const uint64_t workers = plan.workers + plan.late_workers;
-  const uint64_t dice = random_.Below(1 + plan.servers + workers);
-  if (dice == 0) return kSchedulerHost;
-  if (dice <= plan.servers) return ServerHost(static_cast<uint32_t>(dice - 1));
-  return WorkerHost(static_cast<uint32_t>(dice - 1 - plan.servers));
+  if (world_.etcd() != nullptr && Strikes(plan.lease_ends)) {
+    world_.faults().Add(Fault::kKvLeaseLost);
+    world_.etcd()->EndLeases();
+  }
+  if (!Strikes(plan.scheduler_kills)) return;
+  const auto number = static_cast<uint32_t>(random_.Below(plan.schedulers));
+  if (world_.schedulers()[number] == nullptr) return;
+  world_.faults().Add(Fault::kSchedulerCrash);
+  if (random_.Chance(0.5)) return world_.KillScheduler(number, true);
+  // In the middle of what it tells.
+  const int process = world_.schedulers()[number]->process();
+  world_.fabric().DieAfterSends(process, 1 + random_.Below(kMostSendsLeft), [this, number, process] {
+    const auto& now = world_.schedulers()[number];
+    if (now != nullptr && now->process() == process) world_.KillScheduler(number, true);
+  });
 }
 
+ServerProcess* Chaos::RandomServer() {
+  const auto living = world_.keeper().Living();
+  return living.empty() ? nullptr : living[random_.Below(living.size())];
+}
+
+int Chaos::RandomHost() {
+  const Plan& plan = world_.plan();
+  const auto living = world_.keeper().Living();
+  const uint64_t workers = plan.workers + plan.late_workers;
+  const uint64_t dice = random_.Below(1 + living.size() + workers);
+  if (dice == 0) return SchedulerHost(static_cast<uint32_t>(random_.Below(plan.schedulers)));
+  if (dice <= living.size()) return ServerHost(living[dice - 1]->machine());
+  return WorkerHost(static_cast<uint32_t>(dice - 1 - living.size()));
+}
+
+// Between any two hosts; where a server's silence could have it declared dead, only for a short time.
 void Chaos::Partition() {
   const int a = RandomHost(), b = RandomHost();
-  if (a == b) return;
-  const bool control = std::min(a, b) == kSchedulerHost && std::max(a, b) < kLauncherHost;
+  const int low = std::min(a, b), high = std::max(a, b);
+  if (a == b || high < ServerHost(0)) return;
+  if (low >= ServerHost(0) && high < kLauncherHost) return;  // CutServers
   int64_t length = random_.Between(100'000, random_.Chance(0.3) ? 9'000'000 : 2'500'000);
-  if (control) {
+  if (low < ServerHost(0) && high < kLauncherHost) {
     if (world_.now_us() < servers_quiet_until_us_) return;
-    length = std::min(length, kServerSilenceUs);
+    length = std::min(length, kShortSilenceUs);
     servers_quiet_until_us_ = world_.now_us() + kBetweenSilencesUs;
   }
   const bool one_way = random_.Chance(0.4), keep = random_.Chance(0.4);
@@ -85,12 +116,17 @@ void Chaos::Pause() {
   }
   if (world_.now_us() < servers_quiet_until_us_) return;
   servers_quiet_until_us_ = world_.now_us() + kBetweenSilencesUs;
-  const int64_t until = world_.now_us() + random_.Between(50'000, kServerSilenceUs);
-  if (host == kSchedulerHost) {
-    if (world_.scheduler() != nullptr) world_.fabric().Pause(world_.scheduler()->process(), until);
-  } else {
-    world_.fabric().Pause(world_.servers()[static_cast<size_t>(host - ServerHost(0))]->process(), until);
+  int64_t length = random_.Between(50'000, kShortSilenceUs);
+  if (host < ServerHost(0)) {
+    const auto& scheduler = world_.schedulers()[static_cast<size_t>(host)];
+    // Where there are others, the lease may run out.
+    if (world_.plan().schedulers > 1 && random_.Chance(0.5)) length = random_.Between(1'000'000, 9'000'000);
+    if (scheduler != nullptr) world_.fabric().Pause(scheduler->process(), world_.now_us() + length);
+    return;
   }
+  for (ServerProcess* server : world_.keeper().Living())
+    if (ServerHost(server->machine()) == host)
+      world_.fabric().Pause(server->process(), world_.now_us() + length);
 }
 
 void Chaos::KillWorker() {
@@ -100,21 +136,76 @@ void Chaos::KillWorker() {
   world_.launcher().Kill(running[random_.Below(running.size())], random_.Chance(0.3));
 }
 
-void Chaos::LoseServer() {
-  lose_at_us_ = 0;
-  if (world_.context().durable.phase != wire::Phase::kRunning) return;
-  const auto index = static_cast<uint32_t>(random_.Below(world_.plan().servers));
-  if (world_.servers()[index]->gone()) return;
-  if (random_.Chance(0.3)) {
-    // Alive, but silent for so long that it is declared dead.
-    world_.faults().Add(Fault::kPause);
-    world_.fabric().Pause(world_.servers()[index]->process(), world_.now_us() + 9'000'000);
+void Chaos::KillServer() {
+  ServerProcess* server = RandomServer();
+  if (server == nullptr || !world_.keeper().MayHurt(*server)) return;
+  world_.faults().Add(Fault::kServerCrash);
+  const bool restart = world_.plan().min_in_sync > 1 || random_.Chance(0.75);
+  const uint64_t sends_left = random_.Chance(0.3) ? 0 : 1 + random_.Below(kMostSendsLeft);
+  world_.Log("chaos", "server " + std::to_string(server->number()) + " dies after " +
+                          std::to_string(sends_left) + " frames");
+  world_.keeper().Kill(*server, sends_left, restart);
+}
+
+void Chaos::SilenceServer() {
+  ServerProcess* server = RandomServer();
+  if (server == nullptr || !world_.keeper().MayHurt(*server)) return;
+  world_.faults().Add(Fault::kServerSilent);
+  const int64_t until = world_.now_us() + random_.Between(2'000'000, kLongSilenceUs);
+  world_.keeper().MarkHurt(*server, until);
+  world_.Log("chaos", "server " + std::to_string(server->number()) + " falls silent until " +
+                          std::to_string(until));
+  if (random_.Chance(0.4)) return world_.fabric().Pause(server->process(), until);
+  // Workers and other servers still reach it: it may go on as if nothing had happened.
+  const bool keep = random_.Chance(0.4);
+  const uint64_t way = random_.Below(3);
+  for (uint32_t s = 0; s < world_.plan().schedulers; ++s) {
+    if (way != 1) world_.fabric().Block(ServerHost(server->machine()), SchedulerHost(s), until, keep);
+    if (way != 2) world_.fabric().Block(SchedulerHost(s), ServerHost(server->machine()), until, keep);
+  }
+}
+
+// Both are heard by the scheduler, and each may call the other slow.
+void Chaos::CutServers() {
+  ServerProcess *a = RandomServer(), *b = RandomServer();
+  ServerKeeper& keeper = world_.keeper();
+  if (a == nullptr || a == b || !keeper.MayHurt(*a) || !keeper.MayHurt(*b)) return;
+  const int ha = ServerHost(a->machine()), hb = ServerHost(b->machine());
+  const int64_t until = world_.now_us() + random_.Between(200'000, kLongSilenceUs);
+  keeper.MarkHurt(*a, until);
+  keeper.MarkHurt(*b, until);
+  if (random_.Chance(world_.plan().slow_links)) {
+    world_.faults().Add(Fault::kSlowLink);
+    world_.fabric().SlowLink(ha, hb, random_.Between(20'000, 900'000));
     return;
   }
-  world_.faults().Add(Fault::kServerCrash);
-  world_.KillServer(index);
-  if (random_.Chance(0.4)) {
-    world_.queue().After(random_.Between(200'000, 3'000'000), [this, index] { world_.RestartServer(index); });
+  world_.faults().Add(Fault::kServersCut);
+  const bool one_way = random_.Chance(0.4), keep = random_.Chance(0.4);
+  world_.fabric().Block(ha, hb, until, keep);
+  if (!one_way) world_.fabric().Block(hb, ha, until, keep);
+}
+
+// More than can be survived: every owner of a slot that is in sync, at once.
+void Chaos::LoseOwners() {
+  lose_at_us_ = 0;
+  const wire::ClusterState& state = world_.context().durable;
+  if (state.phase != wire::Phase::kRunning) return;
+  const wire::SlotOwner& owner = state.slots[random_.Below(state.slots.size())];
+  std::vector<uint32_t> indexes{owner.server};
+  for (const wire::Backup& backup : owner.backups) indexes.push_back(backup.server);
+  world_.faults().Add(Fault::kOwnersLost);
+  const bool silent = random_.Chance(0.2);
+  for (uint32_t index : indexes) {
+    ServerProcess* server = world_.keeper().Find(index);
+    if (server == nullptr) continue;
+    if (silent) {
+      // Alive, but so long away that they are declared dead.
+      world_.keeper().MarkHurt(*server, world_.now_us() + 30'000'000);
+      world_.fabric().Pause(server->process(), world_.now_us() + 30'000'000);
+      continue;
+    }
+    world_.faults().Add(Fault::kServerCrash);
+    world_.keeper().Kill(*server, 0, random_.Chance(0.5));
   }
 }
 

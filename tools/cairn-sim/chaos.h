@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/random.h"
+#include "server_process.h"
 #include "world.h"
 
 namespace cairn::sim {
@@ -19,7 +20,12 @@ class Chaos {
   void Partition();
   void Pause();
   void KillWorker();
-  void LoseServer();
+  void KillServer();
+  void SilenceServer();
+  void CutServers();
+  void LoseOwners();
+  void Scheduler();
+  ServerProcess* RandomServer();
   int RandomHost();
   bool Strikes(double per_second);
 

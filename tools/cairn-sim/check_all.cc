@@ -9,7 +9,8 @@ std::vector<std::unique_ptr<Checker>> MakeCheckers(Context& context) {
         MakeNextRound,      MakeDecisions,     MakeContributors,   MakeDivisor,   MakeHyper,
         MakeAssigned,       MakeJoined,        MakeReferenceModel, MakeReports,   MakeMonotoneReads,
         MakeReadsCommitted, MakeIncarnations,  MakeViewsDurable,   MakeTables,    MakeBarrier,
-        MakeOutcomes,       MakeAmplification, MakeQueueBounds,    MakeLeftEarly, MakeDeeds}) {
+        MakeOutcomes,       MakeAmplification, MakeQueueBounds,    MakeLeftEarly, MakeOneOwner,
+        MakePromotion,      MakeWaitsFor,      MakeEqualHashes,    MakePlacement, MakeDeeds}) {
     all.push_back(make(context));
   }
   return all;

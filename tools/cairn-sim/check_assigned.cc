@@ -43,6 +43,11 @@ class Assigned final : public Checker {
       assigned_.insert({record.table.value, record.slot.value});
   }
 
+  void ForgetSlot(SlotId slot) override {
+    std::erase_if(assigned_, [&](const auto& entry) { return entry.second == slot.value; });
+    std::erase_if(staged_, [&](const auto& entry) { return std::get<1>(entry) == slot.value; });
+  }
+
   void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
                   std::span<const std::byte> body) override {
     const std::pair<uint64_t, uint64_t> request{header.incarnation, header.request_id};

@@ -148,7 +148,9 @@ class QueueBounds final : public Checker {
   void OnPush(const PushEvent& e) override {
     if (e.outcome != server::Outcome::kApplied && e.outcome != server::Outcome::kRefused) return;
     Unacked& unacked = unacked_[e.incarnation.value];
-    unacked.decided[e.slot.value] = e.seq.value;
+    uint64_t& decided = unacked.decided[e.slot.value];
+    if (e.seq.value <= decided) return;  // once more, by a new primary
+    decided = e.seq.value;
     auto part = unacked.parts.find({e.slot.value, e.seq.value});
     if (part != unacked.parts.end()) unacked.bytes -= std::min(unacked.bytes, part->second);
   }
@@ -170,15 +172,20 @@ class LeftEarly final : public Checker {
   void OnControlSent(const Actor& from, const Actor*, const wire::ControlMessage& message) override {
     const auto* heartbeat = std::get_if<wire::Heartbeat>(&message);
     if (from.role == wire::Role::kServer && heartbeat != nullptr && heartbeat->end_confirmed) {
-      confirmed_.insert(from.index);
+      confirmed_.insert(heartbeat->incarnation.value);
     }
   }
   void OnExit(const Actor& actor, const Status& status) override {
     const wire::Phase phase = context_.durable.phase;
     const bool over = phase == wire::Phase::kEnded || phase == wire::Phase::kFailed;
     if (actor.role == wire::Role::kServer) {
-      gone_.insert(actor.index);
-      if (!over) {
+      // One that was declared dead, or whose slots have all moved away, goes.
+      const ShardName* name = context_.NameOf({.thread = 0, .process = actor.process});
+      const bool listed = name != nullptr && std::ranges::any_of(context_.durable.servers, [&](const auto& s) {
+        return s.incarnation.value == name->incarnation;
+      });
+      const bool excused = status.ok() || status.code() == Code::kRetired;
+      if (!over && (listed || !excused)) {
         Violation("server " + std::to_string(actor.index) +
                   " leaves while the job runs: " + status.ToString());
       }
@@ -186,8 +193,10 @@ class LeftEarly final : public Checker {
     if (actor.role != wire::Role::kScheduler) return;
     if (!over) Violation("the scheduler leaves while the job runs");
     for (const wire::ServerInfo& server : context_.durable.servers) {
-      if (context_.plan.lose_server || gone_.contains(server.index) || confirmed_.contains(server.index))
-        continue;
+      const bool dead = std::ranges::any_of(context_.dead, [&](const ShardName& name) {
+        return name.incarnation == server.incarnation.value;
+      });
+      if (context_.plan.lose_server || dead || confirmed_.contains(server.incarnation.value)) continue;
       Violation("the scheduler leaves before server " + std::to_string(server.index));
     }
   }
@@ -203,7 +212,7 @@ class LeftEarly final : public Checker {
   }
 
  private:
-  std::set<uint32_t> confirmed_, gone_;
+  std::set<uint64_t> confirmed_;  // incarnations
 };
 
 }  // namespace

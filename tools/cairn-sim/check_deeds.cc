@@ -26,6 +26,17 @@ class Deeds final : public Checker {
       Add(Deed::kAssignOnce);
     }
   }
+  void OnOperation(const Op& op) override {
+    if (!context_.history.IsLine(op.slot, op.position.epoch())) Add(Deed::kDeposed);
+  }
+  void OnPromoted(const ShardName&, SlotId slot, uint64_t epoch, Position held) override {
+    if (epoch > 1 && context_.history.End(slot).index() > held.index()) Add(Deed::kLineCut);
+  }
+  void OnDurable(const wire::ClusterState& state) override {
+    for (size_t s = 0; s < before_.slots.size() && s < state.slots.size(); ++s)
+      Compare(before_, before_.slots[s], state, state.slots[s]);
+    before_ = state;
+  }
   void OnStaged(const StagedEvent& e) override {
     const RoundSaid* said = context_.facts.Said(e.incarnation, e.table, e.round);
     if (said == nullptr || !said->parts.contains(e.slot.value)) return;
@@ -75,7 +86,30 @@ class Deeds final : public Checker {
   }
 
  private:
-  void Add(Deed deed) { context_.deeds.Add(deed); }
+  void Add(Deed deed) {
+    if (!context_.replaying) context_.deeds.Add(deed);
+  }
+  void Compare(const wire::ClusterState& was, const wire::SlotOwner& old, const wire::ClusterState& is,
+               const wire::SlotOwner& owner) {
+    if (owner.epoch != old.epoch)
+      Add(old.heir == owner.server && Lives(was, is, old.server) ? Deed::kHandedOver : Deed::kPromoted);
+    for (const wire::Backup& backup : owner.backups) {
+      const wire::Backup* then = old.FindBackup(backup.server);
+      if (backup.in_sync && then != nullptr && !then->in_sync) Add(Deed::kCopied);
+    }
+    for (const wire::Backup& backup : old.backups) {
+      const bool gone = owner.server != backup.server && owner.FindBackup(backup.server) == nullptr;
+      if (gone && backup.in_sync && owner.backups.size() < old.backups.size() && owner.epoch == old.epoch &&
+          Lives(was, is, backup.server) && !is.FindServer(backup.server)->leaving &&
+          old.backups.size() < is.replicas) {
+        Add(Deed::kSlowDropped);
+      }
+    }
+  }
+  static bool Lives(const wire::ClusterState& was, const wire::ClusterState& is, uint32_t index) {
+    const wire::ServerInfo *a = was.FindServer(index), *b = is.FindServer(index);
+    return a != nullptr && b != nullptr && a->incarnation == b->incarnation;
+  }
   bool IsSparse(TableId table) const {
     return context_.tables.at(table.value).spec.kind == TableKind::kSparse;
   }
@@ -83,6 +117,7 @@ class Deeds final : public Checker {
     const auto pull = wire::DecodePull(header, body);
     return pull.ok() && !pull->entries.empty() && pull->entries[0].number == kKeyColumn;
   }
+  wire::ClusterState before_;
   std::set<std::pair<uint64_t, uint64_t>> keys_asked_;
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> asked_;  // how often, by (incarnation, request)
 };
@@ -106,6 +141,17 @@ const char* Name(Deed deed) {
     case Deed::kAllJoined: return "all joined";
     case Deed::kRowsAssigned: return "rows assigned";
     case Deed::kRowsAssignedOnce: return "rows assigned once";
+    case Deed::kServerJoins: return "server joins";
+    case Deed::kDrain: return "server wants to leave";
+    case Deed::kServerLeaves: return "server leaves";
+    case Deed::kScale: return "asked for n servers";
+    case Deed::kPromoted: return "slots promoted";
+    case Deed::kHandedOver: return "slots handed over";
+    case Deed::kCopied: return "backups copied";
+    case Deed::kSlowDropped: return "living backups dropped";
+    case Deed::kLineCut: return "uncommitted part lost";
+    case Deed::kDeposed: return "acts without a mandate";
+    case Deed::kNewLeader: return "new leading scheduler";
     case Deed::kRowState: return "round of rows with state";
     case Deed::kRowsTwoPhase: return "rows closed as decided";
     case Deed::kKeysTold: return "keys told";

@@ -42,6 +42,10 @@ class StagedChecker : public Checker {
     Judge(record, *state, staged_[IdOf(e.table, e.slot, e.round)], true);
     summed_[IdOf(e.table, e.slot, e.round)] = e.divisor;
   }
+  void ForgetSlot(SlotId slot) override {
+    std::erase_if(staged_, [&](const auto& entry) { return std::get<1>(entry.first) == slot.value; });
+    std::erase_if(summed_, [&](const auto& entry) { return std::get<1>(entry.first) == slot.value; });
+  }
   void OnClosed(const ShardName&, const server::CloseRecord& record) override {
     auto staged = staged_.extract(IdOf(record.table, record.slot, record.round));
     auto summed = summed_.extract(IdOf(record.table, record.slot, record.round));

@@ -1,9 +1,10 @@
 // The reference model: replays what the shards say they did, in their order, on naive tables, and
-// compares every answer to a pull and, at the end, every row with what the shards really hold.
+// compares every answer to a pull and, at the end, every row with what the owners really hold.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -21,39 +22,80 @@ namespace cairn::sim {
 
 namespace {
 
+// Every table of a slot as it was after each operation on it, in every branch of the slot's history:
+// answers are sent later than they are made, and by shards that have been replaced.
+class Versions {
+ public:
+  using TablePtr = std::shared_ptr<const NaiveTable>;
+  explicit Versions(const Context& context) : context_(context) {}
+
+  // Null where nobody remembers, or there never was such a table.
+  TablePtr At(TableId table, SlotId slot, Position at) {
+    const auto& branches = tables_[{table.value, slot.value}];
+    uint64_t limit = at.index();
+    for (uint64_t epoch = at.epoch(); epoch != 0;) {
+      auto branch = branches.find(epoch);
+      if (branch != branches.end()) {
+        const auto& made = branch->second.made;
+        for (auto it = made.rbegin(); it != made.rend(); ++it)
+          if (it->first <= limit) return it->second;
+        if (branch->second.forgotten && limit >= branch->second.first) return nullptr;
+      }
+      const Position parent = context_.history.ParentOf(slot, epoch);
+      limit = std::min(limit, parent.index());
+      epoch = parent.epoch();
+    }
+    return Initial(table, slot);
+  }
+  TablePtr Newest(TableId table, SlotId slot) { return At(table, slot, context_.history.End(slot)); }
+  // A copy of how it was before the operation at `at`, to be changed; it is the one after it.
+  NaiveTable* Change(TableId table, SlotId slot, Position at) {
+    const TablePtr before = At(table, slot, Position::Of(at.epoch(), at.index() - 1));
+    if (before == nullptr) return nullptr;
+    auto after = std::make_shared<NaiveTable>(*before);
+    Branch& branch = tables_[{table.value, slot.value}][at.epoch()];
+    if (branch.made.empty()) branch.first = at.index();
+    branch.made.emplace_back(at.index(), after);
+    if (branch.made.size() > kMostKept) {
+      branch.made.erase(branch.made.begin(), branch.made.begin() + kMostKept / 4);
+      branch.forgotten = true;
+    }
+    return after.get();
+  }
+
+ private:
+  static constexpr size_t kMostKept = 400;
+  struct Branch {
+    std::vector<std::pair<uint64_t, TablePtr>> made;  // by index
+    uint64_t first = 0;
+    bool forgotten = false;
+  };
+  TablePtr Initial(TableId table, SlotId slot) {
+    TablePtr& initial = initial_[{table.value, slot.value}];
+    auto info = context_.tables.find(table.value);
+    if (initial == nullptr && info != context_.tables.end()) {
+      initial = std::make_shared<NaiveTable>(info->second, slot,
+                                             static_cast<uint32_t>(context_.durable.slots.size()));
+    }
+    return initial;
+  }
+  const Context& context_;
+  std::map<std::pair<uint32_t, uint32_t>, std::map<uint64_t, Branch>> tables_;  // (table, slot), epoch
+  std::map<std::pair<uint32_t, uint32_t>, TablePtr> initial_;
+};
+
 class ReferenceModel final : public Checker {
  public:
-  explicit ReferenceModel(Context& context) : Checker("reference-model", context) {}
+  explicit ReferenceModel(Context& context) : Checker("reference-model", context), tables_(context) {}
 
-  void OnPush(const PushEvent& e) override {
-    if (e.outcome != server::Outcome::kApplied) return;
-    NaiveTable* table = Find(e.table, e.slot);
-    const Part* part = context_.facts.Push(e.incarnation, e.slot, e.seq);
-    if (table == nullptr || part == nullptr) return;
-    const bool sparse = context_.tables.at(e.table.value).spec.kind == TableKind::kSparse;
-    if (sparse && part->op() != PushOp::kUpdate)
-      return table->AssignRows(e.keys, e.values, part->op() == PushOp::kAssignOnce);
-    switch (part->op()) {
-      case PushOp::kUpdate: return table->Apply(e.keys, e.values, part->mask, part->hyper());
-      case PushOp::kAssign: return table->Assign(e.values, part->mask, part->params.column);
-      case PushOp::kAssignOnce:
-        if (!table->assigned()) table->Assign(e.values, part->mask, part->params.column);
+  void OnOperation(const Op& op) override {
+    switch (op.kind) {
+      case Op::Kind::kPush: return Push(op);
+      case Op::Kind::kSumUp:
+        sums_[{op.slot.value, op.position.epoch(), op.position.index()}] = Contributions(op.staged);
         return;
+      case Op::Kind::kClose: return Close(op);
     }
-  }
-  void OnStaged(const StagedEvent& e) override {
-    const RoundSaid* said = context_.facts.Said(e.incarnation, e.table, e.round);
-    if (e.refused || said == nullptr || !said->parts.contains(e.slot.value)) return;
-    const Part& part = said->parts.at(e.slot.value);
-    NaiveContribution c;
-    c.rank = context_.ranks[e.incarnation.value];
-    c.weight = e.weight;
-    c.value_scale = part.params.value_scale;
-    c.op = part.op();
-    c.keys.assign(e.keys.begin(), e.keys.end());
-    c.values.assign(e.values.begin(), e.values.end());
-    c.mask = part.mask;
-    staged_[{e.table.value, e.slot.value, e.round.value}].push_back(std::move(c));
   }
   // What the first phase tells must be the sum of squares of the mean, and finite if that is.
   void OnSummedUp(const SummedUpEvent& e) override {
@@ -63,26 +105,15 @@ class ReferenceModel final : public Checker {
       const RoundSaid* said = context_.facts.Said(c.incarnation, e.table, e.round);
       report.finite &= said == nullptr || !said->not_finite();
     }
-    NaiveTable* table = Find(e.table, e.slot);
-    auto staged = staged_.find({e.table.value, e.slot.value, e.round.value});
-    if (table == nullptr || staged == staged_.end() || !(e.divisor > 0)) return;
-    InOrder(e.table, staged->second);
-    report.sum_squares = table->SumSquares(staged->second, e.divisor);
+    const auto table = tables_.Newest(e.table, e.slot);
+    std::vector<NaiveContribution> staged = Contributions(e.staged);
+    if (table == nullptr || staged.empty() || !(e.divisor > 0)) return;
+    InOrder(e.table, staged);
+    report.sum_squares = table->SumSquares(staged, e.divisor);
     report.finite &= std::isfinite(report.sum_squares);
   }
-  void OnClosed(const ShardName&, const server::CloseRecord& record) override {
-    NaiveTable* table = Find(record.table, record.slot);
-    auto staged = staged_.extract({record.table.value, record.slot.value, record.round.value});
-    const bool applies = record.outcome == Code::kOk && record.divisor > 0 && !record.skipped;
-    if (table == nullptr || !applies) return;
-    if (record.op == PushOp::kUpdate) table->CountRound(record.hyper);
-    if (staged.empty()) return;
-    InOrder(record.table, staged.mapped());
-    if (record.op == PushOp::kUpdate) {
-      table->ApplyRound(staged.mapped(), record.hyper, record.divisor, record.scale);
-    } else {
-      table->AssignRound(staged.mapped(), record.column, record.divisor);
-    }
+  void ForgetSlot(SlotId slot) override {
+    for (auto& [id, slots] : context_.reports) slots.erase(slot.value);
   }
 
   void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
@@ -129,7 +160,7 @@ class ReferenceModel final : public Checker {
       if (!state) continue;
       for (const wire::TableInfo& table : state->tables) {
         for (uint32_t s = 0; s < state->slots.size(); ++s) {
-          if (context_.OwnerOf(SlotId(s)) == name) CompareSlot(*shard, table, SlotId(s));
+          if (context_.IsAtEnd(name, SlotId(s))) CompareSlot(name, *shard, table, SlotId(s));
         }
       }
     }
@@ -141,20 +172,70 @@ class ReferenceModel final : public Checker {
     uint8_t column = 0;
   };
 
+  void Push(const Op& op) {
+    const Part* part = context_.facts.Push(op.incarnation, op.slot, op.seq);
+    if (op.outcome != server::Outcome::kApplied || part == nullptr) return;
+    NaiveTable* table = tables_.Change(op.table, op.slot, op.position);
+    if (table == nullptr) return;
+    const bool sparse = context_.tables.at(op.table.value).spec.kind == TableKind::kSparse;
+    if (sparse && part->op() != PushOp::kUpdate)
+      return table->AssignRows(op.keys, op.values, part->op() == PushOp::kAssignOnce);
+    switch (part->op()) {
+      case PushOp::kUpdate: return table->Apply(op.keys, op.values, part->mask, part->hyper());
+      case PushOp::kAssign: return table->Assign(op.values, part->mask, part->params.column);
+      case PushOp::kAssignOnce:
+        if (!table->assigned()) table->Assign(op.values, part->mask, part->params.column);
+        return;
+    }
+  }
+
+  void Close(const Op& op) {
+    const server::CloseRecord& record = *op.record;
+    const bool applies = record.outcome == Code::kOk && record.divisor > 0 && !record.skipped;
+    if (!applies) return;
+    std::vector<NaiveContribution> staged = Contributions(op.staged);
+    if (record.two_phase) {
+      const uint64_t sum =
+          context_.history.FindSumUp(op.slot, op.position.epoch(), record.table, record.round);
+      const uint64_t made_in = context_.history.MadeIn(op.slot, Position::Of(op.position.epoch(), sum));
+      staged = sums_[{op.slot.value, made_in, sum}];
+    }
+    NaiveTable* table = tables_.Change(record.table, op.slot, op.position);
+    if (table == nullptr) return;
+    if (record.op == PushOp::kUpdate) table->CountRound(record.hyper);
+    if (staged.empty()) return;
+    InOrder(record.table, staged);
+    if (record.op == PushOp::kUpdate) {
+      table->ApplyRound(staged, record.hyper, record.divisor, record.scale);
+    } else {
+      table->AssignRound(staged, record.column, record.divisor);
+    }
+  }
+
+  std::vector<NaiveContribution> Contributions(const std::vector<StagedPart>& parts) {
+    std::vector<NaiveContribution> all;
+    for (const StagedPart& e : parts) {
+      const RoundSaid* said = context_.facts.Said(e.incarnation, e.table, e.round);
+      if (e.refused || said == nullptr || !said->parts.contains(e.slot.value)) continue;
+      const Part& part = said->parts.at(e.slot.value);
+      NaiveContribution c;
+      c.rank = context_.ranks[e.incarnation.value];
+      c.weight = e.weight;
+      c.value_scale = part.params.value_scale;
+      c.op = part.op();
+      c.keys = e.keys;
+      c.values = e.values;
+      c.mask = part.mask;
+      all.push_back(std::move(c));
+    }
+    return all;
+  }
+
   // As the shards sum them.
   void InOrder(TableId table, std::vector<NaiveContribution>& contributions) {
     if (!context_.tables.at(table.value).spec.deterministic) return;
     std::stable_sort(contributions.begin(), contributions.end(),
                      [](const auto& a, const auto& b) { return a.rank < b.rank; });
-  }
-
-  NaiveTable* Find(TableId id, SlotId slot) {
-    auto it = tables_.find({id.value, slot.value});
-    if (it != tables_.end()) return &it->second;
-    auto info = context_.tables.find(id.value);
-    if (info == context_.tables.end()) return nullptr;
-    const auto slots = static_cast<uint32_t>(context_.durable.slots.size());
-    return &tables_.try_emplace({id.value, slot.value}, info->second, slot, slots).first->second;
   }
 
   void Remember(const wire::FrameHeader& header, std::span<const std::byte> body) {
@@ -179,7 +260,7 @@ class ReferenceModel final : public Checker {
   void CompareAnswer(TableId id, const wire::ValuesView& reply, const Asked& asked) {
     ForEachPart(reply.entries, asked.keys, reply.values,
                 [&](const wire::SlotEntry& e, auto part, auto values) {
-                  NaiveTable* table = Find(id, SlotId(e.slot));
+                  const auto table = tables_.At(id, SlotId(e.slot), Position{e.number});
                   if (table == nullptr) return;
                   if (asked.column == kKeyColumn) return CompareKeys(id, e, *table, values);
                   if (e.count == 0) return;
@@ -221,10 +302,12 @@ class ReferenceModel final : public Checker {
               std::to_string(end.column) + " that no shard has sent");
   }
 
-  void CompareSlot(const server::Shard& shard, const wire::TableInfo& info, SlotId slot) {
-    NaiveTable* table = Find(info.id, slot);
+  void CompareSlot(const ShardName& name, const server::Shard& shard, const wire::TableInfo& info,
+                   SlotId slot) {
+    const auto table = tables_.Newest(info.id, slot);
     if (table == nullptr) return;
-    const std::string where = "table \"" + info.spec.name + "\" slot " + std::to_string(slot.value);
+    const std::string where = ToString(name) + ": table \"" + info.spec.name + "\" slot " +
+                              std::to_string(slot.value);
     size_t rows = 0;
     shard.ForEachRow(info.id, slot, [&](RowKey key, std::span<const std::byte> bytes) {
       ++rows;
@@ -240,8 +323,8 @@ class ReferenceModel final : public Checker {
                 std::to_string(table->rows().size()));
   }
 
-  std::map<std::pair<uint32_t, uint32_t>, NaiveTable> tables_;
-  std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<NaiveContribution>> staged_;
+  Versions tables_;
+  std::map<std::tuple<uint32_t, uint64_t, uint64_t>, std::vector<NaiveContribution>> sums_;  // by position
   std::map<std::pair<uint64_t, uint64_t>, Asked> asked_;  // by (incarnation, request)
   std::map<std::tuple<uint32_t, uint32_t, RowKey>, std::set<uint64_t>> served_;
 };

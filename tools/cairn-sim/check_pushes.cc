@@ -1,5 +1,4 @@
-// Numbered pushes: each number decided once and in order, acknowledged only when it is in the
-// shard, and the same outcome for every copy.
+// Numbered pushes: each number decided once and in order, and the same outcome for every copy.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -49,6 +48,9 @@ class AppliedOnce final : public Checker {
       case server::Outcome::kRetired: break;
     }
   }
+  void ForgetSlot(SlotId slot) override {
+    std::erase_if(last_, [&](const auto& entry) { return entry.first.first == slot.value; });
+  }
   void OnRetired(const ShardName& shard, Incarnation incarnation) override {
     const auto& state = context_.shard_states[shard];
     if (state && state->FindWorker(incarnation) != nullptr) {
@@ -73,46 +75,6 @@ class AppliedOnce final : public Checker {
   std::map<Stream, uint64_t> last_;
 };
 
-class EarlyAck final : public Checker {
- public:
-  explicit EarlyAck(Context& context) : Checker("early-ack", context) {}
-
-  void OnPush(const PushEvent& e) override {
-    if (e.outcome == server::Outcome::kApplied)
-      applied_[{e.slot.value, e.incarnation.value}].insert(e.seq.value);
-  }
-  void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) override {
-    const std::string what = Words(slot, incarnation, seq);
-    if (!applied_[{slot.value, incarnation.value}].contains(seq.value)) {
-      Violation(what + " is acknowledged and was not applied");
-    }
-    server::Shard* shard = context_.ShardOf(slot);
-    if (shard == nullptr) return;
-    const auto& state = context_.shard_states[context_.OwnerOf(slot)];
-    if (state->FindWorker(incarnation) != nullptr && shard->LastSeq(slot, incarnation) < seq) {
-      Violation(what + " is acknowledged, but the slot has only " +
-                std::to_string(shard->LastSeq(slot, incarnation).value));
-    }
-  }
-  void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
-                           const Status& outcome) override {
-    if (!outcome.ok()) return;
-    for (const auto& [name, shard] : context_.shards) {
-      const auto& state = context_.shard_states[name];
-      if (!state || state->FindTable(table) == nullptr) continue;
-      for (uint32_t s = 0; s < context_.durable.slots.size(); ++s) {
-        if (context_.OwnerOf(SlotId(s)) != name || shard->OpenRound(table, SlotId(s)) > round) continue;
-        return Violation("round " + std::to_string(round.value) + " of table " + std::to_string(table.value) +
-                         " is acknowledged to incarnation " + std::to_string(incarnation.value) +
-                         " and still open in slot " + std::to_string(s));
-      }
-    }
-  }
-
- private:
-  std::map<Stream, std::set<uint64_t>> applied_;
-};
-
 class SameOutcome final : public Checker {
  public:
   explicit SameOutcome(Context& context) : Checker("same-outcome", context) {}
@@ -131,6 +93,10 @@ class SameOutcome final : public Checker {
     }
   }
 
+  void ForgetSlot(SlotId slot) override {
+    std::erase_if(decided_, [&](const auto& entry) { return std::get<0>(entry.first) == slot.value; });
+  }
+
   void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
                   std::span<const std::byte> body) override {
     const bool round = header.type == wire::FrameType::kContribute || header.type == wire::FrameType::kDone;
@@ -144,7 +110,7 @@ class SameOutcome final : public Checker {
       const auto push = wire::DecodePush(header, body);
       for (const wire::SlotEntry& e : push->entries) numbers.emplace_back(e.slot, e.number);
     } else if (from.role == wire::Role::kServer && header.type == wire::FrameType::kPushReply) {
-      CheckReply(header, body);
+      if (const ShardName* sender = context_.NameOf(from)) CheckReply(*sender, header, body);
     } else if (from.role == wire::Role::kServer && header.type == wire::FrameType::kRoundReply) {
       CheckRoundReply(header, body);
     }
@@ -153,7 +119,7 @@ class SameOutcome final : public Checker {
  private:
   using Numbers = std::vector<std::pair<uint32_t, uint64_t>>;  // slot, sequence number
 
-  void CheckReply(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  void CheckReply(const ShardName& sender, const wire::FrameHeader& header, std::span<const std::byte> body) {
     const auto reply = wire::DecodePushReply(header, body);
     if (!reply.ok()) return Violation("a PushReply that can't be read: " + reply.status().ToString());
     for (const auto& [slot, seq] : requests_[{header.incarnation, header.request_id}]) {
@@ -162,6 +128,8 @@ class SameOutcome final : public Checker {
         if (e.slot == slot) told = static_cast<Code>(e.count);
       }
       if (told == Code::kUnavailable) continue;  // a gap is no outcome
+      // Whoever has been replaced tells of its own branch; early-ack knows whether it may.
+      if (!context_.history.IsLine(SlotId(slot), context_.EpochLed(sender, SlotId(slot)))) continue;
       const auto& decided = decided_[{slot, header.incarnation, seq}];
       if (!decided || *decided != told) {
         Violation(Words(SlotId(slot), Incarnation(header.incarnation), Seq(seq)) + " is answered " +
@@ -193,9 +161,7 @@ class SameOutcome final : public Checker {
     // A late copy of an older round is answered without its outcome: nobody waits for that any more.
     const bool first_phase = first_phase_.contains({header.incarnation, header.request_id});
     for (uint32_t s = 0; s < context_.durable.slots.size(); ++s) {
-      const server::Shard* shard = context_.ShardOf(SlotId(s));
-      if (shard == nullptr) continue;
-      const uint64_t open = shard->OpenRound(TableId(header.table), SlotId(s)).value;
+      const uint64_t open = context_.history.OpenRound(SlotId(s), TableId(header.table)).value;
       if (open > header.round + 1 || (first_phase && open <= header.round)) return;
     }
     wire::PushReplyView refusal;
@@ -220,7 +186,6 @@ class SameOutcome final : public Checker {
 }  // namespace
 
 CheckerPtr MakeAppliedOnce(Context& context) { return std::make_unique<AppliedOnce>(context); }
-CheckerPtr MakeEarlyAck(Context& context) { return std::make_unique<EarlyAck>(context); }
 CheckerPtr MakeSameOutcome(Context& context) { return std::make_unique<SameOutcome>(context); }
 
 }  // namespace cairn::sim

@@ -29,6 +29,9 @@ class RoundOnce final : public Checker {
     }
     next = record.round.value + 1;
   }
+  void ForgetSlot(SlotId slot) override {
+    std::erase_if(next_, [&](const auto& entry) { return entry.first.second == slot.value; });
+  }
 
  private:
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> next_;
@@ -45,16 +48,12 @@ class NextRound final : public Checker {
     auto [it, first] = started_.try_emplace({header.incarnation, header.table}, header.round);
     if (first || header.round <= it->second) return;
     it->second = header.round;
-    for (const auto& [name, shard] : context_.shards) {
-      const auto& state = context_.shard_states[name];
-      if (!state || state->FindTable(TableId(header.table)) == nullptr) continue;
-      for (uint32_t s = 0; s < context_.durable.slots.size(); ++s) {
-        if (context_.OwnerOf(SlotId(s)) != name) continue;
-        if (shard->OpenRound(TableId(header.table), SlotId(s)).value >= header.round) continue;
-        return Violation("incarnation " + std::to_string(header.incarnation) + " starts " +
-                         Words(TableId(header.table), Round(header.round)) +
-                         " while the last one is open in slot " + std::to_string(s));
-      }
+    if (context_.durable.FindTable(TableId(header.table)) == nullptr) return;
+    for (uint32_t s = 0; s < context_.durable.slots.size(); ++s) {
+      if (context_.history.OpenRound(SlotId(s), TableId(header.table)).value >= header.round) continue;
+      return Violation("incarnation " + std::to_string(header.incarnation) + " starts " +
+                       Words(TableId(header.table), Round(header.round)) +
+                       " while the last one is open in slot " + std::to_string(s));
     }
   }
 
@@ -100,14 +99,26 @@ class Contributors final : public Checker {
   void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
                            const Status& outcome) override {
     if (!outcome.ok()) return;
-    for (const auto& [slot, set] : sets_[{table.value, round.value}]) {
-      if (set.contains(incarnation.value)) continue;
-      Violation(Words(table, round) + " is acknowledged to incarnation " + std::to_string(incarnation.value) +
-                ", which slot " + std::to_string(slot) + " did not count");
-    }
+    acknowledged_.insert({table.value, round.value, incarnation.value});
+    CheckCounted(table, round, incarnation.value);
+  }
+  void ForgetSlot(SlotId slot) override {
+    for (auto& [id, slots] : sets_) slots.erase(slot.value);
+    std::erase_if(summed_, [&](const auto& entry) { return std::get<1>(entry.first) == slot.value; });
   }
 
   void AtEnd() override {
+    // Whatever became of the primaries since.
+    for (const auto& [table, round, incarnation] : acknowledged_)
+      CheckCounted(TableId(table), Round(round), incarnation);
+    for (const auto& [id, slots] : sets_) {
+      for (const auto& [slot, set] : slots) {
+        for (uint64_t incarnation : set) {
+          uint64_t& last = last_round_[{id.first, incarnation}];
+          last = std::max(last, id.second);
+        }
+      }
+    }
     for (const auto& [id, slots] : sets_) {
       std::set<uint64_t> all;
       for (const auto& [slot, set] : slots) all.insert(set.begin(), set.end());
@@ -138,8 +149,6 @@ class Contributors final : public Checker {
     auto& set = sets_[{where.table.value, where.round.value}][where.slot.value];
     for (const server::Contributor& c : contributors) {
       set.insert(c.incarnation.value);
-      uint64_t& last = last_round_[{where.table.value, c.incarnation.value}];
-      last = std::max(last, where.round.value);
       if (!c.live) continue;
       CheckMark(where, c);
       if (state.FindWorker(c.incarnation) == nullptr) {
@@ -164,6 +173,13 @@ class Contributors final : public Checker {
       Violation(who + " is counted without its contribution");
     }
   }
+  void CheckCounted(TableId table, Round round, uint64_t incarnation) {
+    for (const auto& [slot, set] : sets_[{table.value, round.value}]) {
+      if (set.contains(incarnation)) continue;
+      Violation(Words(table, round) + " is acknowledged to incarnation " + std::to_string(incarnation) +
+                ", which slot " + std::to_string(slot) + " did not count");
+    }
+  }
   void CheckDied(uint32_t table, uint64_t round, uint32_t slot, uint64_t incarnation) {
     const bool lives = context_.durable.FindWorker(Incarnation(incarnation)) != nullptr;
     const std::string what = Words(TableId(table), Round(round)) + " counts incarnation " +
@@ -174,7 +190,8 @@ class Contributors final : public Checker {
   }
 
   std::map<std::pair<uint32_t, uint64_t>, std::map<uint32_t, std::set<uint64_t>>> sets_;
-  std::map<std::pair<uint32_t, uint64_t>, uint64_t> last_round_;
+  std::map<std::pair<uint32_t, uint64_t>, uint64_t> last_round_;  // that it is counted in; at the end
+  std::set<std::tuple<uint32_t, uint64_t, uint64_t>> acknowledged_;  // table, round, incarnation
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<server::Contributor>> summed_;
 };
 

@@ -48,6 +48,15 @@ class ExactSums final : public Checker {
     }
   }
 
+  void ForgetSlot(SlotId slot) override {
+    std::erase_if(expected_, [&](const auto& entry) { return std::get<1>(entry.first) == slot.value; });
+    for (auto& [stream, reached] : reached_) {
+      if (stream.second != slot.value) continue;
+      reached.applied = 0;
+      reached.refused.clear();
+    }
+  }
+
   void AtEnd() override {
     for (const auto& [stream, reached] : reached_) {
       if (reached.acknowledged > reached.applied) {
@@ -94,7 +103,7 @@ class ExactSums final : public Checker {
       for (const wire::TableInfo& table : state->tables) {
         if (table.spec.element != ElementType::kInt64) continue;
         for (uint32_t s = 0; s < state->slots.size(); ++s) {
-          if (context_.OwnerOf(SlotId(s)) == name) CompareSlot(*shard, table, s);
+          if (context_.IsAtEnd(name, SlotId(s))) CompareSlot(*shard, table, s);
         }
       }
     }

@@ -30,12 +30,17 @@ class Decisions final : public Checker {
   explicit Decisions(Context& context) : Checker("decisions", context) {}
 
   void OnClosed(const ShardName&, const server::CloseRecord& record) override {
-    closed_[{record.table.value, record.round.value}].push_back(record);
+    closed_[{record.table.value, record.round.value}].insert_or_assign(record.slot.value, record);
     if (!record.two_phase) return;
     const auto state = context_.states.find(record.version.value);
     if (state == context_.states.end()) return;
     Judge(record, *state->second);
     CheckAlike(record);
+  }
+
+  void ForgetSlot(SlotId slot) override {
+    for (auto& [id, slots] : closed_) slots.erase(slot.value);
+    for (auto& [id, slots] : done_) slots.erase(slot.value);
   }
 
   // Whoever is told how a round ended has been told what the slots have done.
@@ -45,7 +50,7 @@ class Decisions final : public Checker {
     const std::string what =
         Words(table, round) + " is acknowledged to incarnation " + std::to_string(incarnation.value);
     bool found = false;
-    for (const server::CloseRecord& record : closed_[{table.value, round.value}]) {
+    for (const auto& [slot, record] : closed_[{table.value, round.value}]) {
       const Code code = CodeFor(record, incarnation);
       found |= code == outcome.code();
       if (!outcome.ok()) continue;
@@ -119,12 +124,14 @@ class Decisions final : public Checker {
     }
     if (!decided) return;
     const DecisionSaid done{record.skipped, record.scale, record.hyper};
-    auto [it, first] = done_.try_emplace({record.table.value, record.round.value}, done);
-    if (!first && !(it->second == done)) Violation(Words(record) + " ends otherwise than in another slot");
+    auto& slots = done_[{record.table.value, record.round.value}];
+    if (!slots.empty() && !(slots.begin()->second == done))
+      Violation(Words(record) + " ends otherwise than in slot " + std::to_string(slots.begin()->first));
+    slots.insert_or_assign(record.slot.value, done);
   }
 
-  std::map<RoundId, std::vector<server::CloseRecord>> closed_;
-  std::map<RoundId, DecisionSaid> done_;
+  std::map<RoundId, std::map<uint32_t, server::CloseRecord>> closed_;  // by slot
+  std::map<RoundId, std::map<uint32_t, DecisionSaid>> done_;
 };
 
 class Reports final : public Checker {

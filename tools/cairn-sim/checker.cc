@@ -1,10 +1,8 @@
 #include "checker.h"
 
-namespace cairn::sim {
+#include <algorithm>
 
-std::string ToString(const ShardName& shard) {
-  return "server " + std::to_string(shard.server) + " thread " + std::to_string(shard.thread);
-}
+namespace cairn::sim {
 
 uint64_t Actor::Tag() const {
   return (static_cast<uint64_t>(role) << 40) | (static_cast<uint64_t>(index) << 8) |
@@ -37,7 +35,9 @@ const char* Name(CallEnd::Kind kind) {
 }
 
 Context::Context(const Plan& p)
-    : plan(p), facts([this](const std::string& what) { report("same-request", what); }) {}
+    : plan(p),
+      facts([this](const std::string& what) { report("same-request", what); }),
+      history([this](const std::string& what) { report("one-owner", what); }) {}
 
 std::vector<Incarnation> Context::Awaited(const wire::ClusterState& state, TableId table, Round round) {
   std::vector<Incarnation> awaited;
@@ -50,15 +50,64 @@ std::vector<Incarnation> Context::Awaited(const wire::ClusterState& state, Table
   return awaited;
 }
 
+namespace {
+ShardName NameIn(const wire::ClusterState& state, uint16_t server, uint16_t thread) {
+  const wire::ServerInfo* info = state.FindServer(server);
+  return {server, thread, info == nullptr ? 0 : info->incarnation.value};
+}
+}  // namespace
+
 ShardName Context::OwnerOf(SlotId slot) const {
-  if (slot.value >= durable.slots.size()) return {UINT32_MAX, 0};
+  if (slot.value >= durable.slots.size()) return {UINT32_MAX, 0, 0};
   const wire::SlotOwner& owner = durable.slots[slot.value];
-  return {owner.server, owner.thread};
+  return NameIn(durable, owner.server, owner.thread);
 }
 
 server::Shard* Context::ShardOf(SlotId slot) const {
   auto it = shards.find(OwnerOf(slot));
   return it == shards.end() ? nullptr : it->second;
+}
+
+std::vector<ShardName> Context::InSync(SlotId slot) const {
+  std::vector<ShardName> owners;
+  if (slot.value >= durable.slots.size()) return owners;
+  owners.push_back(OwnerOf(slot));
+  for (const wire::Backup& backup : durable.slots[slot.value].backups)
+    if (backup.in_sync) owners.push_back(NameIn(durable, backup.server, backup.thread));
+  return owners;
+}
+
+const ShardName* Context::NameOf(const Actor& shard) const {
+  auto it = shard_names.find({shard.process, shard.thread});
+  return it == shard_names.end() ? nullptr : &it->second;
+}
+
+// A primary that has handed its slot over stands in its own branch until its heir says something.
+Position Context::Received(const ShardName& shard, SlotId slot) const {
+  auto it = shards.find(shard);
+  if (it == shards.end()) return {};
+  const Position at = it->second->Received(slot);
+  return at.epoch() != 0 ? at : Position::Of(EpochLed(shard, slot), at.index());
+}
+
+Position Context::Applied(const ShardName& shard, SlotId slot) const {
+  auto it = shards.find(shard);
+  if (it == shards.end()) return {};
+  const Position at = it->second->Applied(slot);
+  return at.epoch() != 0 ? at : Position::Of(EpochLed(shard, slot), at.index());
+}
+
+bool Context::IsAtEnd(const ShardName& shard, SlotId slot) const {
+  const auto owners = InSync(slot);
+  auto it = shards.find(shard);
+  if (it == shards.end() || std::ranges::find(owners, shard) == owners.end()) return false;
+  const Position end = history.End(slot), applied = Applied(shard, slot);
+  return applied.index() == end.index() && (end.index() == 0 || history.Holds(slot, applied, end));
+}
+
+uint64_t Context::EpochLed(const ShardName& shard, SlotId slot) const {
+  auto it = led.find({shard, slot.value});
+  return it == led.end() ? 0 : it->second;
 }
 
 }  // namespace cairn::sim

@@ -18,6 +18,7 @@
 #include "client/client_core.h"
 #include "deeds.h"
 #include "facts.h"
+#include "history.h"
 #include "plan.h"
 #include "server/shard.h"
 #include "wire/cluster_state.h"
@@ -25,16 +26,10 @@
 
 namespace cairn::sim {
 
-struct ShardName {
-  uint32_t server = 0, thread = 0;
-  auto operator<=>(const ShardName&) const = default;
-};
-std::string ToString(const ShardName& shard);
-
 // Who holds a port: a scheduler, a server's control side or one of its shards, a worker, a tool.
 struct Actor {
   wire::Role role = wire::Role::kTool;
-  uint32_t index = 0;   // server index or the launcher's number of the worker
+  uint32_t index = 0;   // the keeper's number of the server, the launcher's of the worker
   int32_t thread = -1;  // shards only
   int process = -1;
   static Actor FromTag(uint64_t tag, int process);
@@ -73,6 +68,7 @@ struct SummedUpEvent {
   Round round;
   double divisor;
   const std::vector<server::Contributor>& contributors;
+  const std::vector<StagedPart>& staged;  // what was summed up
 };
 // A call of a worker has ended.
 struct CallEnd {
@@ -113,10 +109,20 @@ struct Context {
   std::function<int64_t()> now_us;
   std::function<void(const char* checker, const std::string& what)> report;
   Facts facts;
-  // Living shards, and the newest state that each was given.
+  History history;
+  // Operations are told a second time, since others before them have never happened: nothing found
+  // now counts.
+  bool replaying = false;
+  // Every shard that ever was registered, dead ones as they were when they died, and the newest state
+  // that each was given.
   std::map<ShardName, server::Shard*> shards;
+  std::set<ShardName> dead;
+  std::map<std::pair<int, int32_t>, ShardName> shard_names;  // by process and thread
   std::map<ShardName, std::shared_ptr<const wire::ClusterState>> shard_states;
   std::map<uint64_t, std::shared_ptr<const wire::ClusterState>> states;  // given to shards, by version
+  std::map<std::pair<ShardName, uint32_t>, uint64_t> led;  // the last epoch in which it led the slot
+  // By slot: the highest index of the line that an answer to anybody has told of.
+  std::map<uint32_t, uint64_t> told;
   // The scheduler's durable decisions.
   wire::ClusterState durable;
   std::map<uint32_t, wire::TableInfo> tables;  // every table that ever was, by id
@@ -131,9 +137,19 @@ struct Context {
 
   // The live workers that a round awaits under this state.
   static std::vector<Incarnation> Awaited(const wire::ClusterState& state, TableId table, Round round);
-  // The slot's owner, once there is a slot map.
+  // The slot's primary, once there is a slot map.
   ShardName OwnerOf(SlotId slot) const;
   server::Shard* ShardOf(SlotId slot) const;
+  // The recorded owners that are in sync, the primary first.
+  std::vector<ShardName> InSync(SlotId slot) const;
+  // The shard that has sent this; null where it is not registered.
+  const ShardName* NameOf(const Actor& shard) const;
+  uint64_t EpochLed(const ShardName& shard, SlotId slot) const;
+  // What the shard has of the slot, received or applied.
+  Position Received(const ShardName& shard, SlotId slot) const;
+  Position Applied(const ShardName& shard, SlotId slot) const;
+  // It is the recorded owner, or one in sync, and has applied the line to its end.
+  bool IsAtEnd(const ShardName& shard, SlotId slot) const;
 };
 
 class Checker {
@@ -142,14 +158,28 @@ class Checker {
   virtual ~Checker() = default;
   const char* name() const { return name_; }
 
-  // Shards.
+  // Shards: what lies on a slot's line (history.h), in its order, and what has no place in it
+  // (duplicates, gaps, what is only staged), of whoever leads the line.
   virtual void OnPush(const PushEvent&) {}
   // After each message to a shard: what it keeps of early contributions to deterministic tables.
   virtual void OnEarlyBytes(const ShardName&, uint64_t, uint64_t) {}
+  // After everything that happens to a shard: what it keeps because of its backups or its primary.
+  virtual void OnHighWater(const ShardName&, const server::Shard::HighWater&) {}
   virtual void OnStaged(const StagedEvent&) {}
   virtual void OnSummedUp(const SummedUpEvent&) {}
   virtual void OnClosed(const ShardName&, const server::CloseRecord&) {}
   virtual void OnRetired(const ShardName&, Incarnation) {}
+  // A part of the line has never happened: everything about the slot that came from the events above
+  // is to be forgotten; what remains is told anew.
+  virtual void ForgetSlot(SlotId) {}
+  // Every operation, on the line or not.
+  virtual void OnOperation(const Op&) {}
+  // `held`: what the shard has when it becomes the slot's primary under `epoch`.
+  virtual void OnPromoted(const ShardName&, SlotId, uint64_t /*epoch*/, Position /*held*/) {}
+  // Now and then, with nothing in particular having happened.
+  virtual void OnMoment() {}
+  // Faults are over, and every slot has all of its owners again.
+  virtual void OnSettled() {}
   // Clients.
   virtual void OnAcknowledged(SlotId, Incarnation, Seq) {}
   virtual void OnRoundAcknowledged(Incarnation, TableId, Round, const Status&) {}

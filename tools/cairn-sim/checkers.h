@@ -11,7 +11,6 @@ using CheckerPtr = std::unique_ptr<Checker>;
 
 // check_pushes.cc
 CheckerPtr MakeAppliedOnce(Context& context);  // applied-once
-CheckerPtr MakeEarlyAck(Context& context);     // early-ack
 CheckerPtr MakeSameOutcome(Context& context);  // same-outcome
 // check_sums.cc
 CheckerPtr MakeExactSums(Context& context);  // exact-sums
@@ -34,8 +33,16 @@ CheckerPtr MakeDeeds(Context& context);  // only counts
 // check_model.cc
 CheckerPtr MakeReferenceModel(Context& context);  // reference-model
 // check_reads.cc
-CheckerPtr MakeMonotoneReads(Context& context);   // monotone-reads
+CheckerPtr MakeMonotoneReads(Context& context);  // monotone-reads
+// check_commit.cc
+CheckerPtr MakeEarlyAck(Context& context);        // early-ack
 CheckerPtr MakeReadsCommitted(Context& context);  // reads-committed
+// check_owners.cc
+CheckerPtr MakeOneOwner(Context& context);     // one-owner
+CheckerPtr MakePromotion(Context& context);    // promotion
+CheckerPtr MakeWaitsFor(Context& context);     // waits-for
+CheckerPtr MakeEqualHashes(Context& context);  // equal-hashes
+CheckerPtr MakePlacement(Context& context);    // placement
 // check_scheduler.cc
 CheckerPtr MakeIncarnations(Context& context);  // incarnations
 CheckerPtr MakeViewsDurable(Context& context);  // views-durable

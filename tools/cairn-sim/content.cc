@@ -201,6 +201,7 @@ void CutFrames(client::Request& request, const TableSpec& spec, double chance, R
       std::copy(piece.begin(), piece.end(), made.owned.data());
       return wire::EncodeData(std::move(made), pool);
     };
+    part.borrowed = false;  // each has a copy
     part.frame = encode(view->entries.first(cut), sparse ? view->keys.first(units) : view->keys,
                         values.bytes().first(units * unit), false);
     rest.frame = encode(view->entries.subspan(cut), sparse ? view->keys.subspan(units) : view->keys,

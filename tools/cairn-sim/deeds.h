@@ -27,8 +27,19 @@ enum class Deed : uint8_t {
   kRowState,      // a round closes in a sparse table whose rows have state
   kRowsTwoPhase,  // as decided, in a sparse table
   kKeysTold,      // a slot has told the keys of its rows
+  kServerJoins,   // a server comes to a running job
+  kDrain,         // a server wants to go
+  kServerLeaves,  // and has gone, in good order
+  kScale,         // another number of servers is asked for
+  kPromoted,      // a slot has a new primary because the old one died
+  kHandedOver,    // or because it was handed over
+  kCopied,        // a backup came in sync after a copy
+  kSlowDropped,   // a backup in sync that lives was taken out
+  kLineCut,       // operations of a dead primary never happened
+  kDeposed,       // a primary that has been replaced does something and does not know it
+  kNewLeader,     // of several schedulers another one leads
 };
-inline constexpr size_t kDeedKinds = 18;
+inline constexpr size_t kDeedKinds = 29;
 const char* Name(Deed deed);
 
 struct DeedCounts {

@@ -25,11 +25,18 @@ bool SameParams(const wire::PushParams& a, const wire::PushParams& b) {
          a.hyper() == b.hyper() && a.flags == b.flags && a.op == b.op && a.column == b.column;
 }
 
-bool Same(const Part& part, const wire::FrameHeader& header, const wire::PushView& push,
-          std::span<const uint64_t> keys, std::span<const std::byte> values) {
-  return part.table.value == header.table && std::ranges::equal(part.keys, keys) &&
-         std::ranges::equal(part.values, values) && std::ranges::equal(part.mask, push.mask) &&
-         SameParams(part.params, push.params);
+// What of it is not as it was; empty if all is.
+std::string Difference(const Part& part, const wire::FrameHeader& header, const wire::PushView& push,
+                       std::span<const uint64_t> keys, std::span<const std::byte> values) {
+  if (part.table.value != header.table) return "table";
+  if (!std::ranges::equal(part.keys, keys)) return "keys";
+  if (part.values.size() != values.size()) return "number of values";
+  if (!std::ranges::equal(part.values, values)) {
+    const auto at = std::ranges::mismatch(part.values, values).in1 - part.values.begin();
+    return "values from byte " + std::to_string(at) + " of " + std::to_string(values.size());
+  }
+  if (!std::ranges::equal(part.mask, push.mask)) return "mask";
+  return SameParams(part.params, push.params) ? "" : "parameters";
 }
 
 }  // namespace
@@ -53,10 +60,10 @@ uint64_t Facts::OnNumbered(const wire::FrameHeader& header, const wire::PushView
       }
       it->second = MakePart(header, push, keys, values);
       fresh += values.size();
-    } else if (!Same(it->second, header, push, keys, values)) {
+    } else if (const auto what = Difference(it->second, header, push, keys, values); !what.empty()) {
       complain_("worker incarnation " + std::to_string(header.incarnation) +
                 " sends another push as number " + std::to_string(e.number) + " of slot " +
-                std::to_string(e.slot));
+                std::to_string(e.slot) + ": other " + what);
     }
   });
   return fresh;
@@ -85,8 +92,8 @@ void Facts::OnRound(const wire::FrameHeader& header, const wire::PushView& push)
     auto [it, added] = said.parts.try_emplace(e.slot);
     if (added) {
       it->second = MakePart(header, push, keys, values);
-    } else if (!Same(it->second, header, push, keys, values)) {
-      complain_(who + " changes its contribution to slot " + std::to_string(e.slot));
+    } else if (const auto what = Difference(it->second, header, push, keys, values); !what.empty()) {
+      complain_(who + " changes its contribution to slot " + std::to_string(e.slot) + ": other " + what);
     }
   });
 }

@@ -122,7 +122,8 @@ void Launcher::TellScheduler() {
       port_->Send(conn_, wire::EncodeControl(wire::GiveUp{rank}, world_.pool()));
   } else {
     if (conn_.value != 0) port_->Close(conn_);
-    conn_ = port_->Connect(world_.scheduler_endpoint());
+    const auto schedulers = world_.scheduler_endpoints();
+    conn_ = port_->Connect(schedulers[random_.Below(schedulers.size())]);
   }
   world_.queue().After(kGiveUpEveryUs, [this] { TellScheduler(); });
 }

@@ -35,9 +35,16 @@ struct TablePlan {
 struct Plan {
   uint64_t seed = 0;
   int severity = 0;          // 0 calm … 3 brutal
-  bool lose_server = false;  // a server is lost on purpose: the job must fail, and say so
+  bool lose_server = false;  // all owners of a slot are lost on purpose: the job must fail, and say so
   uint32_t servers = 1;
-  std::vector<uint32_t> threads;
+  std::vector<uint32_t> threads;  // of the servers, by machine, over and over again
+  uint32_t replicas = 1, min_in_sync = 1;
+  uint32_t late_servers = 0;  // join while the job runs
+  uint32_t drains = 0;        // servers that want to go
+  uint32_t scales = 0;        // times that another number of servers is asked for
+  uint32_t schedulers = 1;    // more than one: with a key-value store instead of a log
+  double kv_faults = 0;       // per call
+  bool settle = false;        // the job ends only when every slot has all of its owners again
   uint32_t slots = 8;
   uint32_t workers = 1;  // expected by the scheduler
   uint32_t late_workers = 0;
@@ -54,10 +61,18 @@ struct Plan {
   uint64_t max_unacked_bytes = 0;
   int64_t resend_after_us = 0;
   int64_t still_waiting_us = 0;
+  // Replication.
+  int64_t replica_resend_us = 0, slow_after_us = 0, hash_every_us = 0;
+  uint64_t most_unconfirmed_bytes = 0;
   int64_t think_us = 0;
   FaultProfile network;
   // How often, per simulated second while faults last.
   double partitions = 0, worker_kills = 0, scheduler_kills = 0, store_crashes = 0, pauses = 0, twins = 0;
+  double server_kills = 0;    // for good or followed by another start
+  double server_silence = 0;  // long pauses and partitions from the scheduler
+  double server_cuts = 0;     // partitions between servers
+  double lease_ends = 0;      // of schedulers' leases, before their time
+  double slow_links = 0;      // share of pairs of servers
   double slow = 0;      // share of nodes that are slow
   int64_t heal_us = 0;  // from here on nothing goes wrong any more
 };

@@ -6,36 +6,85 @@ namespace cairn::sim {
 
 namespace {
 constexpr int64_t kTickUs = 100'000;
+constexpr int64_t kCampaignEveryUs = 500'000;
+constexpr int64_t kLeaseSeconds = 5;
+constexpr int64_t kKeepLeaseUs = kLeaseSeconds * 1'000'000 / 3;
+}  // namespace
+
+SchedulerProcess::SchedulerProcess(World& world, uint32_t number) : world_(world), number_(number) {
+  const std::string name = number == 0 ? "scheduler" : "scheduler " + std::to_string(number);
+  process_ = world.fabric().AddProcess(SchedulerHost(number), name);
+  const Actor actor{.role = wire::Role::kScheduler, .index = number};
+  port_ = world.fabric().AddPort(process_, name, actor.Tag(), this);
 }
 
-SchedulerProcess::SchedulerProcess(World& world) : world_(world) {
-  process_ = world.fabric().AddProcess(kSchedulerHost, "scheduler");
-  const Actor actor{.role = wire::Role::kScheduler};
-  port_ = world.fabric().AddPort(process_, "scheduler", actor.Tag(), this);
+scheduler::SchedulerOptions SchedulerProcess::Options() const {
+  const Plan& plan = world_.plan();
+  scheduler::SchedulerOptions options;
+  options.cluster_seed = plan.seed + 1;
+  options.expected_servers = plan.servers;
+  options.expected_workers = plan.workers;
+  options.slot_count = plan.slots;
+  options.replicas = plan.replicas;
+  options.min_in_sync = plan.min_in_sync;
+  options.endpoint = world_.scheduler_endpoints()[number_];
+  options.rejoin_grace_us = 8'000'000;
+  return options;
 }
 
 void SchedulerProcess::Start() {
-  scheduler::SchedulerOptions options;
-  options.cluster_seed = world_.plan().seed + 1;
-  options.expected_servers = world_.plan().servers;
-  options.expected_workers = world_.plan().workers;
-  options.slot_count = world_.plan().slots;
-  options.endpoint = world_.scheduler_endpoint();
-  options.rejoin_grace_us = 8'000'000;
+  world_.fabric().Listen(process_, world_.scheduler_endpoints()[number_],
+                         [port = port_](const wire::InFrame&) { return port; });
+  if (world_.etcd() == nullptr) return Lead(world_.store());
+  kv_ = std::make_unique<SimKv>(world_, *world_.etcd(), process_, world_.random().Next());
+  scheduler::EtcdElectionOptions options;
+  options.prefix = kEtcdPrefix;
+  options.address = wire::ToString(world_.scheduler_endpoints()[number_]);
+  options.ttl_s = kLeaseSeconds;
+  election_ = std::make_unique<scheduler::EtcdElection>(*kv_, options);
+  world_.fabric().Run(process_, world_.now_us() + world_.random().Between(0, kCampaignEveryUs),
+                      [this] { Campaign(); });
+}
+
+void SchedulerProcess::Campaign() {
+  const auto standing = election_->Campaign();
+  if (!alive()) return;
+  if (!standing.ok() || standing->revision == 0) {
+    return world_.fabric().Run(process_, world_.now_us() + kCampaignEveryUs, [this] { Campaign(); });
+  }
+  if (world_.context().durable.term.value > 0) world_.context().deeds.Add(Deed::kNewLeader);
+  world_.Log("scheduler " + std::to_string(number_), "leads, revision " + std::to_string(standing->revision));
+  scheduler::EtcdStoreOptions options;
+  options.prefix = kEtcdPrefix;
+  options.leader_revision = standing->revision;
+  options.now_us = [this] { return kv_->now_us(); };
+  options.pause = [this](int64_t us) { kv_->Pause(us); };
+  store_ = std::make_unique<scheduler::EtcdStore>(*kv_, options);
+  Lead(*store_);
+  if (alive()) world_.fabric().Run(process_, world_.now_us() + kKeepLeaseUs, [this] { KeepLease(); });
+}
+
+void SchedulerProcess::KeepLease() {
+  const auto leads = election_->KeepAlive();
+  if (!alive()) return;
+  if (leads.ok() && !*leads) return world_.KillScheduler(number_, true);
+  world_.fabric().Run(process_, world_.now_us() + kKeepLeaseUs, [this] { KeepLease(); });
+}
+
+void SchedulerProcess::Lead(scheduler::MetaStore& store) {
   auto started =
-      scheduler::Scheduler::Start(options, world_.store(), *port_, world_.pool(), world_.now_us(),
+      scheduler::Scheduler::Start(Options(), store, *port_, world_.pool(), world_.now_us(),
                                   [this](const std::string& line) { world_.Log("scheduler", line); });
+  if (!alive()) return;
   if (!started.ok()) {
-    // Dying inside the append of its first record is no violation; anything else is.
-    if (started.status().code() != Code::kIo) {
+    // Dying inside the append of its first record is no violation, nor is being replaced meanwhile.
+    const Code code = started.status().code();
+    const bool excused = code == Code::kIo || (world_.etcd() != nullptr && code != Code::kInvalidArgument);
+    if (!excused)
       world_.context().report("liveness", "the scheduler can't start: " + started.status().ToString());
-    }
-    world_.KillScheduler(true);
-    return;
+    return world_.KillScheduler(number_, true);
   }
   core_ = std::move(started).value();
-  world_.fabric().Listen(process_, world_.scheduler_endpoint(),
-                         [port = port_](const wire::InFrame&) { return port; });
   AfterCall();
   world_.fabric().Run(process_, world_.now_us() + kTickUs, [this] { Tick(); });
 }
@@ -47,20 +96,27 @@ void SchedulerProcess::Tick() {
 }
 
 void SchedulerProcess::OnMessage(ConnId conn, wire::InFrame& frame) {
+  if (core_ == nullptr) {
+    const wire::Refusal refusal{frame.header.request_id, Code::kUnavailable, "this scheduler does not lead"};
+    port_->Send(conn, wire::EncodeControl(refusal, world_.pool()));
+    return port_->Close(conn);
+  }
   core_->OnMessage(conn, frame, world_.now_us());
   AfterCall();
 }
 
 void SchedulerProcess::OnDisconnect(ConnId conn) {
+  if (core_ == nullptr) return;
   core_->OnDisconnect(conn, world_.now_us());
   AfterCall();
 }
 
 void SchedulerProcess::AfterCall() {
-  if (world_.store().dying() || !core_->fatal().ok()) {
-    world_.KillScheduler(true);
+  if (!alive()) return;  // killed while it waited for its store
+  if ((world_.etcd() == nullptr && world_.store().dying()) || !core_->fatal().ok()) {
+    world_.KillScheduler(number_, true);
   } else if (core_->finished()) {
-    world_.OnSchedulerLeft();
+    world_.OnSchedulerLeft(*this);
   }
 }
 

@@ -1,9 +1,14 @@
-// A simulated scheduler process: drives scheduler::Scheduler as the real node does.
+// A simulated scheduler process: drives scheduler::Scheduler as the real node does. With a key-value
+// store there are several, of which one leads; the others refuse everybody and try to.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
+#include "scheduler/metastore/etcd_election.h"
+#include "scheduler/metastore/etcd_store.h"
 #include "scheduler/scheduler.h"
+#include "sim_kv.h"
 #include "transport/sim/fabric.h"
 #include "world.h"
 
@@ -11,22 +16,32 @@ namespace cairn::sim {
 
 class SchedulerProcess final : public PortHandler {
  public:
-  explicit SchedulerProcess(World& world);
+  SchedulerProcess(World& world, uint32_t number);
   int process() const { return process_; }
+  uint32_t number() const { return number_; }
   void Start();
-  const scheduler::Scheduler* core() const { return core_.get(); }
+  bool leads() const { return core_ != nullptr; }
 
   void OnConnected(ConnId) override {}
   void OnMessage(ConnId conn, wire::InFrame& frame) override;
   void OnDisconnect(ConnId conn) override;
 
  private:
+  scheduler::SchedulerOptions Options() const;
+  void Lead(scheduler::MetaStore& store);
+  void Campaign();
+  void KeepLease();
   void Tick();
   void AfterCall();
+  bool alive() const { return world_.fabric().alive(process_); }
 
   World& world_;
+  const uint32_t number_;
   int process_;
   Port* port_;
+  std::unique_ptr<SimKv> kv_;
+  std::unique_ptr<scheduler::EtcdElection> election_;
+  std::unique_ptr<scheduler::EtcdStore> store_;
   std::unique_ptr<scheduler::Scheduler> core_;
 };
 

@@ -1,94 +1,188 @@
 #include "server_process.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
+#include <variant>
+
+#include "server_keeper.h"
 
 namespace cairn::sim {
 
 namespace {
 constexpr int64_t kTickUs = 100'000;
-}
+constexpr int64_t kReportEveryUs = 1'000'000;
+}  // namespace
 
 // One shard, its port, and the observer through which the checkers see it.
 class ServerProcess::ShardThread final : public PortHandler, public server::ShardObserver {
  public:
-  ShardThread(ServerProcess& owner, uint32_t thread)
-      : owner_(owner), world_(owner.world_), name_{owner.index_, thread} {
-    const Actor actor{
-        .role = wire::Role::kServer, .index = owner.index_, .thread = static_cast<int32_t>(thread)};
-    const std::string name = ToString(name_);
+  ShardThread(ServerProcess& owner, uint32_t thread) : owner_(owner), world_(owner.world_) {
+    name_.thread = thread;
+    const Actor actor{.role = wire::Role::kServer,
+                      .index = owner.options_.number,
+                      .thread = static_cast<int32_t>(thread)};
+    const std::string name =
+        "server " + std::to_string(owner.options_.number) + " thread " + std::to_string(thread);
     port_ = world_.fabric().AddPort(owner.process_, name, actor.Tag(), this);
+    const Plan& plan = world_.plan();
     server::ShardOptions options;
     options.thread = thread;
     options.name = name;
-    options.still_waiting_us = world_.plan().still_waiting_us;
-    if (world_.plan().seed % 5 == 0) options.early_contribution_budget = 4096;
+    options.still_waiting_us = plan.still_waiting_us;
+    if (plan.seed % 5 == 0) options.early_contribution_budget = 4096;
+    options.resend_after_us = plan.replica_resend_us;
+    options.slow_after_us = plan.slow_after_us;
+    options.hash_every_us = plan.hash_every_us;
+    options.most_unconfirmed_bytes = plan.most_unconfirmed_bytes;
+    options.log = [this, name](const std::string& line) { world_.Log(name, line); };
     early_budget_ = options.early_contribution_budget;
     shard_ = server::Shard::Make(options, *port_, world_.pool(), this);
-    if (!owner.replacement_) world_.context().shards[name_] = shard_.get();
     world_.fabric().Run(owner.process_, world_.now_us() + kTickUs, [this] { Tick(); });
   }
 
   Port* port() { return port_; }
   int64_t* last_post_us() { return &last_post_us_; }
   const ShardName& name() const { return name_; }
+  const server::Shard& shard() const { return *shard_; }
 
-  void Registered(uint32_t index, Incarnation incarnation) { shard_->OnRegistered(index, incarnation); }
+  void Registered(uint32_t index, Incarnation incarnation) {
+    name_.server = index;
+    name_.incarnation = incarnation.value;
+    world_.context().shards[name_] = shard_.get();
+    world_.context().shard_names[{owner_.process_, static_cast<int32_t>(name_.thread)}] = name_;
+    NoteHeld();
+    shard_->OnRegistered(index, incarnation);
+    NoteLed();
+  }
   void State(std::shared_ptr<const wire::ClusterState> state) {
     if (state->version > shard_->version()) {
-      world_.context().shard_states[name_] = state;
       world_.context().states[state->version.value] = state;
+      if (name_.incarnation != 0) world_.context().shard_states[name_] = state;
+      state_ = state;
     }
+    NoteHeld();
     shard_->OnState(std::move(state), world_.now_us());
-    Report();
+    NoteLed();
+    After();
   }
 
-  void OnConnected(ConnId) override {}
+  void OnConnected(ConnId conn) override {
+    shard_->OnConnected(conn, world_.now_us());
+    After();
+  }
   void OnMessage(ConnId conn, wire::InFrame& frame) override {
     shard_->OnMessage(conn, frame, world_.now_us());
     world_.Tell([&](Checker& c) { c.OnEarlyBytes(name_, shard_->early_bytes(), early_budget_); });
-    Report();
+    After();
   }
-  void OnDisconnect(ConnId conn) override { shard_->OnDisconnect(conn, world_.now_us()); }
+  void OnDisconnect(ConnId conn) override {
+    shard_->OnDisconnect(conn, world_.now_us());
+    After();
+  }
 
   void OnPush(SlotId slot, Incarnation incarnation, Seq seq, TableId table, server::Outcome outcome,
               Code code, std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper,
               Position position) override {
-    if (outcome == server::Outcome::kApplied || outcome == server::Outcome::kRefused) {
-      auto& positions = world_.context().positions[{incarnation.value, slot.value}];
-      if (positions.size() < seq.value) positions.resize(seq.value);
-      positions[seq.value - 1] = position;
+    if (outcome != server::Outcome::kApplied && outcome != server::Outcome::kRefused) {
+      const PushEvent event{name_, slot, incarnation, seq, table, outcome, code, keys, values, hyper, position};
+      return world_.TellUndecided(event, position.epoch());
     }
-    const PushEvent event{name_, slot, incarnation, seq, table, outcome, code, keys, values, hyper, position};
-    world_.Tell([&](Checker& c) { c.OnPush(event); });
+    Op op;
+    op.shard = name_;
+    op.slot = slot;
+    op.table = table;
+    op.position = position;
+    op.incarnation = incarnation;
+    op.seq = seq;
+    op.outcome = outcome;
+    op.code = code;
+    op.keys.assign(keys.begin(), keys.end());
+    op.values.assign(values.begin(), values.end());
+    op.hyper = hyper;
+    world_.TellOperation(std::move(op));
   }
   void OnStaged(SlotId slot, Incarnation incarnation, TableId table, Round round, double weight, bool refused,
                 std::span<const RowKey> keys, std::span<const std::byte> values) override {
-    const StagedEvent event{name_, slot, incarnation, table, round, weight, refused, keys, values};
-    world_.Tell([&](Checker& c) { c.OnStaged(event); });
+    world_.TellStaged(world_.context().EpochLed(name_, slot),
+                      {name_, slot, incarnation, table, round, weight, refused,
+                       {keys.begin(), keys.end()}, {values.begin(), values.end()}});
   }
   void OnSummedUp(TableId table, SlotId slot, Round round, double divisor,
-                  const std::vector<server::Contributor>& contributors) override {
-    const SummedUpEvent event{name_, slot, table, round, divisor, contributors};
-    world_.Tell([&](Checker& c) { c.OnSummedUp(event); });
+                  const std::vector<server::Contributor>& contributors, Position position) override {
+    Op op;
+    op.kind = Op::Kind::kSumUp;
+    op.shard = name_;
+    op.slot = slot;
+    op.table = table;
+    op.position = position;
+    op.round = round;
+    op.divisor = divisor;
+    op.contributors = contributors;
+    world_.TellOperation(std::move(op));
   }
   void OnClosed(const server::CloseRecord& record) override {
-    ++world_.outcome().rounds;
-    world_.Tell([&](Checker& c) { c.OnClosed(name_, record); });
+    Op op;
+    op.kind = Op::Kind::kClose;
+    op.shard = name_;
+    op.slot = record.slot;
+    op.table = record.table;
+    op.position = record.position;
+    op.round = record.round;
+    op.divisor = record.divisor;
+    op.contributors = record.contributors;
+    op.record = record;
+    world_.TellOperation(std::move(op));
   }
   void OnRetired(Incarnation incarnation) override {
     world_.Tell([&](Checker& c) { c.OnRetired(name_, incarnation); });
   }
+  void OnPromoted(SlotId slot, Position base) override {
+    // Its own epoch is new: what it goes on from is what it had before it heard of it.
+    auto held = held_.find(slot.value);
+    const uint64_t before = held == held_.end() ? 0 : held->second.epoch();
+    world_.TellPromoted(name_, slot, base.epoch(), Position::Of(before, base.index()));
+  }
 
  private:
+  void NoteHeld() {
+    held_.clear();
+    if (!state_) return;
+    for (uint32_t s = 0; s < state_->slots.size(); ++s) {
+      const Position held = world_.context().Received(name_, SlotId(s));
+      if (held.index() != 0) held_[s] = held;
+    }
+    if (name_.incarnation != 0) world_.context().shard_states[name_] = state_;
+  }
+  // A slot's first primary is not promoted, nor is one that has missed that it was none for a while.
+  void NoteLed() {
+    if (!state_ || name_.incarnation == 0) return;
+    for (uint32_t s = 0; s < state_->slots.size(); ++s) {
+      const wire::SlotOwner& owner = state_->slots[s];
+      if (owner.server != name_.server || owner.thread != name_.thread) continue;
+      if (world_.context().EpochLed(name_, SlotId(s)) < owner.epoch)
+        world_.TellPromoted(name_, SlotId(s), owner.epoch, held_.contains(s) ? held_[s] : Position{});
+    }
+  }
   void Tick() {
     shard_->OnTick(world_.now_us());
-    Report();
+    After();
     world_.fabric().Run(owner_.process_, world_.now_us() + kTickUs, [this] { Tick(); });
   }
-  void Report() {
-    if (shard_->version() == told_.version && shard_->hold_view() == told_.hold_view) return;
-    told_ = {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), {}};
+  // As the real node does: at once if something has changed, otherwise every second.
+  void After() {
+    const auto high_water = shard_->high_water();
+    world_.Tell([&](Checker& c) { c.OnHighWater(name_, high_water); });
+    const bool news = shard_->TakeNewsFlag();
+    const bool due = world_.now_us() - reported_us_ >= kReportEveryUs;
+    if (!news && !due && shard_->version() == told_.version && shard_->hold_view() == told_.hold_view) return;
+    reported_us_ = world_.now_us();
+    told_.version = shard_->version();
+    told_.hold_view = shard_->hold_view();
+    told_.hold_rounds = shard_->hold_rounds();
+    told_.stats = shard_->stats();
+    told_.news = shard_->news();
+    told_.loads = shard_->loads();
     owner_.Post(&owner_.last_report_us_, [this, report = told_] { owner_.OnReport(name_.thread, report); });
   }
 
@@ -98,43 +192,45 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
   Port* port_ = nullptr;
   uint64_t early_budget_ = 0;
   std::unique_ptr<server::Shard> shard_;
+  std::shared_ptr<const wire::ClusterState> state_;  // the newest that it was given
+  std::map<uint32_t, Position> held_;                // by slot, before the newest state
   server::ShardReport told_;
+  int64_t reported_us_ = 0;
   int64_t last_post_us_ = 0;
 };
 
-ServerProcess::ServerProcess(World& world, uint32_t index, bool replacement)
-    : world_(world), index_(index), replacement_(replacement) {
-  const std::string name = "server " + std::to_string(index);
-  process_ = world.fabric().AddProcess(ServerHost(index), name);
-  port_ =
-      world.fabric().AddPort(process_, name, Actor{.role = wire::Role::kServer, .index = index}.Tag(), this);
+ServerProcess::ServerProcess(World& world, const Options& options) : world_(world), options_(options) {
+  const std::string name = "server " + std::to_string(options.number);
+  process_ = world.fabric().AddProcess(ServerHost(options.machine), name);
+  port_ = world.fabric().AddPort(
+      process_, name, Actor{.role = wire::Role::kServer, .index = options.number}.Tag(), this);
 }
 
 ServerProcess::~ServerProcess() = default;
 
 void ServerProcess::set_gone() {
   gone_ = true;
-  for (auto& thread : threads_) {
-    // What a server that has left still holds stays visible: the sums are taken at the end.
-    if (world_.plan().lose_server) world_.context().shards.erase(thread->name());
-  }
+  for (auto& thread : threads_)
+    if (thread->name().incarnation != 0) world_.context().dead.insert(thread->name());
 }
 
 void ServerProcess::Start() {
-  const uint32_t threads = world_.plan().threads[index_];
-  reports_.resize(threads);
-  for (uint32_t t = 0; t < threads; ++t) threads_.push_back(std::make_unique<ShardThread>(*this, t));
+  reports_.resize(options_.threads);
+  for (uint32_t t = 0; t < options_.threads; ++t) threads_.push_back(std::make_unique<ShardThread>(*this, t));
   server::ServerControlOptions options;
-  options.scheduler = world_.scheduler_endpoint();
-  options.endpoint = world_.server_endpoint(index_);
-  options.threads = threads;
-  options.wanted_rank = static_cast<int32_t>(index_);
+  const auto schedulers = world_.scheduler_endpoints();
+  options.scheduler = schedulers[0];
+  options.standbys.assign(schedulers.begin() + 1, schedulers.end());
+  options.endpoint = world_.server_endpoint(options_.machine);
+  options.threads = options_.threads;
+  options.wanted_rank = options_.wanted_rank;
   options.uid = world_.NewUid();
   // A server that has missed the end of the job leaves by itself; shorter here than by default.
   options.register_deadline_us = 60'000'000;
   options.orphan_after_us = 60'000'000;
   server::ServerControl::Events events;
   events.on_registered = [this](uint32_t index, Incarnation incarnation) {
+    incarnation_ = incarnation.value;
     for (auto& thread : threads_) {
       Post(thread->last_post_us(),
            [t = thread.get(), index, incarnation] { t->Registered(index, incarnation); });
@@ -146,14 +242,38 @@ void ServerProcess::Start() {
   };
   control_ = server::ServerControl::Make(
       options, *port_, world_.pool(), std::move(events),
-      [this](const std::string& line) { world_.Log("server " + std::to_string(index_), line); },
+      [this](const std::string& line) { world_.Log("server " + std::to_string(options_.number), line); },
       world_.now_us());
-  world_.fabric().Listen(process_, options.endpoint, [this](const wire::InFrame& first) -> Port* {
-    auto message = wire::DecodeControl(first.header, first.body());
-    const auto* hello = message.ok() ? std::get_if<wire::Hello>(&*message) : nullptr;
-    return threads_[hello != nullptr && hello->thread < threads_.size() ? hello->thread : 0]->port();
-  });
+  Listen();
   world_.fabric().Run(process_, world_.now_us() + kTickUs, [this] { Tick(); });
+}
+
+// The first frame of a connection says which thread it is for, as in the real node.
+void ServerProcess::Listen() {
+  world_.fabric().Listen(
+      process_, world_.server_endpoint(options_.machine), [this](const wire::InFrame& first) -> Port* {
+        auto message = wire::DecodeControl(first.header, first.body());
+        if (!message.ok()) return nullptr;
+        uint32_t thread = 0;
+        if (const auto* hello = std::get_if<wire::Hello>(&*message)) thread = hello->thread;
+        if (const auto* hello = std::get_if<wire::ReplicaHello>(&*message)) thread = hello->to_thread;
+        return thread < threads_.size() ? threads_[thread]->port() : nullptr;
+      });
+}
+
+void ServerProcess::Drain() {
+  draining_ = true;
+  control_->Drain(world_.now_us());
+  AfterControl();
+}
+
+bool ServerProcess::CallsSomebodySlow() const {
+  return std::ranges::any_of(threads_, [](const auto& thread) {
+    const auto news = thread->shard().news();
+    return std::ranges::any_of(news, [](const wire::SlotNews& n) {
+      return n.kind == wire::SlotNews::kSlow || n.kind == wire::SlotNews::kDiverged;
+    });
+  });
 }
 
 void ServerProcess::Post(int64_t* last_us, std::function<void()> action) {
@@ -186,7 +306,7 @@ void ServerProcess::Tick() {
 }
 
 void ServerProcess::AfterControl() {
-  if (!gone_ && control_->finished()) world_.OnServerLeft(*this, control_->result());
+  if (!gone_ && control_->finished()) world_.keeper().OnLeft(*this, control_->result());
 }
 
 }  // namespace cairn::sim

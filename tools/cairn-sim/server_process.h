@@ -1,8 +1,11 @@
 // A simulated server process: one control side and its shards, each with a port of its own, and
-// between them what the real node's threads hand to each other, a little later.
+// between them what the real node's threads hand to each other, a little later. It stays in memory
+// after its death: the checkers look at what it had.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "server/server_control.h"
@@ -14,14 +17,25 @@ namespace cairn::sim {
 
 class ServerProcess final : public PortHandler {
  public:
-  // `replacement`: started again after a crash, at the same address. The job can't use it.
-  ServerProcess(World& world, uint32_t index, bool replacement = false);
+  struct Options {
+    uint32_t number = 0;       // the keeper's: each start has another
+    uint32_t machine = 0;      // where it runs: its host and endpoint
+    uint32_t threads = 1;
+    int32_t wanted_rank = -1;  // index
+  };
+  ServerProcess(World& world, const Options& options);
   ~ServerProcess() override;
   int process() const { return process_; }
-  uint32_t index() const { return index_; }
+  uint32_t number() const { return options_.number; }
+  uint32_t machine() const { return options_.machine; }
   bool gone() const { return gone_; }
   void set_gone();
   void Start();
+  void Drain();
+  bool draining() const { return draining_; }
+  uint64_t incarnation() const { return incarnation_; }  // 0: not registered yet
+  // One of its shards is about to report that a backup is slow: that backup can't be relied on.
+  bool CallsSomebodySlow() const;
 
   // The control side.
   void OnConnected(ConnId conn) override;
@@ -30,6 +44,7 @@ class ServerProcess final : public PortHandler {
 
  private:
   class ShardThread;
+  void Listen();
   void Tick();
   void AfterControl();
   void OnReport(uint32_t thread, const server::ShardReport& report);
@@ -37,11 +52,11 @@ class ServerProcess final : public PortHandler {
   void Post(int64_t* last_us, std::function<void()> action);
 
   World& world_;
-  uint32_t index_;
+  const Options options_;
   int process_;
   Port* port_;
-  bool replacement_;
-  bool gone_ = false;
+  bool gone_ = false, draining_ = false;
+  uint64_t incarnation_ = 0;
   std::unique_ptr<server::ServerControl> control_;
   std::vector<std::unique_ptr<ShardThread>> threads_;
   std::vector<server::ShardReport> reports_;

@@ -30,7 +30,8 @@ WorkerProcess::~WorkerProcess() = default;
 
 void WorkerProcess::Start() {
   client::ClientCoreOptions options;
-  options.scheduler = world_.scheduler_endpoint();
+  options.schedulers = world_.scheduler_endpoints();
+  options.scheduler = options.schedulers[0];
   options.wanted_rank = wanted_rank_;
   options.uid = uid_;
   options.seed = Mix64(uid_, 3);
@@ -89,6 +90,14 @@ void WorkerProcess::OnLaneProgress() {
   }
   for (auto& lane : lanes_) {
     if (lane->busy()) return;
+  }
+  if (!world_.MayEnd()) {
+    if (!std::exchange(waits_for_the_end_, true))
+      Later(kLeavePatienceUs / 4, [this] {
+        waits_for_the_end_ = false;
+        OnLaneProgress();
+      });
+    return;
   }
   leave_sent_ = true;
   ++calls_;

@@ -82,6 +82,7 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   std::map<uint32_t, Position> acknowledged_;  // highest position of ours that is acknowledged, per slot
   size_t calls_ = 0;
   bool leaving_ = false, leave_sent_ = false, exited_ = false, fatal_seen_ = false;
+  bool waits_for_the_end_ = false;  // has nothing to do until every slot has its owners
   uint64_t uid_ = 0;
   uint64_t barriers_entered_ = 0;
 };

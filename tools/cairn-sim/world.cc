@@ -1,12 +1,14 @@
 #include "world.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "chaos.h"
 #include "launcher.h"
 #include "scheduler/durable.h"
 #include "scheduler_process.h"
-#include "server_process.h"
+#include "server_keeper.h"
+#include "sim_kv.h"
 #include "wire/data.h"
 #include "worker_process.h"
 
@@ -16,7 +18,29 @@ namespace {
 constexpr size_t kViolationsKept = 5;
 // After everything is healed: detection, restarts, the grace for ranks that stay away, and slack.
 constexpr int64_t kLivenessBoundUs = 120'000'000;
-constexpr uint64_t kMaxEvents = 4'000'000;  // more is a livelock
+constexpr uint64_t kMaxEvents = 6'000'000;  // more is a livelock
+constexpr int64_t kMomentUs = 400'000;
+constexpr int64_t kSettleBoundUs = 60'000'000;  // copies, moves and what must be detected first
+// "; slot 3: 1#5e2 +0#4 ?2#9 >0": primary, epoch, backups in sync and not, heir. Only those that changed.
+std::string OwnersWords(const wire::ClusterState& before, const wire::ClusterState& state) {
+  std::string text;
+  for (const wire::ServerInfo& server : state.servers) {
+    text += " s" + std::to_string(server.index) + "#" + std::to_string(server.incarnation.value) +
+            (server.leaving ? "(leaving)" : "");
+  }
+  for (size_t s = 0; s < state.slots.size(); ++s) {
+    const wire::SlotOwner& owner = state.slots[s];
+    if (s < before.slots.size() && before.slots[s] == owner) continue;
+    text += "; slot " + std::to_string(s) + ": " + std::to_string(owner.server) + "." +
+            std::to_string(owner.thread) + "e" + std::to_string(owner.epoch);
+    for (const wire::Backup& backup : owner.backups) {
+      text += (backup.in_sync ? " +" : " ?") + std::to_string(backup.server) + "." +
+              std::to_string(backup.thread);
+    }
+    if (owner.heir != wire::kNoServer) text += " >" + std::to_string(owner.heir);
+  }
+  return text;
+}
 }  // namespace
 
 World::World(const Plan& plan, std::FILE* trace_out)
@@ -29,6 +53,7 @@ World::World(const Plan& plan, std::FILE* trace_out)
   outcome_.seed = plan.seed;
   context_.now_us = [this] { return queue_.now_us(); };
   context_.report = [this](const char* checker, const std::string& what) {
+    if (context_.replaying) return;
     Log("checker", std::string("VIOLATION ") + checker + ": " + what);
     if (outcome_.violations.size() < kViolationsKept) {
       outcome_.violations.push_back({checker, what, queue_.now_us()});
@@ -37,10 +62,17 @@ World::World(const Plan& plan, std::FILE* trace_out)
   fabric_.set_tap(this);
   fabric_.set_profile(plan_.network);
   checkers_ = MakeCheckers(context_);
+  schedulers_.resize(plan_.schedulers);
+  if (plan_.schedulers > 1) {
+    etcd_ = std::make_unique<SimEtcd>(*this, scheduler::RecordKey(kEtcdPrefix), [this](const std::string& value) {
+      OnDurable(std::as_bytes(std::span(value)));
+    });
+    return;
+  }
   store_ = std::make_unique<SimStore>(
       SimStore::Hooks{[this] { return AppendFate(); },
                       [this] {
-                        if (scheduler_) fabric_.Mute(scheduler_->process());
+                        if (schedulers_[0]) fabric_.Mute(schedulers_[0]->process());
                       },
                       [this](std::span<const std::byte> record) { OnDurable(record); }});
 }
@@ -51,22 +83,23 @@ void World::Log(const std::string& who, const std::string& line) {
   if (trace_.printing()) trace_.Print(now_us(), "[" + who + "] " + line);
 }
 
+std::vector<wire::Endpoint> World::scheduler_endpoints() const {
+  std::vector<wire::Endpoint> endpoints;
+  for (uint32_t i = 0; i < plan_.schedulers; ++i)
+    endpoints.push_back({"scheduler" + std::to_string(i), static_cast<uint16_t>(7000 + i)});
+  return endpoints;
+}
+
 Outcome World::Run() {
-  for (uint32_t i = 0; i < plan_.servers; ++i) fabric_.LimitLosses(kSchedulerHost, ServerHost(i));
-  StartScheduler();
-  for (uint32_t i = 0; i < plan_.servers; ++i) {
-    servers_.push_back(std::make_unique<ServerProcess>(*this, i));
-    queue_.At(random_.Between(0, 1'000'000), [server = servers_.back().get()] { server->Start(); });
-    if (random_.Chance(plan_.slow)) {
-      outcome_.faults.Add(Fault::kSlowNode);
-      fabric_.SetLag(servers_.back()->process(), random_.Between(5'000, 100'000));
-    }
-  }
+  keeper_ = std::make_unique<ServerKeeper>(*this);
+  for (uint32_t i = 0; i < plan_.schedulers; ++i) StartScheduler(i);
+  keeper_->Start();
   launcher_ = std::make_unique<Launcher>(*this);
   launcher_->Start();
   chaos_ = std::make_unique<Chaos>(*this);
   chaos_->Start();
   queue_.At(plan_.heal_us, [this] { Heal(); });
+  queue_.After(kMomentUs, [this] { OnMoment(); });
   while (!Over() && outcome_.violations.empty()) {
     if (now_us() > plan_.heal_us + kLivenessBoundUs || queue_.ran() > kMaxEvents || !queue_.RunOne()) {
       outcome_.stuck = true;
@@ -81,7 +114,50 @@ Outcome World::Run() {
   outcome_.virtual_us = now_us();
   outcome_.view_changes = context_.durable.view.value;
   outcome_.failed_jobs = context_.durable.phase == wire::Phase::kFailed;
+  outcome_.settled_jobs = settled_;
   return outcome_;
+}
+
+void World::OnMoment() {
+  Tell([](Checker& c) { c.OnMoment(); });
+  if (healed_ && !settled_ && Misplaced().empty()) {
+    settled_ = true;
+    Log("world", "every slot has all of its owners");
+    Tell([](Checker& c) { c.OnSettled(); });
+  }
+  if (!MayEnd() && now_us() > plan_.heal_us + kSettleBoundUs)
+    context_.report("placement", "long after the last fault some slots lack owners: " + Misplaced());
+  if (!Over()) queue_.After(kMomentUs, [this] { OnMoment(); });
+}
+
+// Empty if nobody is leaving, and every slot has as many owners as it should, all of them in sync.
+std::string World::Misplaced() const {
+  const wire::ClusterState& state = context_.durable;
+  if (state.phase != wire::Phase::kRunning) return "the job does not run";
+  for (const wire::ServerInfo& server : state.servers) {
+    if (server.leaving) return "server " + std::to_string(server.index) + " is leaving";
+    if (keeper_->Find(server.index) == nullptr) return "server " + std::to_string(server.index) + " is dead";
+  }
+  const size_t wanted = std::min<size_t>(state.replicas, state.servers.size());
+  for (size_t s = 0; s < state.slots.size(); ++s) {
+    const wire::SlotOwner& owner = state.slots[s];
+    const bool in_sync = std::ranges::all_of(owner.backups, [](const wire::Backup& b) { return b.in_sync; });
+    if (owner.heir != wire::kNoServer || owner.backups.size() + 1 != wanted || !in_sync) {
+      return "slot " + std::to_string(s) + " has " + std::to_string(owner.backups.size() + 1) + " owners of " +
+             std::to_string(wanted) + (in_sync ? "" : ", not all in sync") +
+             (owner.heir != wire::kNoServer ? ", is being handed over" : "");
+    }
+  }
+  return {};
+}
+
+void World::RunAround(int process, int64_t us) {
+  const int64_t until_us = now_us() + us;
+  queue_.At(until_us, [] {});  // time moves by what happens
+  fabric_.SetBusy(process, true);
+  while (now_us() < until_us && fabric_.alive(process) && outcome_.violations.empty() && queue_.RunOne()) {
+  }
+  fabric_.SetBusy(process, false);
 }
 
 void World::Heal() {
@@ -91,66 +167,42 @@ void World::Heal() {
   calm.jitter_us = plan_.network.jitter_us;
   fabric_.set_profile(calm);
   fabric_.HealAll();
+  keeper_->AtHeal();
   Log("world", "healed");
 }
 
-bool World::Over() const {
-  for (const auto& server : servers_) {
-    if (!server->gone()) return false;
-  }
-  return scheduler_left_ && launcher_->Over();
-}
+bool World::Over() const { return scheduler_left_ && keeper_->Over() && launcher_->Over(); }
 
 std::string World::WhoIsLeft() const {
   std::string text = "phase " + std::to_string(static_cast<int>(context_.durable.phase)) + " view " +
                      std::to_string(context_.durable.view.value) + " pending " +
                      std::to_string(context_.durable.pending_view.value);
   if (!scheduler_left_) text += "; scheduler";
-  for (const auto& server : servers_) {
-    if (!server->gone()) text += "; server " + std::to_string(server->index());
-  }
-  return text + launcher_->WhoIsLeft();
+  if (!MayEnd()) text += "; slots are not in their places";
+  return text + keeper_->WhoIsLeft() + launcher_->WhoIsLeft();
 }
 
-void World::StartScheduler() {
-  ++scheduler_starts_;
-  scheduler_ = std::make_unique<SchedulerProcess>(*this);
-  scheduler_->Start();
+void World::StartScheduler(uint32_t number) {
+  if (scheduler_left_) return;
+  schedulers_[number] = std::make_unique<SchedulerProcess>(*this, number);
+  schedulers_[number]->Start();
 }
 
-void World::KillScheduler(bool restart) {
-  if (!scheduler_) return;
-  fabric_.Kill(scheduler_->process(), random_.Chance(0.2));
-  Dispose([dead = std::shared_ptr<SchedulerProcess>(std::move(scheduler_))] {});
-  if (restart) queue_.After(random_.Between(100'000, 2'500'000), [this] { StartScheduler(); });
+void World::KillScheduler(uint32_t number, bool restart) {
+  if (!schedulers_[number]) return;
+  fabric_.Kill(schedulers_[number]->process(), random_.Chance(0.2));
+  Dispose([dead = std::shared_ptr<SchedulerProcess>(std::move(schedulers_[number]))] {});
+  if (restart)
+    queue_.After(random_.Between(100'000, 2'500'000), [this, number] { StartScheduler(number); });
 }
 
-void World::OnSchedulerLeft() {
-  const Actor actor{.role = wire::Role::kScheduler, .process = scheduler_->process()};
+// Its standbys have nothing to wait for any more.
+void World::OnSchedulerLeft(SchedulerProcess& scheduler) {
+  const Actor actor{
+      .role = wire::Role::kScheduler, .index = scheduler.number(), .process = scheduler.process()};
   Tell([&](Checker& c) { c.OnExit(actor, Status::Ok()); });
   scheduler_left_ = true;
-  KillScheduler(false);
-}
-
-void World::KillServer(uint32_t index) {
-  ServerProcess& server = *servers_[index];
-  fabric_.Kill(server.process(), random_.Chance(0.3));
-  server.set_gone();
-}
-
-void World::RestartServer(uint32_t index) {
-  const wire::Phase phase = context_.durable.phase;
-  if (scheduler_left_ || phase != wire::Phase::kRunning) return;
-  Dispose([dead = std::shared_ptr<ServerProcess>(std::move(servers_[index]))] {});
-  servers_[index] = std::make_unique<ServerProcess>(*this, index, true);
-  servers_[index]->Start();
-}
-
-void World::OnServerLeft(ServerProcess& server, const Status& result) {
-  const Actor actor{.role = wire::Role::kServer, .index = server.index(), .process = server.process()};
-  Tell([&](Checker& c) { c.OnExit(actor, result); });
-  fabric_.Kill(server.process(), false);
-  server.set_gone();
+  for (uint32_t i = 0; i < plan_.schedulers; ++i) KillScheduler(i, false);
 }
 
 SimStore::Fate World::AppendFate() {
@@ -167,7 +219,7 @@ void World::OnDurable(std::span<const std::byte> record) {
   auto decoded = scheduler::DecodeRecord(record);
   if (!decoded.ok())
     return context_.report("views-durable", "a record of the log: " + decoded.status().ToString());
-  context_.durable = std::move(decoded->state);
+  const wire::ClusterState before = std::exchange(context_.durable, std::move(decoded->state));
   const wire::ClusterState& state = context_.durable;
   for (const auto& table : state.tables) context_.tables.try_emplace(table.id.value, table);
   for (const auto& worker : state.workers) context_.ranks[worker.incarnation.value] = worker.rank.value;
@@ -181,7 +233,7 @@ void World::OnDurable(std::span<const std::byte> record) {
                    std::to_string(state.term.value) + " phase " +
                    std::to_string(static_cast<int>(state.phase)) + " view " +
                    std::to_string(state.view.value) + " pending " + std::to_string(state.pending_view.value) +
-                   " workers" + workers);
+                   " workers" + workers + OwnersWords(before, state));
   }
   Tell([&](Checker& c) { c.OnDurable(state); });
 }

@@ -24,7 +24,8 @@
 namespace cairn::sim {
 
 class SchedulerProcess;
-class ServerProcess;
+class ServerKeeper;
+class SimEtcd;
 class WorkerProcess;
 class Launcher;
 class Chaos;
@@ -45,15 +46,19 @@ struct Outcome {
   FaultCounts faults;
   DeedCounts deeds;
   uint64_t view_changes = 0, rounds = 0, acknowledged = 0, refused = 0, reads = 0, restarts = 0, events = 0;
-  uint64_t failed_jobs = 0;
+  uint64_t failed_jobs = 0, settled_jobs = 0;
+  uint64_t promotions = 0;  // of slots, handed over or after a death
+  uint64_t lines_cut = 0;   // of these, with operations that thereby never happened
   int64_t virtual_us = 0;
   bool clean() const { return violations.empty() && !stuck; }
 };
 
-inline constexpr int kSchedulerHost = 0;
-inline int ServerHost(uint32_t index) { return 1 + static_cast<int>(index); }
+// Hosts: schedulers, servers' machines, the launcher, workers.
+inline int SchedulerHost(uint32_t number) { return static_cast<int>(number); }
+inline int ServerHost(uint32_t machine) { return 10 + static_cast<int>(machine); }
 inline int WorkerHost(uint32_t number) { return 100 + static_cast<int>(number); }
 inline constexpr int kLauncherHost = 99;
+inline constexpr char kEtcdPrefix[] = "/sim";
 
 class World final : public Tap {
  public:
@@ -73,12 +78,15 @@ class World final : public Tap {
   SimStore& store() { return *store_; }
   Outcome& outcome() { return outcome_; }
   Launcher& launcher() { return *launcher_; }
-  SchedulerProcess* scheduler() { return scheduler_.get(); }
-  const std::vector<std::unique_ptr<ServerProcess>>& servers() const { return servers_; }
+  ServerKeeper& keeper() { return *keeper_; }
+  const std::vector<std::unique_ptr<SchedulerProcess>>& schedulers() const { return schedulers_; }
+  SimEtcd* etcd() { return etcd_.get(); }  // null: the scheduler has a log on a disk
   bool healed() const { return healed_; }
-  wire::Endpoint scheduler_endpoint() const { return {"scheduler", 7000}; }
-  wire::Endpoint server_endpoint(uint32_t index) const {
-    return {"server" + std::to_string(index), static_cast<uint16_t>(8000 + index)};
+  // The job may end: under some seeds only when every slot has all of its owners again.
+  bool MayEnd() const { return !plan_.settle || settled_ || context_.durable.phase != wire::Phase::kRunning; }
+  std::vector<wire::Endpoint> scheduler_endpoints() const;
+  wire::Endpoint server_endpoint(uint32_t machine) const {
+    return {"server" + std::to_string(machine), static_cast<uint16_t>(8000 + machine)};
   }
   uint64_t NewUid() { return Mix64(plan_.seed, ++uids_); }
   void Log(const std::string& who, const std::string& line);
@@ -88,13 +96,18 @@ class World final : public Tap {
     for (auto& checker : checkers_) call(*checker);
   }
 
-  // A scheduler or server that has been killed, or has left of its own will.
-  uint64_t scheduler_starts() const { return scheduler_starts_; }
-  void KillScheduler(bool restart);
-  void OnSchedulerLeft();
-  void KillServer(uint32_t index);
-  void RestartServer(uint32_t index);
-  void OnServerLeft(ServerProcess& server, const Status& result);
+  // A scheduler that has been killed, or has left of its own will.
+  void KillScheduler(uint32_t number, bool restart);
+  void OnSchedulerLeft(SchedulerProcess& scheduler);
+  // The process waits in the middle of a call; the world goes on around it.
+  void RunAround(int process, int64_t us);
+
+  // What shards do (world_events.cc).
+  void TellOperation(Op op);
+  void TellUndecided(const PushEvent& event, uint64_t epoch);
+  void TellStaged(uint64_t epoch, StagedPart part);
+  void TellPromoted(const ShardName& shard, SlotId slot, uint64_t epoch, Position held);
+
   void Dispose(std::function<void()> owner_of_the_dead) {
     graveyard_.push_back(std::move(owner_of_the_dead));
   }
@@ -103,7 +116,11 @@ class World final : public Tap {
               std::span<const std::byte> body) override;
 
  private:
-  void StartScheduler();
+  void StartScheduler(uint32_t number);
+  void TellLine(const Op& op);
+  void Replay(SlotId slot);
+  void OnMoment();
+  std::string Misplaced() const;
   void OnDurable(std::span<const std::byte> record);
   SimStore::Fate AppendFate();
   void Heal();
@@ -120,14 +137,15 @@ class World final : public Tap {
   Context context_;
   std::vector<std::unique_ptr<Checker>> checkers_;
   std::unique_ptr<SimStore> store_;
-  std::unique_ptr<SchedulerProcess> scheduler_;
-  std::vector<std::unique_ptr<ServerProcess>> servers_;
+  std::unique_ptr<SimEtcd> etcd_;
+  std::vector<std::unique_ptr<SchedulerProcess>> schedulers_;  // null: it is not running
+  std::unique_ptr<ServerKeeper> keeper_;
   std::unique_ptr<Launcher> launcher_;
   std::unique_ptr<Chaos> chaos_;
   std::vector<std::function<void()>> graveyard_;  // keeps what died in mid-call until the end
   bool healed_ = false;
+  bool settled_ = false;
   bool scheduler_left_ = false;
-  uint32_t scheduler_starts_ = 0;
   uint64_t uids_ = 0;
 };
 

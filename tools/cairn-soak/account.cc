@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -12,7 +13,7 @@
 
 namespace soak {
 namespace {
-constexpr uint64_t kMagic = 0x314B414F53'4E5243ull;
+constexpr uint64_t kMagic = 0x324B414F53'4E5243ull;
 
 std::string Path(const std::string& dir, uint32_t rank) { return dir + "/rank-" + std::to_string(rank) + ".account"; }
 
@@ -47,9 +48,11 @@ cairn::Result<std::unique_ptr<Account>> Account::Open(const std::string& dir, ui
 
 Account::~Account() { ::munmap(data_, sizeof(AccountData)); }
 
-cairn::Result<uint32_t> Account::BeginLife() {
-  if (data_->lives >= kMaxLives)
-    return {cairn::Code::kResourceExhausted, "this rank has used up its " + std::to_string(kMaxLives) + " lives"};
+cairn::Result<uint32_t> Account::BeginLife(uint32_t lives) {
+  if (data_->lives >= std::min(lives, kMaxLives)) {
+    return {cairn::Code::kResourceExhausted,
+            "this rank has used up its " + std::to_string(data_->lives) + " lives (--lives)"};
+  }
   return data_->lives++;
 }
 
@@ -57,8 +60,10 @@ cairn::Result<uint32_t> Account::BeginLife() {
 void Account::Submitted(uint32_t life, Stream stream, uint64_t number) {
   std::atomic_ref(data_->life[life][stream].submitted).store(number);
 }
-void Account::Acknowledged(uint32_t life, Stream stream, uint64_t number) {
-  std::atomic_ref(data_->life[life][stream].acknowledged).store(number);
+void Account::Acknowledged(uint32_t life, Stream stream, uint64_t number, uint64_t took_us) {
+  Counts& counts = data_->life[life][stream];
+  if (took_us > counts.longest_us) std::atomic_ref(counts.longest_us).store(took_us);
+  std::atomic_ref(counts.acknowledged).store(number);
 }
 
 cairn::Result<std::vector<AccountData>> ReadAccounts(const std::string& dir, uint32_t ranks) {

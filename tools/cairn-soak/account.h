@@ -1,5 +1,5 @@
-// A worker's account: how many updates it has submitted and how many were acknowledged, per life
-// of the process and per stream, in a mapped file. The file outlives the process: a store to the
+// A worker's account: how many updates it has submitted, how many were acknowledged and how long the
+// slowest took, per life of the process and per stream, in a mapped file. The file outlives the process: a store to the
 // mapping is in the page cache at once, so even kill -9 loses nothing.
 #pragma once
 
@@ -16,11 +16,12 @@ namespace soak {
 enum Stream { kAsyncDense = 0, kAsyncSparse = 1, kSyncDense = 2, kSyncSparse = 3 };
 inline constexpr int kStreams = 4;
 inline constexpr const char* kStreamNames[kStreams] = {"async dense", "async sparse", "sync dense", "sync sparse"};
-inline constexpr uint32_t kMaxLives = 16;
+inline constexpr uint32_t kMaxLives = 512;
 
 struct Counts {
   uint64_t submitted = 0;  // set before the update is handed to the client
   uint64_t acknowledged = 0;  // set after the client has said that it is applied
+  uint64_t longest_us = 0;    // from handing one over until it is acknowledged
 };
 struct AccountData {
   uint64_t magic = 0;
@@ -34,10 +35,10 @@ class Account {
   // Opens or makes DIR/rank-R.account.
   static cairn::Result<std::unique_ptr<Account>> Open(const std::string& dir, uint32_t rank);
   ~Account();
-  // Number of the life that begins now; an error past kMaxLives.
-  cairn::Result<uint32_t> BeginLife();
+  // Number of the life that begins now; an error if it has had `lives`, at most kMaxLives.
+  cairn::Result<uint32_t> BeginLife(uint32_t lives);
   void Submitted(uint32_t life, Stream stream, uint64_t number);
-  void Acknowledged(uint32_t life, Stream stream, uint64_t number);
+  void Acknowledged(uint32_t life, Stream stream, uint64_t number, uint64_t took_us);
   const AccountData& data() const { return *data_; }
 
  private:

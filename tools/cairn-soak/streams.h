@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "account.h"
 #include "cairn/client.h"
+#include "ledger.h"
 #include "worker.h"
 
 namespace soak {
@@ -21,22 +23,45 @@ struct Life {
   uint32_t rank, number, world;
 };
 
-// Where a life writes in the shared dense sync table: block 0 is the control block.
-inline constexpr uint64_t kRegion = 1024;
-inline uint64_t SyncDenseSize(uint32_t world) { return kRegion * (1 + uint64_t{world} * kMaxLives); }
-inline uint64_t RegionOf(uint32_t rank, uint32_t life) { return kRegion * (1 + uint64_t{rank} * kMaxLives + life); }
+// Where a life writes in the shared dense sync table: region 0 is the control region.
+inline uint64_t SyncDenseSize(const Options& options, uint32_t world) {
+  return options.region * (1 + uint64_t{world} * options.lives);
+}
+inline uint64_t RegionOf(const Options& options, uint32_t rank, uint32_t life) {
+  return options.region * (1 + uint64_t{rank} * options.lives + life);
+}
 // The control row of the sparse sync table.
 inline constexpr cairn::RowKey kControlKey = 0;
 
 cairn::Result<cairn::DenseTable> OpenAsyncDense(cairn::Client& client, const Options& options, uint32_t rank,
                                                 uint32_t life);
 cairn::Result<cairn::SparseTable> OpenSparse(cairn::Client& client, bool sync);
-cairn::Result<cairn::DenseTable> OpenSyncDense(cairn::Client& client, uint32_t world);
+cairn::Result<cairn::DenseTable> OpenSyncDense(cairn::Client& client, const Options& options, uint32_t world);
 // One element per sync table: how many workers have seen its last round.
 cairn::Result<cairn::DenseTable> OpenFlags(cairn::Client& client);
 
-// Updates this rank still has to submit of a stream, over all its lives.
+// How many updates this life has to submit of a stream, if nothing ends it before: what the rank's
+// earlier lives have left.
 uint64_t Remaining(const Life& life, Stream stream);
+// The load has been ended from outside (Options::until).
+bool ToldToEnd(const Options& options);
+
+// Time since it was made.
+class Stopwatch {
+ public:
+  uint64_t us() const {
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
+                                     std::chrono::steady_clock::now() - begin_)
+                                     .count());
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// Options::ballast_mb: rank 0 fills it once, and finds it whole at the end.
+cairn::Status FillBallast(const Life& life);
+cairn::Status CheckBallast(const Life& life, Verdict* verdict);
 
 // Pushes until nothing remains and everything is acknowledged.
 cairn::Status RunAsync(const Life& life);

@@ -12,12 +12,12 @@
 
 namespace soak {
 
-cairn::Result<cairn::DenseTable> OpenSyncDense(cairn::Client& client, uint32_t world) {
+cairn::Result<cairn::DenseTable> OpenSyncDense(cairn::Client& client, const Options& options, uint32_t world) {
   cairn::TableSpec spec;
   spec.name = "soak.sync.dense";
   spec.element = cairn::ElementType::kInt64;
   spec.mode = cairn::Mode::kSync;
-  spec.size = SyncDenseSize(world);
+  spec.size = SyncDenseSize(options, world);
   return client.CreateDense(spec);
 }
 
@@ -48,17 +48,18 @@ class Participant {
 
   cairn::Pending StartRound() {
     Entry update{};
-    finishing_ = next_ > count_;
+    finishing_ = next_ > count_ || ToldToEnd(*life_.options);
     if (!finishing_) {
       update = UpdateOf(next_);
       life_.account->Submitted(life_.number, stream_, next_);
     }
     Fill(update, finishing_ ? 1 : 0);
+    watch_ = Stopwatch();
     return PushPull();
   }
 
   void RoundClosed() {
-    if (!finishing_) life_.account->Acknowledged(life_.number, stream_, next_++);
+    if (!finishing_) life_.account->Acknowledged(life_.number, stream_, next_++, watch_.us());
     const int64_t taking_part = taking_part_, finished = finished_;
     Votes(&taking_part_, &finished_);
     stopped_ = taking_part_ - taking_part == finished_ - finished;
@@ -80,6 +81,7 @@ class Participant {
   const Stream stream_;
   const uint64_t count_;
   uint64_t next_ = 1;
+  Stopwatch watch_;  // of the round under way
   bool finishing_ = false, stopped_ = false;
   int64_t taking_part_ = 0, finished_ = 0;
 };
@@ -98,8 +100,8 @@ class DenseParticipant : public Participant {
   void Fill(const Entry& update, int64_t finished) override {
     values_[0] = 1;
     values_[1] = finished;
-    int64_t* region = &values_[RegionOf(life_.rank, life_.number)];
-    for (uint64_t i = 0; i < kRegion; ++i) region[i] = update[i % 4];
+    int64_t* region = &values_[RegionOf(*life_.options, life_.rank, life_.number)];
+    for (uint64_t i = 0; i < life_.options->region; ++i) region[i] = update[i % 4];
   }
   void Votes(int64_t* taking_part, int64_t* finished) const override {
     *taking_part = out_[0];
@@ -188,7 +190,7 @@ cairn::Status FinishRound(Participant& participant, cairn::Pending& round, cairn
 }  // namespace
 
 cairn::Status RunSync(const Life& life) {
-  auto dense_table = OpenSyncDense(*life.client, life.world);
+  auto dense_table = OpenSyncDense(*life.client, *life.options, life.world);
   if (!dense_table.ok()) return dense_table.status();
   auto sparse_table = OpenSparse(*life.client, true);
   if (!sparse_table.ok()) return sparse_table.status();

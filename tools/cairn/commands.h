@@ -16,6 +16,8 @@ void AddServer(CLI::App& app, int& exit_code);
 // What comes after run's own options is `program`, which the caller has cut off (ProgramStart).
 void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_code);
 void AddStatus(CLI::App& app, int& exit_code);
+void AddTop(CLI::App& app, int& exit_code);
+void AddScale(CLI::App& app, int& exit_code);
 void AddDoctor(CLI::App& app, int& exit_code);
 
 inline constexpr int kUsageError = 2;  // of every command

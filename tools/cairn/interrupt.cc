@@ -29,7 +29,7 @@ Interrupt::Interrupt() {
 
 Interrupt::~Interrupt() { Disarm(); }
 
-void Interrupt::Arm(std::function<void()> stop) {
+void Interrupt::Arm(std::function<void(int)> stop) {
   thread_ = std::thread([this, stop = std::move(stop)] {
     const sigset_t set = Signals();
     int came = 0;
@@ -37,7 +37,7 @@ void Interrupt::Arm(std::function<void()> stop) {
       if (signal_ != 0) _exit(128 + came);
       signal_ = came;
       LogLine(std::string("told to stop by ") + (came == SIGINT ? "SIGINT" : "SIGTERM"));
-      stop();
+      stop(came);
     }
   });
 }

@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM for a process that runs a node: the first stops it in good order, the second
+// SIGINT and SIGTERM for a process that runs a node: what the first does is the caller's, the second
 // ends the process at once.
 #pragma once
 
@@ -16,9 +16,9 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  // `stop` is called once, from a thread of this class's own, at the first signal. What it refers
-  // to must live until Disarm.
-  void Arm(std::function<void()> stop);
+  // `stop` is called once, with the signal, from a thread of this class's own, at the first one. It
+  // should return soon: the second signal waits for it. What it refers to must live until Disarm.
+  void Arm(std::function<void(int signal)> stop);
   void Disarm();
   // The signal that came, 0 if none.
   int signal() const { return signal_; }

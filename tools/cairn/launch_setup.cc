@@ -140,14 +140,26 @@ void Launcher::PrepareThreads() {
 
 std::vector<std::string> Launcher::CommandOf(const NodeName& name) const {
   switch (name.role) {
-    case Role::kScheduler:
-      return {self_,         "scheduler",
-              "--host",      place_.listen_host,
-              "--port",      std::to_string(place_.scheduler.port),
-              "--state-dir", folder_ + "/state"};
+    case Role::kScheduler: {
+      std::vector<std::string> command = {self_,         "scheduler",
+                                          "--host",      place_.listen_host,
+                                          "--port",      std::to_string(place_.scheduler.port),
+                                          "--state-dir", folder_ + "/state"};
+      const auto add = [&command](const char* flag, const std::optional<uint32_t>& value) {
+        if (value) command.insert(command.end(), {flag, std::to_string(*value)});
+      };
+      add("--replicas", options_.replicas);
+      add("--min-in-sync", options_.min_in_sync);
+      return command;
+    }
     case Role::kServer: {
-      std::vector<std::string> command = {self_, "server", "--port",
-                                          "0",   "--rank", std::to_string(name.index)};
+      // On the port that its predecessor had, the scheduler knows at once that that one is gone.
+      const auto before = nodes_.find(name);
+      const uint16_t port = before != nodes_.end() ? before->second.port : 0;
+      const bool free = port != 0 && CanListen(place_.server_host, port);
+      std::vector<std::string> command = {self_,    "server",
+                                          "--port", std::to_string(free ? port : 0),
+                                          "--rank", std::to_string(name.index)};
       if (!place_.server_host.empty()) command.insert(command.end(), {"--host", place_.server_host});
       if (options_.threads) command.insert(command.end(), {"--threads", std::to_string(*options_.threads)});
       return command;

@@ -57,12 +57,33 @@ void Launcher::Watch() {
       seen.over = summary.phase == "ended" || summary.phase == "failed";
       seen.failure = summary.phase == "failed" ? summary.failure : "";
       seen.anybody_joined = summary.anybody_joined();
+      seen.servers_wanted = summary.servers_wanted;
+      seen.servers_leaving = summary.servers_leaving;
+      seen.replicas = summary.replicas;
+      TellOfCopies(summary);
       if (first && !seen.over && options_.nodes.node_rank > 0) CheckSameJob(summary);
       if (!seen.over) last_answer_ = *answer;
     }
     Perform(supervisor_.OnSeen(seen, MonotonicMs()));
   }
   ShowProgress();
+}
+
+// Deaths and moves leave partitions with fewer copies than they should have, for a while.
+void Launcher::TellOfCopies(const ClusterSummary& summary) {
+  if (summary.phase != "running" || summary.slots.total == 0) return;
+  const int64_t now = MonotonicMs();
+  if (!summary.slots.complete()) {
+    complete_answers_ = 0;
+    if (copying_since_ms_ != 0) return;
+    copying_since_ms_ = now;
+    return Say("partitions are being copied: " + std::to_string(summary.slots.in_sync) + " of " +
+               std::to_string(summary.slots.total) + " have all their copies (`cairn top` shows more)");
+  }
+  // Moves come a few at a time: only two answers in a row say that it is over.
+  if (copying_since_ms_ == 0 || ++complete_answers_ < 2) return;
+  Say("every partition has all its copies again, after " + Seconds(now - copying_since_ms_));
+  copying_since_ms_ = 0;
 }
 
 void Launcher::ShowProgress() {

@@ -47,6 +47,9 @@ Launcher::Launcher(LaunchOptions options, cluster::Variables variables)
 Launcher::~Launcher() {
   if (signal_fd_ >= 0) close(signal_fd_);
   if (ready_fd_ >= 0) close(ready_fd_);
+  for (auto& [name, node] : nodes_) {
+    if (node.ready_fd >= 0) close(node.ready_fd);
+  }
   std::error_code ignored;
   if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
@@ -88,7 +91,9 @@ void Launcher::PerformOne(const cluster::SuperviseAction& action) {
   switch (action.kind) {
     case Kind::kStart: return StartProcess(action.node);
     case Kind::kInterrupt: return SignalGroup(action.node, SIGINT);
-    case Kind::kTerminate: return SignalGroup(action.node, SIGTERM);
+    // A server would move its partitions away first, at SIGTERM.
+    case Kind::kTerminate:
+      return SignalGroup(action.node, action.node.role == Role::kServer ? SIGINT : SIGTERM);
     case Kind::kKill: return SignalGroup(action.node, SIGKILL);
     case Kind::kSay: return Say(action.text);
     case Kind::kShowTail: return ShowLastLines(action.node);
@@ -131,13 +136,14 @@ void Launcher::StartProcess(const NodeName& name) {
   cluster::ChildOptions options;
   int ready[2] = {-1, -1};
   options.command = CommandOf(name);
-  if (name.role == Role::kScheduler) {
+  if (name.role != Role::kWorker) {
     if (pipe2(ready, O_CLOEXEC) != 0 || fcntl(ready[0], F_SETFL, O_NONBLOCK) != 0) {
       return Perform(supervisor_.OnStartFailed(name, strerror(errno), NowMs()));
     }
-    if (ready_fd_ >= 0) close(ready_fd_);
-    ready_fd_ = ready[0];
-    ready_text_.clear();
+    int& kept = name.role == Role::kScheduler ? ready_fd_ : nodes_[name].ready_fd;
+    if (kept >= 0) close(kept);
+    kept = ready[0];
+    if (name.role == Role::kScheduler) ready_text_.clear();
     options.keep_fd = ready[1];
     options.command.insert(options.command.end(), {"--ready-fd", std::to_string(ready[1])});
   }
@@ -149,6 +155,16 @@ void Launcher::StartProcess(const NodeName& name) {
   node.child = *child;
   node.traceback_ms = 0;
   guard_.Add(child->pid);
+}
+
+// What it has listened on, if it came so far: a port that others know it by.
+void Launcher::ReadPort(Node& node) {
+  if (node.ready_fd < 0) return;
+  char text[16] = {};
+  const ssize_t got = read(node.ready_fd, text, sizeof text - 1);
+  const int port = got > 0 ? atoi(text) : 0;
+  if (port > 0 && port <= 65535) node.port = static_cast<uint16_t>(port);
+  close(std::exchange(node.ready_fd, -1));
 }
 
 void Launcher::SignalGroup(const NodeName& name, int signal) {
@@ -275,6 +291,7 @@ void Launcher::TakeEnd(Node& node) {
   guard_.Remove(node.child.pid);
   waitpid(node.child.pid, nullptr, 0);
   node.child.pid = -1;
+  ReadPort(node);
   ReadOutput(node);
   if (node.child.output_fd >= 0) close(std::exchange(node.child.output_fd, -1));
   node.lines->Flush();

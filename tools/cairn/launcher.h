@@ -35,6 +35,7 @@ struct LaunchOptions {
   std::vector<std::string> program;  // and its arguments; with `module`: the arguments alone
   std::string module;                // python -m
   std::optional<uint32_t> threads;   // shard threads of a server
+  std::optional<uint32_t> replicas, min_in_sync;  // for the scheduler
   std::string log_dir;               // empty: a new folder of this user's
   bool no_logs = false;
   std::optional<bool> progress;  // not given: live on a terminal, else now and then
@@ -60,6 +61,8 @@ class Launcher {
     LogFile file;
     int64_t traceback_ms = 0;  // when it began to print its last one; 0: never
     cluster::ProcessEnd end;   // of its last process
+    int ready_fd = -1;         // servers: the process writes the port here that it listens on
+    uint16_t port = 0;         // servers: of the last process; its successor takes the same
   };
 
   // launch_setup.cc
@@ -75,6 +78,7 @@ class Launcher {
   void Perform(std::vector<cluster::SuperviseAction> actions);
   void PerformOne(const cluster::SuperviseAction& action);
   void StartProcess(const cluster::NodeName& name);
+  void ReadPort(Node& node);
   Node& NodeOf(const cluster::NodeName& name);
   void SignalGroup(const cluster::NodeName& name, int signal);
   void PollOnce();
@@ -93,6 +97,7 @@ class Launcher {
   void Watch();
   void CheckSameJob(const ClusterSummary& summary);
   void ShowProgress();
+  void TellOfCopies(const ClusterSummary& summary);
   const Node* FirstToFail(const Node& told) const;
   void ShowLastLines(const cluster::NodeName& name);
   std::string Summary() const;
@@ -121,6 +126,8 @@ class Launcher {
   int64_t next_progress_ms_ = 0;
   StatusPoller::Answer last_answer_;
   bool silent_ = false;  // the scheduler has not answered the last question
+  int64_t copying_since_ms_ = 0;  // some partition lacks a copy; 0: none does
+  uint32_t complete_answers_ = 0; // in a row, since then
   std::optional<ClusterSummary> final_;
   std::string first_to_fail_;  // "worker 1: ValueError: …", if it is not who ended first
 };

@@ -68,7 +68,10 @@ int main(int argc, char** argv) {
       "  cairn run -s 2 -w 2 train.py --my-flags\n"
       "How it is doing, and whether this machine is fit for it:\n"
       "  cairn status\n"
+      "  cairn top\n"
       "  cairn doctor\n"
+      "More servers, or fewer, while it runs:\n"
+      "  cairn scale --servers 4\n"
       "Over two machines, the same on both but for the rank:\n"
       "  cairn run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -s 1 -w 2 train.py --my-flags\n"
       "Or every process by itself:\n"
@@ -83,6 +86,8 @@ int main(int argc, char** argv) {
   cairn::tool::AddScheduler(app, exit_code);
   cairn::tool::AddServer(app, exit_code);
   cairn::tool::AddStatus(app, exit_code);
+  cairn::tool::AddTop(app, exit_code);
+  cairn::tool::AddScale(app, exit_code);
   cairn::tool::AddDoctor(app, exit_code);
   app.add_subcommand("guard", "")->group("")->callback([&] { exit_code = cairn::tool::RunGuard(); });
   const std::string first = argc > 1 ? argv[1] : "";
@@ -90,7 +95,7 @@ int main(int argc, char** argv) {
   const bool known = std::any_of(commands.begin(), commands.end(),
                                  [&](const CLI::App* command) { return command->get_name() == first; });
   if (!first.empty() && first[0] != '-' && !known) {
-    cairn::tool::Complain("no command is called '" + first + "': run, scheduler, server, status or doctor");
+    cairn::tool::Complain("no command is called '" + first + "': run, status, top, scale, doctor, scheduler or server");
     return cairn::tool::kUsageError;
   }
   if (first == "run") {

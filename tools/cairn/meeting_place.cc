@@ -112,6 +112,11 @@ Status CheckFlags(const NodeFlags& flags) {
 
 }  // namespace
 
+bool CanListen(const std::string& host, uint16_t port) {
+  const Result<Addresses> addresses = Resolve(host.empty() ? "0.0.0.0" : host, port, 0);
+  return addresses.ok() && TryBind(**addresses) == 0;
+}
+
 std::string RandomLetters(int count) {
   static constexpr char kLetters[] = "0123456789abcdefghijkmnpqrstuvwxyz";
   std::random_device random;

@@ -33,6 +33,9 @@ struct MeetingPlace {
 // combination of flags is kInvalidArgument.
 Result<MeetingPlace> FindMeetingPlace(const NodeFlags& flags);
 
+// Whether this port can be had now, on `host` or, if that is empty, on every interface.
+bool CanListen(const std::string& host, uint16_t port);
+
 // "a1b2c3…", for names that must not meet.
 std::string RandomLetters(int count);
 

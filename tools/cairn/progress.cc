@@ -64,6 +64,9 @@ std::string ProgressLine(const ProgressView& view) {
                 ? "  round " + std::to_string(s.rounds) + "  " + CountRate(view.last.rounds_per_s, "rounds")
                 : "  " + CountRate(s.pushes_per_s, "pushes");
     line += "  " + ByteRate(s.bytes_per_s);
+    if (!s.slots.complete()) {
+      line += "  copies: " + std::to_string(s.slots.in_sync) + " of " + Counted(s.slots.total, "partition");
+    }
   }
   if (view.silent) line += "  (the scheduler does not answer)";
   return line;

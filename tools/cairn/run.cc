@@ -1,4 +1,5 @@
 // cairn run: a whole job on this machine, or this machine's share of one.
+#include <algorithm>
 #include <memory>
 
 #include "commands.h"
@@ -95,7 +96,22 @@ int RunJob(LaunchOptions options) {
     Complain("run: a job has at most 65535 servers and as many workers, on all nodes together");
     return kUsageError;
   }
-  return Launcher(std::move(options), cluster::ProcessVariables()).Run();
+  const cluster::Variables variables = cluster::ProcessVariables();
+  // How many owners a partition has decides what the death of a server means, until the scheduler answers.
+  cluster::Variables settings = variables;
+  cluster::RemoveRoleVariables(settings);
+  const Result<cluster::Environment> environment = cluster::ReadEnvironment(settings);
+  if (!environment.ok()) return Complain("run: " + environment.status().message());
+  const uint64_t servers = nodes * options.supervise.servers;
+  const uint32_t asked = options.replicas ? *options.replicas : environment->replicas.value_or(0);
+  options.supervise.replicas = static_cast<uint32_t>(std::min<uint64_t>(asked != 0 ? asked : 2, servers));
+  if (options.min_in_sync.value_or(1) > options.supervise.replicas) {
+    Complain("run: --min-in-sync " + std::to_string(*options.min_in_sync) + ", but a partition has " +
+             std::to_string(options.supervise.replicas) +
+             " copies (--replicas, --servers): nothing would ever be acknowledged");
+    return kUsageError;
+  }
+  return Launcher(std::move(options), variables).Run();
 }
 
 }  // namespace
@@ -111,9 +127,9 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
       "  cairn run -s 1 -w 2 train.py --epochs 3\n"
       "  cairn run -s 2 -w 4 -- ./trainer --epochs 3\n"
       "  cairn run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -s 1 -w 2 train.py    (and rank 1)\n\n"
-      "Output is merged line by line behind a prefix. Ctrl-C ends all, a second one kills. A worker\n"
-      "killed by a signal is started again; one that exits with an error ends the job, and its traceback\n"
-      "comes last. The exit code is the workers'. Workers find CAIRN_* variables, and torch's: RANK,\n"
+      "Output is merged line by line behind a prefix. Ctrl-C ends all, a second one kills. Who is killed\n"
+      "by a signal is started again: workers, servers (with two or more, nothing is lost), the scheduler.\n"
+      "A worker that exits with an error ends the job, and its traceback comes last. The exit code is the workers'. Workers find CAIRN_* variables, and torch's: RANK,\n"
       "LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and OMP_NUM_THREADS, their share\n"
       "of the cores, unless it is set. docs/command-line.md has the whole story.");
   auto options = std::make_shared<LaunchOptions>();
@@ -129,8 +145,20 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
   command
       ->add_option(
           "--max-restarts", supervise.max_restarts,
-          "restarts in the whole job, of workers and of the scheduler, after a death by a signal (3)")
+          "restarts in the whole job after a death by a signal: so many of workers, of servers and of the "
+          "scheduler (3)")
       ->type_name("N");
+  command
+      ->add_option("--replicas", options->replicas,
+                   "servers that have a copy of each partition (2 where there are two servers or more; 1: the "
+                   "death of a server ends the job)")
+      ->type_name("N")
+      ->check(Within(1, 8));
+  command
+      ->add_option("--min-in-sync", options->min_in_sync,
+                   "nothing is acknowledged while fewer servers than this have it (1)")
+      ->type_name("N")
+      ->check(Within(1, 8));
   command->add_option("--threads", options->threads, "shard threads of each server (1)")
       ->type_name("N")
       ->check(Within(1, 1024));

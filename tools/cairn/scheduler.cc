@@ -14,10 +14,11 @@ namespace cairn::tool {
 namespace {
 
 struct Flags {
-  std::optional<std::string> host, state_dir, cluster_id;
+  std::optional<std::string> host, state_dir, meta, cluster_id;
   std::optional<uint16_t> port;
-  std::optional<uint32_t> servers, workers, slots;
+  std::optional<uint32_t> servers, workers, slots, replicas, min_in_sync;
   std::optional<int64_t> heartbeat_ms, dead_after_ms, rejoin_grace_ms;
+  int64_t lease_s = scheduler::EtcdOptions{}.ttl_s;
   int ready_fd = -1;
 };
 
@@ -33,14 +34,19 @@ void Choose(T& out, const std::optional<U>& flag, const std::optional<U>& enviro
 
 scheduler::SchedulerNodeOptions OptionsOf(const Flags& flags, const cluster::Environment& environment) {
   scheduler::SchedulerNodeOptions options;
-  // Where nodes look for the scheduler is where it listens, unless told otherwise.
-  Choose(options.host, flags.host, environment.host ? environment.host : environment.scheduler_host);
-  Choose(options.port, flags.port, environment.port ? environment.port : environment.scheduler_port);
+  // Where nodes look for the scheduler is where it listens, unless told otherwise. Of several it can't
+  // tell which one it is.
+  const bool one = environment.standbys.empty();
+  Choose(options.host, flags.host, environment.host || !one ? environment.host : environment.scheduler_host);
+  Choose(options.port, flags.port, environment.port || !one ? environment.port : environment.scheduler_port);
   Choose(options.state_dir, flags.state_dir, environment.state_dir);
   Choose(options.core.cluster_id, flags.cluster_id, environment.cluster_id);
   Choose(options.core.expected_servers, flags.servers, environment.servers);
   Choose(options.core.expected_workers, flags.workers, environment.workers);
   Choose(options.core.slot_count, flags.slots, environment.slots);
+  options.core.replicas = 0;  // as the number of servers suggests
+  Choose(options.core.replicas, flags.replicas, environment.replicas);
+  Choose(options.core.min_in_sync, flags.min_in_sync, environment.min_in_sync);
   const auto milliseconds = [](int64_t& out_us, std::optional<int64_t> flag,
                                std::optional<int64_t> variable) {
     int64_t ms = out_us / 1000;
@@ -52,6 +58,30 @@ scheduler::SchedulerNodeOptions OptionsOf(const Flags& flags, const cluster::Env
   milliseconds(options.core.rejoin_grace_us, flags.rejoin_grace_ms, environment.rejoin_grace_ms);
   options.log = LogLine;
   return options;
+}
+
+// A flag says where the state is, or else the environment does; never both kinds at once.
+Status ReadMeta(const Flags& flags, const cluster::Environment& environment,
+                scheduler::SchedulerNodeOptions& options) {
+  const bool by_flag = flags.meta || flags.state_dir;
+  const std::optional<std::string>& meta = by_flag ? flags.meta : environment.meta;
+  if (!meta) {
+    if (environment.standbys.empty()) return Status::Ok();
+    return {Code::kInvalidArgument,
+            "CAIRN_SCHEDULER names several schedulers: they need --meta etcd://HOST:PORT, where they find "
+            "out which of them leads"};
+  }
+  if (by_flag ? flags.state_dir.has_value() : environment.state_dir.has_value())
+    return {Code::kInvalidArgument,
+            "the scheduler's state is in a folder (--state-dir) or in etcd (--meta), not in both"};
+  Result<scheduler::EtcdOptions> etcd =
+      cluster::ParseMeta(flags.meta ? "--meta" : "CAIRN_META", *meta);
+  if (!etcd.ok()) return etcd.status();
+  options.state_dir.clear();  // a flag overrides the environment's word
+  options.etcd = *std::move(etcd);
+  options.etcd.ttl_s = flags.lease_s;
+  if (options.port != 0) return Status::Ok();
+  return {Code::kInvalidArgument, "with --meta nodes must know where every scheduler is: give --port"};
 }
 
 // A line for the launcher.
@@ -67,18 +97,19 @@ void Tell(int fd, const std::string& text) {
 int RunScheduler(const Flags& flags) {
   const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kScheduler);
   if (!environment.ok()) return Complain(environment.status().message());
-  const scheduler::SchedulerNodeOptions options = OptionsOf(flags, *environment);
+  scheduler::SchedulerNodeOptions options = OptionsOf(flags, *environment);
+  if (Status meta = ReadMeta(flags, *environment, options); !meta.ok()) return Complain(meta.message());
   if (options.core.dead_after_us < 2 * options.core.heartbeat_us)
     return Complain(
         "--dead-after-ms must be at least twice --heartbeat-ms: a healthy node would be taken for dead");
   Interrupt interrupt;
   Result<std::unique_ptr<scheduler::SchedulerNode>> node = scheduler::SchedulerNode::Start(options);
   if (!node.ok()) return Complain(node.status().message());
-  interrupt.Arm([&node] { (*node)->Stop(); });
+  interrupt.Arm([&node](int) { (*node)->Stop(); });
   JobFile job_file;
   if (flags.ready_fd >= 0) {
     Tell(flags.ready_fd, std::to_string((*node)->endpoint().port));
-  } else {
+  } else if (options.etcd.members.empty()) {
     // For `cairn status`; it is no reason to complain that it must be given the address.
     const wire::Endpoint listens = (*node)->endpoint();
     (void)job_file.Write(
@@ -101,7 +132,8 @@ void AddScheduler(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("scheduler", "Runs a scheduler until the job is over");
   command->footer(
       "What is not given comes from the environment (docs/environment.md).\n"
-      "  cairn scheduler --host 0.0.0.0 --port 9000 --servers 2 --workers 4 --state-dir /var/lib/cairn/job1");
+      "  cairn scheduler --host 0.0.0.0 --port 9000 --servers 2 --workers 4 --state-dir /var/lib/cairn/job1\n"
+      "  cairn scheduler --port 9000 --servers 2 --workers 4 --meta etcd://10.0.0.1:2379,10.0.0.2:2379/job1");
   auto flags = std::make_shared<Flags>();
   command->add_option("--host", flags->host, "address to listen on (127.0.0.1; 0.0.0.0 for every interface)")
       ->type_name("ADDRESS");
@@ -111,10 +143,27 @@ void AddScheduler(CLI::App& app, int& exit_code) {
   command->add_option("-w,--workers", flags->workers, "workers that the job waits for (1)")
       ->check(Within(1, 65535));
   command->add_option("--slots", flags->slots, "partitions of the tables (256)")->check(Within(1, 65536));
+  command
+      ->add_option("--replicas", flags->replicas,
+                   "servers that have a copy of each partition (0: 2 where there are two servers or more)")
+      ->check(Within(0, 8));
+  command
+      ->add_option("--min-in-sync", flags->min_in_sync,
+                   "nothing is acknowledged while fewer servers than this have it (1)")
+      ->check(Within(1, 8));
   command->add_option(
       "--state-dir", flags->state_dir,
       "folder of the scheduler's log: started again with it, a killed scheduler goes on with the same "
       "cluster (without it, a killed scheduler ends the job)");
+  command
+      ->add_option("--meta", flags->meta,
+                   "etcd that has the state instead of a folder: several schedulers may run, and one leads")
+      ->type_name("etcd://HOST:PORT,…/PREFIX");
+  command
+      ->add_option("--lease", flags->lease_s,
+                   "with --meta: a leader that etcd does not hear for so long is replaced (5)")
+      ->type_name("SECONDS")
+      ->check(Within(2, 3600));
   command->add_option("--cluster-id", flags->cluster_id, "name that nodes must know to join (made up)");
   command->add_option("--heartbeat-ms", flags->heartbeat_ms, "how often nodes are expected to report (1000)")
       ->check(Within(1, 86'400'000));

@@ -139,4 +139,18 @@ Result<wire::ControlMessage> AskScheduler(const wire::Endpoint& scheduler,
   return wire::DecodeControl(header, body.bytes());
 }
 
+Result<wire::Endpoint> FindLeader(const std::vector<wire::Endpoint>& schedulers, int64_t timeout_ms) {
+  if (schedulers.size() == 1) return schedulers.front();
+  std::string errors;
+  for (const wire::Endpoint& scheduler : schedulers) {
+    const auto answer = AskScheduler(scheduler, wire::StatusRequest{1},
+                                     timeout_ms / static_cast<int64_t>(schedulers.size()));
+    const auto* refusal = answer.ok() ? std::get_if<wire::Refusal>(&*answer) : nullptr;
+    if (answer.ok() && (refusal == nullptr || refusal->code != Code::kUnavailable)) return scheduler;
+    errors += "\n  " + wire::ToString(scheduler) + ": " +
+              (answer.ok() ? refusal->text : answer.status().message());
+  }
+  return Status(Code::kUnavailable, "none of the schedulers leads:" + errors);
+}
+
 }  // namespace cairn::tool

@@ -6,8 +6,11 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "cluster/supervise.h"
 #include "commands.h"
+#include "drain.h"
 #include "interrupt.h"
 #include "scheduler/scheduler_node.h"
 #include "server/server_node.h"
@@ -21,26 +24,27 @@ struct Flags {
   std::optional<std::string> scheduler, host, advertise, cluster_id;
   std::optional<uint16_t> port;
   std::optional<uint32_t> threads, rank;
+  int64_t drain_timeout_s = 300;
+  int ready_fd = -1;
   pid_t parent = 0;  // end with this process, which has started this one; 0: with nobody
 };
 
-Result<wire::Endpoint> SchedulerOf(const Flags& flags, const cluster::Environment& environment) {
-  if (flags.scheduler) {
-    Result<wire::Endpoint> endpoint = cluster::ParseEndpoint("--scheduler", *flags.scheduler);
-    if (!endpoint.ok() || endpoint->port != 0) return endpoint;
-    return Result<wire::Endpoint>(Code::kInvalidArgument, "--scheduler " + *flags.scheduler + " has no port");
-  }
+using Endpoints = std::vector<wire::Endpoint>;
+
+Result<Endpoints> SchedulersOf(const Flags& flags, const cluster::Environment& environment) {
+  if (flags.scheduler) return cluster::ParseEndpoints("--scheduler", *flags.scheduler);
   if (Status status = cluster::RequireScheduler(environment); !status.ok()) {
-    return Result<wire::Endpoint>(status.code(), status.message() + ", or give --scheduler HOST:PORT");
+    return Result<Endpoints>(status.code(), status.message() + ", or give --scheduler HOST:PORT");
   }
-  return environment.scheduler();
+  return environment.schedulers();
 }
 
 Result<server::ServerNodeOptions> OptionsOf(const Flags& flags, const cluster::Environment& environment) {
-  Result<wire::Endpoint> scheduler = SchedulerOf(flags, environment);
-  if (!scheduler.ok()) return scheduler.status();
+  const Result<Endpoints> schedulers = SchedulersOf(flags, environment);
+  if (!schedulers.ok()) return schedulers.status();
   server::ServerNodeOptions options;
-  options.control.scheduler = *scheduler;
+  options.control.scheduler = schedulers->front();
+  options.control.standbys.assign(schedulers->begin() + 1, schedulers->end());
   options.control.cluster_id = flags.cluster_id ? *flags.cluster_id : environment.cluster_id.value_or("");
   const std::optional<uint32_t> rank = flags.rank ? flags.rank : environment.rank;
   if (rank) options.control.wanted_rank = static_cast<int32_t>(*rank);
@@ -48,7 +52,7 @@ Result<server::ServerNodeOptions> OptionsOf(const Flags& flags, const cluster::E
   if (environment.connect_timeout_ms)
     options.control.register_deadline_us = *environment.connect_timeout_ms * 1000;
   const std::optional<std::string> host = flags.host ? flags.host : environment.host;
-  options.host = host ? *host : transport::LocalAddressTowards(*scheduler);
+  options.host = host ? *host : transport::LocalAddressTowards(schedulers->front());
   options.port = flags.port ? *flags.port : environment.port.value_or(0);
   if (flags.advertise) {
     const bool with_port = flags.advertise->find(':') != std::string::npos;
@@ -72,6 +76,8 @@ Result<std::unique_ptr<scheduler::SchedulerNode>> HostScheduler(const cluster::E
   options.core.expected_servers = environment.servers.value_or(1);
   options.core.expected_workers = environment.workers.value_or(1);
   options.core.slot_count = environment.slots.value_or(options.core.slot_count);
+  options.core.replicas = environment.replicas.value_or(0);
+  options.core.min_in_sync = environment.min_in_sync.value_or(options.core.min_in_sync);
   if (environment.heartbeat_ms) options.core.heartbeat_us = *environment.heartbeat_ms * 1000;
   if (environment.dead_after_ms) options.core.dead_after_us = *environment.dead_after_ms * 1000;
   if (environment.rejoin_grace_ms) options.core.rejoin_grace_us = *environment.rejoin_grace_ms * 1000;
@@ -81,7 +87,13 @@ Result<std::unique_ptr<scheduler::SchedulerNode>> HostScheduler(const cluster::E
 
 // A Python program that serves inside a call (fleet.run_server) must not leave its server behind.
 // False if that program is gone already.
-bool EndWith(pid_t parent) { return prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent; }
+bool EndWith(pid_t parent) { return prctl(PR_SET_PDEATHSIG, SIGINT) == 0 && getppid() == parent; }
+
+void TellPort(int fd, uint16_t port) {
+  const std::string line = std::to_string(port) + "\n";
+  [[maybe_unused]] const ssize_t written = write(fd, line.data(), line.size());
+  close(fd);
+}
 
 int RunServer(const Flags& flags) {
   if (flags.parent != 0 && !EndWith(flags.parent)) return Complain("who started this server is gone");
@@ -91,6 +103,7 @@ int RunServer(const Flags& flags) {
   if (!options.ok()) return Complain(options.status().message());
 
   Interrupt interrupt;
+  const wire::Endpoint scheduler = options->control.scheduler;
   std::unique_ptr<scheduler::SchedulerNode> hosted;
   if (environment->hosts_scheduler && !flags.scheduler) {
     Result<std::unique_ptr<scheduler::SchedulerNode>> started = HostScheduler(*environment);
@@ -105,7 +118,11 @@ int RunServer(const Flags& flags) {
   const wire::Endpoint endpoint = (*node)->endpoint();
   LogLine("Server listening on " + wire::ToString(endpoint) +
           " selected port: " + std::to_string(endpoint.port));
-  interrupt.Arm([&node, &hosted] {
+  if (flags.ready_fd >= 0) TellPort(flags.ready_fd, endpoint.port);
+  Drain drain(**node, scheduler, flags.drain_timeout_s * 1000);
+  interrupt.Arm([&node, &hosted, &drain](int signal) {
+    // The scheduler in this process would go too, and nobody could move anything.
+    if (signal == SIGTERM && !hosted) return drain.Begin();
     (*node)->Stop();
     if (hosted) hosted->Stop();
   });
@@ -116,8 +133,12 @@ int RunServer(const Flags& flags) {
     if (status.ok()) status = scheduler_status;
   }
   interrupt.Disarm();
-  if (interrupt.signal() != 0) return 128 + interrupt.signal();
+  if (interrupt.signal() != 0 && !(drain.in_good_order() && status.ok())) return 128 + interrupt.signal();
   if (status.code() == Code::kJobFailed) return 1;  // the node has said why
+  if (status.code() == Code::kRetired) {
+    Complain("server: " + status.message());
+    return cluster::kStartAgainCode;  // what it held is gone, but a new one may come
+  }
   return status.ok() ? 0 : Complain("server: " + status.message());
 }
 
@@ -128,9 +149,10 @@ void AddServer(CLI::App& app, int& exit_code) {
   command->footer(
       "What is not given comes from the environment (docs/environment.md). It listens on loopback if the\n"
       "scheduler is there, otherwise on the interface that routes to the scheduler.\n"
-      "  cairn server --scheduler 10.0.0.1:9000 --threads 4");
+      "  cairn server --scheduler 10.0.0.1:9000 --threads 4\n"
+      "SIGTERM moves its partitions to other servers first, SIGINT ends it at once; so does a second signal.");
   auto flags = std::make_shared<Flags>();
-  command->add_option("--scheduler", flags->scheduler, "HOST:PORT of the scheduler");
+  command->add_option("--scheduler", flags->scheduler, "HOST:PORT of the scheduler; of several, with commas between");
   command->add_option("--host", flags->host, "address to listen on")->type_name("ADDRESS");
   command->add_option("--port", flags->port, "port to listen on (0: any free one)");
   command->add_option("--advertise", flags->advertise,
@@ -138,7 +160,13 @@ void AddServer(CLI::App& app, int& exit_code) {
   command->add_option("--threads", flags->threads, "shard threads (1)")->check(Within(1, 1024));
   command->add_option("--rank", flags->rank, "wanted index among the servers")->check(Within(0, 65534));
   command->add_option("--cluster-id", flags->cluster_id, "join only this cluster");
+  command
+      ->add_option("--drain-timeout", flags->drain_timeout_s,
+                   "seconds that SIGTERM leaves for its partitions to move to other servers (300; 0: none)")
+      ->type_name("SECONDS")
+      ->check(Within(0, 1'000'000));
   command->add_option("--with-parent", flags->parent)->group("");  // for cairn.compat.fleet
+  command->add_option("--ready-fd", flags->ready_fd)->group("");   // for cairn run: the port goes there
   command->callback([flags, &exit_code] { exit_code = RunServer(*flags); });
 }
 

@@ -16,6 +16,19 @@
 
 namespace cairn::tool {
 
+// The partitions by their owners. `total` 0: not said.
+struct SlotCounts {
+  uint32_t total = 0;
+  uint32_t in_sync = 0;       // all of their owners are
+  uint32_t copying = 0;       // to a further owner
+  uint32_t handing_over = 0;  // from one primary to the next
+  uint32_t single = 0;        // only one owner is in sync
+  uint32_t to_copy = 0;       // copies that are under way or still to come, with those done of them
+
+  bool complete() const { return in_sync >= total; }
+  bool quiet() const { return complete() && copying == 0 && handing_over == 0 && to_copy == 0; }
+};
+
 // What a launcher wants to know of the status. Everything is the peer's word.
 struct ClusterSummary {
   std::string cluster_id, phase, failure, awaiting;
@@ -26,6 +39,9 @@ struct ClusterSummary {
   uint64_t rounds = 0, pushes = 0;  // rounds: of the server that has closed the most
   double pushes_per_s = 0, bytes_per_s = 0;
   bool sync_tables = false;
+  uint32_t servers_wanted = 0, servers_leaving = 0, replicas = 0;  // 0: not said, or none
+  uint64_t moves_done = 0, failovers = 0;
+  SlotCounts slots;
 
   bool anybody_joined() const { return workers > 0 || done > 0 || view > 0; }
 };

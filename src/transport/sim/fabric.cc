@@ -57,11 +57,24 @@ void Fabric::Pause(int id, int64_t until_us) {
   process(id).paused_until_us = std::max(process(id).paused_until_us, until_us);
 }
 
+void Fabric::SetBusy(int id, bool busy) {
+  Process& p = process(id);
+  p.busy += busy ? 1 : -1;
+  if (p.busy > 0) return;
+  for (auto& action : std::exchange(p.behind, {})) Run(id, queue_.now_us(), std::move(action));
+}
+
 void Fabric::Block(int from_host, int to_host, int64_t until_us, bool keep) {
   links_[{from_host, to_host}] = {until_us, keep};
 }
 
+void Fabric::DieAfterSends(int id, uint64_t sends, std::function<void()> then) {
+  process(id).sends_left = sends;
+  process(id).dies = std::move(then);
+}
+
 void Fabric::HealAll() {
+  slow_links_.clear();
   for (auto& [pair, link] : links_) link.blocked_until_us = 0;
   for (Process& p : processes_) {
     p.paused_until_us = 0;
@@ -82,7 +95,9 @@ void Fabric::Run(int id, int64_t at_us, std::function<void()> action) {
   queue_.At(at_us, [this, id, action = std::move(action)]() mutable {
     Process& p = process(id);
     if (!p.alive) return;
-    if (p.paused_until_us > queue_.now_us()) {
+    if (p.busy > 0) {
+      p.behind.push_back(std::move(action));
+    } else if (p.paused_until_us > queue_.now_us()) {
       Run(id, p.paused_until_us, std::move(action));
     } else {
       action();
@@ -149,6 +164,18 @@ void Fabric::Send(Port& port, ConnId conn, const wire::Frame& frame) {
   });
   if (tap_ != nullptr) tap_->OnSend(port, other.port, header, bytes->bytes().subspan(sizeof(header)));
   Carry(connection, 1 - side, bytes);
+  Process& dying = process(port.process_);
+  if (dying.dies && --dying.sends_left == 0) {
+    dying.muted = true;
+    queue_.At(queue_.now_us(), std::exchange(dying.dies, nullptr));
+  }
+}
+
+int64_t Fabric::ExtraDelay(int from_process, int to_process) const {
+  if (slow_links_.empty()) return 0;
+  auto it = slow_links_.find(
+      {processes_[static_cast<size_t>(from_process)].host, processes_[static_cast<size_t>(to_process)].host});
+  return it == slow_links_.end() ? 0 : it->second;
 }
 
 void Fabric::Count(Fault fault, const Connection& connection) {
@@ -160,7 +187,8 @@ void Fabric::Count(Fault fault, const Connection& connection) {
 void Fabric::Carry(Connection* connection, int to_side, const Bytes& bytes) {
   End& to = connection->ends[to_side];
   const int64_t now = queue_.now_us();
-  int64_t delay = Delay() + process(to.process).lag_us;
+  int64_t delay =
+      Delay() + process(to.process).lag_us + ExtraDelay(connection->ends[1 - to_side].process, to.process);
   if (const Link* link = Blocked(connection->ends[1 - to_side].process, to.process)) {
     ++incidents_[process(to.process).host];
     ++incidents_[process(connection->ends[1 - to_side].process).host];
@@ -207,7 +235,8 @@ void Fabric::Carry(Connection* connection, int to_side, const Bytes& bytes) {
 void Fabric::Deliver(Connection* connection, int side, const Bytes& bytes, bool late) {
   if (!connection->ends[side].open && late) {
     const auto& header = *reinterpret_cast<const wire::FrameHeader*>(bytes->data());
-    const bool data = header.type != wire::FrameType::kControl;
+    // Requests of workers. Frames of a stream do not say which thread they are from.
+    const bool data = header.type >= wire::FrameType::kPush && header.type <= wire::FrameType::kPull;
     if (Connection* other = AnotherConnection(*connection, side, data)) connection = other;
   }
   End& end = connection->ends[side];

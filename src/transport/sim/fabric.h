@@ -91,11 +91,18 @@ class Fabric {
   bool alive(int process) const { return processes_[static_cast<size_t>(process)].alive; }
   // Nothing that the process sends from now on leaves it (it is dying inside a call).
   void Mute(int process) { processes_[static_cast<size_t>(process)].muted = true; }
+  // It sends so many frames more and not another one: `then` is called behind the call in which the
+  // last of them left, and must kill it.
+  void DieAfterSends(int process, uint64_t sends, std::function<void()> then);
   // Handles nothing before this time.
   void Pause(int process, int64_t until_us);
+  // It waits in the middle of a call: what comes for it is handled behind that.
+  void SetBusy(int process, bool busy);
   void SetLag(int process, int64_t lag_us) { processes_[static_cast<size_t>(process)].lag_us = lag_us; }
   // Nothing passes from host to host until then; frames are lost, or late if `keep`.
   void Block(int from_host, int to_host, int64_t until_us, bool keep);
+  // What passes from host to host takes so much longer, until everything heals.
+  void SlowLink(int from_host, int to_host, int64_t extra_us) { slow_links_[{from_host, to_host}] = extra_us; }
   void HealAll();
 
   // Runs `action` on behalf of a process: not if it is dead, later if it is paused.
@@ -116,6 +123,10 @@ class Fabric {
     bool muted = false;
     int64_t paused_until_us = 0;
     int64_t lag_us = 0;
+    int busy = 0;
+    std::vector<std::function<void()>> behind;  // what came while it was busy
+    uint64_t sends_left = 0;  // only if it is to die after them
+    std::function<void()> dies;
   };
   struct End {
     Port* port = nullptr;  // null: not yet accepted by one
@@ -153,6 +164,7 @@ class Fabric {
   void Disconnect(Connection* connection, int side, int64_t at_us);
   Connection* AnotherConnection(const Connection& of, int side, bool data);
   int64_t Delay();
+  int64_t ExtraDelay(int from_process, int to_process) const;
   bool HostUp(int host) const;
   const Link* Blocked(int from_process, int to_process) const;
   void Count(Fault fault, const Connection& connection);
@@ -170,6 +182,7 @@ class Fabric {
   std::vector<std::pair<Connection*, int>> ends_;  // by ConnId - 1
   std::map<std::pair<std::string, uint16_t>, Listener> listeners_;
   std::map<std::pair<int, int>, Link> links_;
+  std::map<std::pair<int, int>, int64_t> slow_links_;
   std::set<std::pair<int, int>> loss_limits_;
   std::map<int, uint64_t> incidents_;
 };

@@ -18,8 +18,15 @@ const char* Name(Fault fault) {
     case Fault::kWorkerCrash: return "worker crash";
     case Fault::kTwin: return "second start of a rank";
     case Fault::kServerCrash: return "server crash";
+    case Fault::kServerRestart: return "server restart";
+    case Fault::kServerSilent: return "server silent for long";
+    case Fault::kServersCut: return "servers cut off";
+    case Fault::kSlowLink: return "slow link";
+    case Fault::kOwnersLost: return "all owners lost";
     case Fault::kSlowNode: return "slow node";
     case Fault::kPause: return "paused node";
+    case Fault::kKvUnknown: return "unknown outcome of a write";
+    case Fault::kKvLeaseLost: return "lease ended early";
     case Fault::kCount: break;
   }
   return "?";

@@ -22,9 +22,16 @@ enum class Fault : uint8_t {
   kTornTail,    // the same, with half a record on the disk
   kWorkerCrash,
   kTwin,         // a second process is started for the rank of a living one
-  kServerCrash,  // only under seeds where the job is expected to fail
+  kServerCrash,
+  kServerRestart,  // a lost server's successor, empty, at the same address or another one
+  kServerSilent,   // alive, but cut off or paused for so long that it may be declared dead
+  kServersCut,     // two servers can't reach each other, for a while
+  kSlowLink,       // what passes between two servers takes long
+  kOwnersLost,     // all owners of a slot at once: the job is expected to fail
   kSlowNode,     // handles everything with a lag
   kPause,        // handles nothing for a while, longer than it takes to be declared dead or shorter
+  kKvUnknown,    // a write to the scheduler's key-value store whose outcome its writer is not told
+  kKvLeaseLost,  // a leader's lease ends before its time
   kCount
 };
 inline constexpr size_t kFaultKinds = static_cast<size_t>(Fault::kCount);

@@ -1,0 +1,304 @@
+// The balancer as a pure function (rule 46): with random clusters, sizes and events it never takes an
+// owner away that is needed, comes to rest in a bounded number of steps, and ends in balance.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "scheduler/rules.h"
+
+namespace cairn::scheduler {
+namespace {
+
+class Cluster {
+ public:
+  Cluster(uint64_t seed, uint32_t servers, uint32_t slots, uint32_t replicas, uint32_t threads = 1)
+      : random_(seed), threads_(threads) {
+    d.slot_count = slots;
+    d.initial_servers = d.state.expected_servers = servers;
+    d.state.expected_workers = 1;
+    d.state.replicas = replicas;
+    d.state.version = StateVersion(1);
+    for (uint32_t i = 0; i < servers; ++i) Join();
+    AddNode(d, {.role = wire::Role::kWorker, .uid = 1, .endpoint = {"w", 0}}, 0, 0);
+    Form(d);
+    for (uint32_t i = 0; i < slots; ++i) bytes.push_back(Below(1 << 20));
+  }
+
+  uint64_t Below(uint64_t end) { return std::uniform_int_distribution<uint64_t>(0, end - 1)(random_); }
+  void Join() {
+    uint32_t index = 0;
+    while (d.state.FindServer(index) != nullptr) ++index;
+    AddNode(d,
+            {.role = wire::Role::kServer,
+             .uid = ++uids_,
+             .endpoint = {"h", static_cast<uint16_t>(uids_)},
+             .threads = threads_},
+            index, 0);
+  }
+  wire::ServerInfo& Any() { return d.state.servers[Below(d.state.servers.size())]; }
+
+  // One record: some of what is under way ends (all of it, if `all`), and the balancer is asked.
+  bool Step(bool all) {
+    d.state.version = d.state.version.Next();
+    bool ended = false;
+    for (uint32_t slot = 0; slot < d.state.slots.size(); ++slot) {
+      for (const wire::Backup& backup : std::vector<wire::Backup>(d.state.slots[slot].backups))
+        if (!backup.in_sync && (all || Below(3) == 0)) {
+          MarkInSync(d, slot, backup.server);
+          ++copies;
+          ended = true;
+        }
+      if (d.state.slots[slot].heir != wire::kNoServer && (all || Below(2) == 0)) {
+        FinishHandover(d, slot);
+        ended = true;
+      }
+    }
+    const std::vector<wire::SlotOwner> before = d.state.slots;
+    const bool changed = Place(d, bytes, limits).any();
+    Check(before);
+    for (const wire::ServerInfo& server : std::vector<wire::ServerInfo>(d.state.servers))
+      if (server.leaving && Owned(server.index) == 0) RemoveServer(d, server.incarnation, NodeFate::kLeft);
+    return ended || changed;
+  }
+  // Until nothing is left to do; the number of records it took.
+  int Rest() {
+    int steps = 0;
+    while (Step(true)) {
+      if (++steps > 2000) {
+        ADD_FAILURE() << "it never comes to rest";
+        break;
+      }
+    }
+    return steps;
+  }
+
+  void Check(const std::vector<wire::SlotOwner>& before) {
+    const uint32_t wanted = std::max(WantedOwners(d.state), d.state.min_in_sync);
+    std::map<uint32_t, uint32_t> in, out, handing;
+    for (size_t slot = 0; slot < before.size(); ++slot) {
+      const wire::SlotOwner &was = before[slot], &is = d.state.slots[slot];
+      EXPECT_EQ(is.server, was.server) << "only a handover or a death changes primaries";
+      EXPECT_EQ(is.epoch, was.epoch);
+      const uint32_t had = InSyncOwners(was), has = InSyncOwners(is);
+      EXPECT_GE(has, std::min(had, wanted)) << "slot " << slot;
+      for (const wire::Backup& backup : is.backups) {
+        if (backup.in_sync) continue;
+        ++in[backup.server];
+        ++out[is.server];
+        if (was.FindBackup(backup.server) == nullptr) {
+          EXPECT_FALSE(d.state.FindServer(backup.server)->leaving);
+          EXPECT_EQ(std::count(limits.avoid.begin(), limits.avoid.end(), backup.server), 0);
+          EXPECT_EQ(backup.added, d.state.version);
+        }
+      }
+      if (is.heir != wire::kNoServer) {
+        ++handing[is.server];
+        ASSERT_NE(is.FindBackup(is.heir), nullptr);
+        EXPECT_TRUE(is.FindBackup(is.heir)->in_sync);
+      }
+    }
+    if (deaths_) return;  // a death may bring more to one server than the limit
+    for (const auto& [server, count] : in) EXPECT_LE(count, limits.copies_per_server);
+    for (const auto& [server, count] : out) EXPECT_LE(count, limits.copies_per_server);
+    for (const auto& [server, count] : handing) EXPECT_LE(count, limits.handovers_per_server);
+  }
+  // Of a server that none of its slots needs; nothing otherwise.
+  void Kill(uint32_t server) {
+    if (d.state.servers.size() == 1 || !SlotsOnlyAt(d.state, server).empty()) return;
+    deaths_ = true;
+    RemoveServer(d, d.state.FindServer(server)->incarnation, NodeFate::kRetired);
+  }
+  size_t Owned(uint32_t server) const {
+    return static_cast<size_t>(
+        std::count_if(d.state.slots.begin(), d.state.slots.end(), [&](const wire::SlotOwner& owner) {
+          return owner.server == server || owner.FindBackup(static_cast<uint16_t>(server)) != nullptr;
+        }));
+  }
+  void ExpectInPlace(double tolerance) {
+    std::map<uint32_t, double> owned, primaries;
+    double sum = 0, weights = 0;
+    for (uint32_t slot = 0; slot < d.state.slots.size(); ++slot) {
+      const wire::SlotOwner& owner = d.state.slots[slot];
+      EXPECT_EQ(InSyncOwners(owner), WantedOwners(d.state)) << "slot " << slot;
+      EXPECT_EQ(owner.backups.size() + 1, WantedOwners(d.state));
+      EXPECT_EQ(owner.heir, wire::kNoServer);
+      ++primaries[owner.server];
+      owned[owner.server] += static_cast<double>(bytes[slot]);
+      for (const wire::Backup& backup : owner.backups)
+        owned[backup.server] += static_cast<double>(bytes[slot]);
+      sum += static_cast<double>(bytes[slot]) * WantedOwners(d.state);
+    }
+    EXPECT_TRUE(d.moving_from.empty());
+    for (const wire::ServerInfo& server : d.state.servers) weights += server.threads;
+    for (const wire::ServerInfo& server : d.state.servers) {
+      const double share = sum * server.threads / weights;
+      EXPECT_NEAR(owned[server.index], share, tolerance * share) << "server " << server.index;
+      if (WantedOwners(d.state) == 1) continue;
+      const double due = static_cast<double>(d.state.slots.size()) * server.threads / weights;
+      EXPECT_NEAR(primaries[server.index], due, 2.0) << "primaries of server " << server.index;
+    }
+  }
+
+  DurableState d;
+  SlotBytes bytes;
+  PlacementLimits limits;
+  uint32_t copies = 0;
+
+ private:
+  std::mt19937_64 random_;
+  uint32_t threads_;
+  uint64_t uids_ = 100;
+  bool deaths_ = false;
+};
+
+TEST(Placement, LeavesAFreshClusterAlone) {
+  for (uint32_t servers : {1u, 2u, 3u, 5u, 8u})
+    for (uint32_t replicas : {1u, 2u, 3u})
+      for (uint32_t threads : {1u, 4u})
+        for (uint32_t slots : {16u, 256u}) {
+          Cluster c(1, servers, slots, replicas, threads);
+          EXPECT_FALSE(Place(c.d, {}, {}).any())
+              << servers << " servers, " << replicas << " replicas, " << slots << " slots";
+        }
+}
+
+TEST(Placement, DoesNotMoveWhatCanNotBeBalanced) {
+  Cluster c(1, 3, 16, 1);
+  c.bytes.assign(16, 0);
+  c.bytes[3] = 1 << 30;  // all in one slot
+  EXPECT_LE(c.Rest(), 40);
+  const auto before = c.d.state.slots;
+  EXPECT_FALSE(c.Step(true));
+  c.bytes[3] += 1 << 20;
+  EXPECT_FALSE(c.Step(true)) << "the large slot does not wander";
+  EXPECT_EQ(c.d.state.slots, before);
+}
+
+TEST(Placement, ScaleOutAndInEndsInBalance) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Cluster c(seed, 2, 256, static_cast<uint32_t>(1 + seed % 3), static_cast<uint32_t>(1 + seed % 2));
+    c.Rest();
+    c.copies = 0;
+    c.Join(), c.Join();
+    EXPECT_EQ(c.Rest() <= 400, true);
+    c.ExpectInPlace(0.10);
+    const uint32_t owners = 256 * WantedOwners(c.d.state);
+    EXPECT_LE(c.copies, owners * 6 / 10) << "about half has to be copied";
+    c.copies = 0;
+    c.d.state.servers.back().leaving = true;
+    EXPECT_LE(c.Rest(), 400);
+    EXPECT_EQ(c.d.state.servers.size(), 3u) << "it has gone";
+    c.ExpectInPlace(0.10);
+    EXPECT_LE(c.copies, owners * 35 / 100) << "a quarter has to";
+    const DurableState before = c.d;
+    for (uint64_t& size : c.bytes) size += size / 50;  // 2 % more
+    EXPECT_FALSE(c.Step(true)) << "small changes move nothing";
+    EXPECT_EQ(c.d.state.slots, before.state.slots);
+  }
+}
+
+TEST(Placement, DeathIsRepairedOverAllThatAreLeft) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Cluster c(seed, 5, 256, 2);
+    c.Rest();
+    c.copies = 0;
+    const size_t lost = c.Owned(2);
+    c.Kill(2);
+    c.Rest();
+    EXPECT_GE(c.copies, lost);
+    EXPECT_LE(c.copies, lost + 30) << "only what was lost is copied, but for a few to even out";
+    c.ExpectInPlace(0.10);
+  }
+}
+
+TEST(Placement, SlowServersGetNoCopies) {
+  Cluster c(3, 3, 64, 2);
+  c.Kill(2);
+  c.Join();  // index 2 again
+  c.limits.avoid = {2};
+  c.Rest();
+  EXPECT_EQ(c.Owned(2), 0u);
+  c.limits.avoid = {};
+  c.Rest();
+  c.ExpectInPlace(0.10);
+}
+
+TEST(Placement, NothingIsDroppedWhileThePrimaryIsSuspect) {
+  Cluster c(3, 2, 16, 2);
+  c.d.state.servers[1].leaving = true;
+  c.limits.avoid = {0};
+  EXPECT_FALSE(c.Step(true)) << "server 0 may be dead: what server 1 has could be all that is left";
+  c.limits.avoid = {};
+  EXPECT_TRUE(c.Step(true));
+}
+
+TEST(Placement, LastServersStayAndMinInSyncIsKept) {
+  Cluster last(3, 2, 16, 2);
+  for (wire::ServerInfo& server : last.d.state.servers) server.leaving = true;
+  EXPECT_FALSE(last.Step(true));
+  Cluster two(3, 2, 16, 2);
+  two.d.state.min_in_sync = 2;
+  two.d.state.servers[1].leaving = true;
+  two.Rest();
+  for (const wire::SlotOwner& owner : two.d.state.slots) EXPECT_EQ(InSyncOwners(owner), 2u);
+  two.Join();
+  two.Rest();
+  EXPECT_EQ(two.d.state.FindServer(1), nullptr) << "with a third server it can go";
+}
+
+TEST(Placement, ReplicasMayChange) {
+  Cluster c(5, 4, 64, 1);
+  c.d.state.replicas = 3;
+  c.Rest();
+  c.ExpectInPlace(0.10);
+  c.d.state.replicas = 2;
+  c.copies = 0;
+  c.Rest();
+  EXPECT_LE(c.copies, 20u);
+  c.ExpectInPlace(0.10);
+}
+
+TEST(Placement, AnyEventsAtAnyMomentEndInBalance) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Cluster c(seed, static_cast<uint32_t>(1 + seed % 5), 128, static_cast<uint32_t>(1 + seed % 3));
+    for (int i = 0; i < 60; ++i) {
+      const uint64_t what = c.Below(12);
+      if (what == 0 && c.d.state.servers.size() < 8) c.Join();
+      if (what == 1) c.Kill(c.Any().index);
+      if (what == 2 && StayingServers(c.d.state) > 1) c.Any().leaving = true;
+      if (what == 3) c.Any().leaving = false;
+      if (what == 4) c.bytes[c.Below(128)] = c.Below(1 << 20);
+      c.limits.avoid.clear();
+      if (what == 5) c.limits.avoid = {c.Any().index};
+      c.Step(c.Below(4) == 0);
+      if (::testing::Test::HasFailure()) return;
+    }
+    c.limits.avoid.clear();
+    for (wire::ServerInfo& server : c.d.state.servers) server.leaving = false;
+    c.Rest();
+    c.ExpectInPlace(0.10);
+    auto again = DecodeRecord(EncodeRecord(c.d));
+    ASSERT_TRUE(again.ok()) << again.status().ToString();
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(Placement, CopiesLeftForetellsWhatWillBeCopied) {
+  Cluster c(9, 2, 256, 2);
+  c.Rest();
+  c.Join();
+  Place(c.d, c.bytes, c.limits);
+  const uint32_t foretold = CopiesLeft(c.d, c.bytes, c.limits);
+  c.copies = 0;
+  c.Rest();
+  EXPECT_GT(foretold, 100u);
+  EXPECT_NEAR(c.copies, foretold, 0.1 * foretold);
+  EXPECT_EQ(CopiesLeft(c.d, c.bytes, c.limits), 0u);
+}
+
+}  // namespace
+}  // namespace cairn::scheduler

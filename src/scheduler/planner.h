@@ -1,0 +1,87 @@
+// Plans where slots should be (rule 46): rules.h has what it is asked, placement.cc the owners that
+// slots lack or have too many, balance.cc the shares of the servers.
+//
+// It looks at where everything will be once what is under way is done, and begins what is missing:
+// first the end of finished moves, then owners that slots lack, then moves from servers that own more
+// than their share to those that own less, then handovers, so that each has its share of primaries
+// too. A server's share is by its threads.
+//
+// It comes to rest: a move is begun only if it brings two servers nearer to each other, a handover
+// only if the server that it goes to has fewer primaries then than the other had; and where a move
+// comes from is remembered (moving_from), so that its end undoes nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "scheduler/rules.h"
+
+namespace cairn::scheduler {
+
+class Planner {
+ public:
+  Planner(DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits);
+  PlacementChange Run();
+
+ private:
+  // A slot costs something even while it is empty: what can't be told apart is spread by number.
+  static constexpr double kEmptySlotBytes = 4096;
+
+  struct Server {
+    uint32_t index = 0;
+    double weight = 1;
+    bool stays = true, avoided = false;
+    double load = 0;         // bytes that it will own
+    uint32_t primaries = 0;  // that it will have
+    uint32_t copies_in = 0, copies_out = 0, handing_over = 0;
+    std::vector<double> threads;  // bytes of each
+    double ratio() const { return load / weight; }
+  };
+  struct Move {
+    uint32_t slot = 0;
+    size_t to = 0;
+    double off = 0;  // how far its size is from the best, in bytes
+  };
+
+  Server& At(uint32_t index) { return servers_[at_[index]]; }
+  double Cost(uint32_t slot) const {
+    return kEmptySlotBytes + (slot < bytes_.size() ? static_cast<double>(bytes_[slot]) : 0.0);
+  }
+  wire::SlotOwner& Slot(uint32_t slot) { return d_.state.slots[slot]; }
+  uint32_t StayingOwners(const wire::SlotOwner& owner);
+  // Owners in sync that stay and are heard; without the one on `except`.
+  uint32_t SafeOwners(const wire::SlotOwner& owner, uint32_t except);
+  bool Settled(uint32_t slot);  // it has its owners, all in sync, and nothing is under way
+
+  void ForgetOldMoves();
+  void Tally();
+  void NameSurplus();
+  void Shrink(uint32_t slot);
+  bool LetGo(uint32_t slot, uint32_t server);
+  bool Grow();  // false: some slot still lacks an owner
+  void BeginCopy(uint32_t slot, Server& to);
+  void MoveBytes();
+  std::optional<Move> BestMoveFrom(const Server& from, const std::vector<size_t>& lightest_first,
+                                   double mean);
+  void MovePrimaries();
+  using Edges = std::map<size_t, std::map<size_t, std::vector<uint32_t>>>;  // from, to: slots
+  Edges PossibleHandovers();
+  bool MoveOnePrimary(size_t from, Edges& edges);
+  void HandOver(uint32_t slot, uint32_t heir);
+
+  DurableState& d_;
+  const SlotBytes& bytes_;
+  const PlacementLimits& limits_;
+  const uint32_t wanted_;
+  std::vector<Server> servers_;
+  std::vector<size_t> at_;                      // server index → place in servers_
+  double weights_ = 0;                          // of those that stay
+  double average_ = 0;                          // cost of a slot
+  std::vector<std::vector<uint32_t>> settled_;  // slots by owner, as they were before any move
+  PlacementChange change_;
+};
+
+}  // namespace cairn::scheduler

@@ -1,0 +1,230 @@
+// The backup's side of replication (docs/consistency.md, rules 40, 42 to 44 and 51): frames of
+// operations are taken in order, confirmed on receipt, and applied when they are committed.
+#include <utility>
+
+#include "base/planted.h"
+#include "server/shard_impl.h"
+
+namespace cairn::server {
+
+Status ShardImpl::CheckReplicaHello(const wire::ReplicaHello& hello) const {
+  if (hello.protocol_min > wire::kProtocolVersion || hello.protocol_max < wire::kProtocolVersion)
+    return {Code::kProtocol, "speaks protocol " + std::to_string(wire::kProtocolVersion) +
+                                 ", another server another one: use the same release everywhere"};
+  if (!registered_ || !state_) return {Code::kUnavailable, "not registered yet"};
+  if (hello.cluster_id != state_->cluster_id)
+    return {Code::kProtocol, "belongs to cluster " + state_->cluster_id + ", not " + hello.cluster_id};
+  const bool restarted = hello.to_incarnation != server_incarnation_ && !CAIRN_BUG(kRestartedIsTheSame);
+  if (restarted || hello.to_thread != options_.thread)
+    return {Code::kProtocol, "is thread " + std::to_string(options_.thread) + " of incarnation " +
+                                 std::to_string(server_incarnation_.value) + ", another one is meant"};
+  const wire::ServerInfo* from = state_->FindServer(hello.from_server);
+  if (from != nullptr && from->incarnation == hello.from_incarnation) return Status::Ok();
+  if (hello.from_incarnation >= state_->next_incarnation)
+    return {Code::kUnavailable, "has not heard of this server yet"};
+  return {Code::kRetired, "incarnation " + std::to_string(hello.from_incarnation.value) +
+                              " was declared dead or has left"};
+}
+
+void ShardImpl::OnReplicaHello(ConnId conn, const wire::ReplicaHello& hello) {
+  const ReceiverKey key{hello.from_incarnation, hello.from_thread};
+  ReplicaSource& source = sources_[key];
+  source.server = static_cast<uint16_t>(hello.from_server);
+  source.conn = conn;
+  replica_conns_[conn] = key;
+  Send(conn, source.receiver.MakeHelloReply(pool_));
+  Send(conn, source.receiver.MakeAck(version(), pool_));
+}
+
+void ShardImpl::OnReplicate(ConnId conn, wire::InFrame& frame) {
+  ReplicaSource& source = sources_[replica_conns_.at(conn)];
+  source.conn = conn;
+  switch (source.receiver.Take(frame.header)) {
+    case ReplicaReceiver::Verdict::kNext:
+      if (frame.header.state_version > version().value) {
+        source.receiver.Hold(frame);
+      } else {
+        TakeOperations(source, frame);
+      }
+      break;
+    case ReplicaReceiver::Verdict::kGap: source.receiver.Hold(frame); break;
+    case ReplicaReceiver::Verdict::kDuplicate: break;
+  }
+  TakeHeldFrames(source);
+}
+
+void ShardImpl::TakeHeldFrames(ReplicaSource& source) {
+  while (auto frame = source.receiver.NextHeld(version())) TakeOperations(source, *frame);
+  if (source.conn != ConnId{}) Send(source.conn, source.receiver.MakeAck(version(), pool_));
+}
+
+void ShardImpl::TakeOperations(ReplicaSource& source, const wire::InFrame& frame) {
+  // It has passed its checksum: not damaged on the way, but from another release, or a bug.
+  if (Status bad = wire::CheckOps(frame.body()); !bad.ok())
+    return Log("server " + std::to_string(source.server) + " sent what can't be read: " + bad.message());
+  wire::OpReader reader(frame.body());
+  wire::OpView op;
+  while (reader.Next(&op)) {
+    const SlotId slot{op.header.slot};
+    const Status taken = TakeOperation(source.server, op);
+    if (taken.ok()) {
+      source.receiver.Accept(slot);
+      continue;
+    }
+    const uint32_t local = slots_.LocalOfAny(slot.value);
+    const bool newer = slot.value < state_->slots.size() && state_->slots[slot.value].epoch > op.header.epoch;
+    if (!newer && local != OwnedSlots::kNotHere && slots_[local].role == OwnedSlot::Role::kBackup) {
+      slots_[local].whole = slots_[local].copying = false;
+      Log("partition " + std::to_string(slot.value) + " has to be copied here again: " + taken.message());
+    }
+    source.receiver.Refuse(slot, newer ? state_->slots[slot.value].epoch : op.header.epoch);
+  }
+  source.receiver.Taken();
+}
+
+Status ShardImpl::TakeOperation(uint16_t from, const wire::OpView& op) {
+  const wire::OpHeader& h = op.header;
+  const uint32_t local = slots_.LocalOfAny(h.slot);
+  const auto refuse = [](std::string why) { return Status(Code::kUnavailable, std::move(why)); };
+  if (local == OwnedSlots::kNotHere || slots_[local].role != OwnedSlot::Role::kBackup)
+    return refuse("not a backup of it");
+  OwnedSlot& slot = slots_[local];
+  const bool theirs = state_->slots[h.slot].server == from && h.epoch == slot.epoch;
+  if (!theirs && !CAIRN_BUG(kEpochIgnored)) return refuse("it has another primary");
+  switch (h.kind) {
+    case wire::OpKind::kBegin:
+      if (h.a != slot.added.value) return refuse("the copy is for an earlier backup");
+      ClearSlot(local);
+      slot.copying = true;
+      return Status::Ok();
+    case wire::OpKind::kChunk:
+      if (!slot.copying || h.a != slot.chunks) return refuse("a piece of the copy is missing");
+      ++slot.chunks;
+      slot.copy.PutRaw(op.payload);
+      return Status::Ok();
+    case wire::OpKind::kEnd: return EndCopy(local, op);
+    case wire::OpKind::kContinue: return ContinueUnder(slot, h);
+    default: break;
+  }
+  if (!slot.whole) return refuse("the copy is not whole");
+  if (slot.line_epoch != h.epoch && !CAIRN_BUG(kEpochIgnored)) return refuse("its new primary has not begun");
+  if (h.kind == wire::OpKind::kHash) return CompareHash(slot, h);
+  if (h.kind != wire::OpKind::kCommit) {
+    if (h.index > slot.received + 1) return refuse("operations are missing");
+    if (h.index == slot.received + 1) {
+      slot.received = h.index;
+      if (slot.tail.empty() && (h.committed >= h.index || CAIRN_BUG(kApplyUncommitted))) {
+        if (!ApplyOperation(local, op)) return refuse("an operation does not fit");
+      } else {
+        slot.tail.emplace_back(op.raw.begin(), op.raw.end());
+        tail_bytes_ += op.raw.size();
+      }
+    }
+  }
+  return ApplyTail(local, h.committed) ? Status::Ok() : refuse("an operation does not fit");
+}
+
+Status ShardImpl::EndCopy(uint32_t local, const wire::OpView& op) {
+  OwnedSlot& slot = slots_[local];
+  if (!slot.copying || op.header.a != slot.chunks) return {Code::kUnavailable, "a piece of the copy is missing"};
+  const std::vector<std::byte> content = slot.copy.Take();
+  slot.copying = false;
+  if (!LoadSlot(local, content)) return {Code::kUnavailable, "the copy can't be read"};
+  slot.index = slot.received = op.header.index;
+  slot.line_epoch = op.header.epoch;
+  slot.whole = true;
+  return Status::Ok();
+}
+
+Status ShardImpl::ContinueUnder(OwnedSlot& slot, const wire::OpHeader& header) {
+  if (!slot.whole) return {Code::kUnavailable, "the copy is not whole"};
+  if (slot.index > header.index) return {Code::kUnavailable, "it has operations that its new primary has not"};
+  while (slot.received > header.index) {
+    tail_bytes_ -= slot.tail.back().size();
+    slot.tail.pop_back();
+    --slot.received;
+  }
+  slot.line_epoch = header.epoch;
+  return Status::Ok();
+}
+
+// All of the tail up to this index; false if something is not what an operation is.
+bool ShardImpl::ApplyTail(uint32_t local, uint64_t committed) {
+  OwnedSlot& slot = slots_[local];
+  while (!slot.tail.empty() && slot.index < committed) {
+    const std::vector<std::byte> raw = std::move(slot.tail.front());
+    slot.tail.pop_front();
+    tail_bytes_ -= raw.size();
+    const auto op = wire::ParseOp(raw);
+    if (!op.ok() || !ApplyOperation(local, *op)) return false;
+  }
+  return true;
+}
+
+bool ShardImpl::ApplyOperation(uint32_t local, const wire::OpView& op) {
+  OwnedSlot& slot = slots_[local];
+  const wire::OpHeader& h = op.header;
+  slot.index = h.index;
+  auto found = tables_.find(TableId{h.table});
+  TableState* table = found == tables_.end() ? nullptr : &found->second;
+  if (h.kind == wire::OpKind::kPush || h.kind == wire::OpKind::kRefusal) return ApplyPush(slot, table, op);
+  if (table == nullptr) return true;  // dropped meanwhile
+  if (!table->sync()) return false;
+  table::SlotTable& rows = *table->rows[local];
+  SlotRound& round = table->rounds[local];
+  ByteReader in(op.payload);
+  if (h.kind == wire::OpKind::kSumUp) {
+    if (rows.staged()) rows.DropStaged();
+    if (!round.LoadSummed(Round{h.a}, in)) return false;
+    return in.Get<uint8_t>() == 0 || rows.LoadStaged(in);
+  }
+  SlotRound::Closed closed;
+  if (!LoadClosed(in, &closed)) return false;
+  if (in.Get<uint8_t>() != 0) {
+    if (rows.staged()) rows.DropStaged();
+    if (!rows.LoadStaged(in)) return false;
+  }
+  if (closed.effect != SlotRound::Effect::kNothing && !rows.staged()) return false;
+  if (CAIRN_BUG(kOutcomeNotReplicated)) {
+    closed.outcome = Status::Ok();
+    closed.refused.clear();
+    closed.all_joined = false;
+  }
+  round.Close(Round{h.a}, closed, rows);
+  return true;
+}
+
+bool ShardImpl::ApplyPush(OwnedSlot& slot, TableState* table, const wire::OpView& op) {
+  const wire::OpHeader& h = op.header;
+  const LiveClient* client = clients_.Find(Incarnation{h.a});
+  if (CAIRN_BUG(kNumbersNotReplicated)) client = nullptr;
+  if (h.kind == wire::OpKind::kRefusal) {
+    ByteReader in(op.payload);
+    const auto code = in.Get<uint8_t>();
+    std::string text = in.GetText();
+    if (!in.ok() || code == 0 || code > static_cast<uint8_t>(Code::kInternal)) return false;
+    if (client != nullptr) slot.numbers.UseRefused(client->index, Seq{h.b}, {static_cast<Code>(code), text});
+    return true;
+  }
+  if (client != nullptr) slot.numbers.Use(client->index, Seq{h.b});
+  if (table == nullptr) return true;  // dropped meanwhile
+  table::SlotTable& rows = *table->rows[slots_.LocalOfAny(h.slot)];
+  const bool assigns = static_cast<PushOp>(op.params.op) != PushOp::kUpdate;
+  const Status fits = assigns ? rows.CheckAssign(op.keys, op.payload, op.mask, op.params.column)
+                              : rows.Check(op.keys, op.payload, op.mask);
+  if (!fits.ok()) return false;
+  const wire::SlotEntry entry{h.slot, 0, h.b};
+  ApplyPart(rows, op.params, Part{entry, 0, op.keys, op.payload, op.mask});
+  return true;
+}
+
+// Only where both have applied exactly the same under the same state.
+Status ShardImpl::CompareHash(const OwnedSlot& slot, const wire::OpHeader& header) {
+  if (slot.index != header.index || version().value != header.b) return Status::Ok();
+  if (ContentHash(slot.id) == header.a) return Status::Ok();
+  Log("ERROR: partition " + std::to_string(slot.id.value) + " differs from its primary's at position " +
+      std::to_string(header.epoch) + "." + std::to_string(header.index) + ": it is copied anew. Please report this");
+  return {Code::kUnavailable, "its content differs from the primary's"};
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,48 @@
+// What a primary's shard keeps for its replication: a stream to each shard thread that backs one of
+// its slots, with the copies that go over it, and the answers that wait for confirmations
+// (docs/consistency.md, rules 40, 41 and 43). Plain data; the shard does the work (replication.cc,
+// held_answers.cc).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "server/owned_slots.h"
+#include "server/replica_stream.h"
+#include "wire/frame.h"
+
+namespace cairn::server {
+
+struct BackupStream {
+  BackupStream(ReplicaRoute route, const ReplicaStreamTimes& times, Network& network, BufferPool& pool,
+               SendersByConn& by_conn, ReplicaSender::Owner& owner)
+      : sender(std::move(route), times, network, pool, by_conn, owner) {}
+
+  // An operation of a slot with several backups: which frame it is in.
+  struct Note {
+    uint64_t number = 0;
+    uint32_t local = 0;
+    uint64_t index = 0;
+  };
+  ReplicaSender sender;
+  std::deque<Note> notes;
+  std::deque<std::pair<uint64_t, uint64_t>> waiting;  // (frame, held answer), by frame
+  uint32_t copying = OwnedSlots::kNotHere;            // the slot whose copy is under way
+  uint64_t copy_bytes = 0;
+  int64_t copy_began_us = 0, next_copy_us = 0;
+};
+
+// An answer that waits until everything that it is about is on the backups.
+struct HeldAnswer {
+  ConnId conn;
+  wire::FramePtr frame;
+  bool every_slot = false;       // is about all slots of the shard
+  std::vector<uint32_t> locals;  // else: about these
+  std::vector<std::pair<BackupStream*, uint64_t>> marks;  // frames that have to be confirmed
+};
+
+}  // namespace cairn::server

@@ -1,0 +1,362 @@
+// The primary's side of replication (docs/consistency.md, rules 40, 41, 43, 45, 47 and 51): what goes
+// to the backups, what their confirmations mean, and what the scheduler is told.
+#include <algorithm>
+#include <utility>
+
+#include "base/planted.h"
+#include "server/shard_impl.h"
+
+namespace cairn::server {
+namespace {
+// A batch goes out at the end of each event, or when it has this size.
+constexpr size_t kBatchBytes = 256 * 1024;
+constexpr size_t kChunkBytes = 256 * 1024;
+// A copy smaller than this needs no pause after it.
+constexpr uint64_t kSmallCopyBytes = uint64_t{1} << 20;
+}  // namespace
+
+BackupStream* ShardImpl::StreamTo(uint16_t server, uint16_t thread, int64_t now_us) {
+  const wire::ServerInfo* peer = state_->FindServer(server);
+  if (peer == nullptr) return nullptr;
+  auto& stream = streams_[{peer->incarnation, thread}];
+  if (stream == nullptr) {
+    ReplicaRoute route;
+    route.cluster_id = state_->cluster_id;
+    route.from_server = static_cast<uint16_t>(server_index_);
+    route.from_thread = static_cast<uint16_t>(options_.thread);
+    route.from_incarnation = server_incarnation_;
+    route.to_server = server;
+    route.to_thread = thread;
+    route.to_incarnation = peer->incarnation;
+    route.endpoint = peer->endpoint;
+    ReplicaStreamTimes times;
+    times.resend_after_us = options_.resend_after_us;
+    ReplicaSender::Owner& owner = *this;
+    stream = std::make_unique<BackupStream>(std::move(route), times, network_, pool_, senders_by_conn_, owner);
+    stream->sender.Start(now_us);
+  }
+  return stream.get();
+}
+
+void ShardImpl::DropStreams() {
+  std::erase_if(streams_, [&](const auto& item) {
+    const auto incarnation = item.first.first;
+    const bool there = std::any_of(state_->servers.begin(), state_->servers.end(),
+                                   [&](const auto& server) { return server.incarnation == incarnation; });
+    if (!there) {
+      item.second->sender.Stop();
+      for (auto& [id, held] : held_)
+        std::erase_if(held.marks, [&](const auto& mark) { return mark.first == item.second.get(); });
+      for (uint32_t local = 0; local < slots_.size(); ++local)
+        for (SlotBackup& backup : slots_[local].backups)
+          std::erase_if(backup.caught_up_marks,
+                        [&](const auto& mark) { return mark.first == item.second.get(); });
+    }
+    return !there;
+  });
+}
+
+void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushParams* params,
+                     std::span<const RowKey> keys, table::Mask mask, std::span<const std::byte> payload) {
+  OwnedSlot& slot = slots_[local];
+  size_t fed = 0;
+  for (const SlotBackup& backup : slot.backups) fed += backup.fed();
+  if (fed == 0) return;
+  header.slot = slot.id.value;
+  header.epoch = slot.epoch;
+  header.index = slot.index;
+  // What the only backup receives is committed by that.
+  header.committed = fed == 1 ? slot.index : slot.committed;
+  for (SlotBackup& backup : slot.backups) {
+    if (!backup.fed()) continue;
+    backup.stream->sender.batch().Add(header, params, keys, mask, payload);
+    Shipped(local, backup, fed > 1);
+  }
+}
+
+// What was just added to the batch is about this slot.
+void ShardImpl::Shipped(uint32_t local, SlotBackup& backup, bool note) {
+  ReplicaSender& sender = backup.stream->sender;
+  backup.shipped = sender.next_number();
+  if (backup.first_shipped == 0) backup.first_shipped = backup.shipped;
+  if (note) backup.stream->notes.push_back({backup.shipped, local, slots_[local].index});
+  if (sender.batch().bytes() >= kBatchBytes) sender.Flush(version().value, now_us_);
+}
+
+void ShardImpl::FlushStreams() {
+  for (auto& [key, stream] : streams_) stream->sender.Flush(version().value, now_us_);
+}
+
+void ShardImpl::ShipPush(const Request& request, const Part& part, const wire::PushParams& params) {
+  if (slots_[part.local].backups.empty()) return;
+  wire::OpHeader header;
+  header.kind = wire::OpKind::kPush;
+  header.table = request.table().value;
+  header.a = request.incarnation().value;
+  header.b = part.entry.number;
+  Ship(part.local, header, &params, part.keys, part.mask, part.values);
+}
+
+void ShardImpl::ShipRefusal(const Request& request, const Part& part, const Status& why) {
+  if (slots_[part.local].backups.empty()) return;
+  wire::OpHeader header;
+  header.kind = wire::OpKind::kRefusal;
+  header.table = request.table().value;
+  header.a = request.incarnation().value;
+  header.b = part.entry.number;
+  ByteWriter payload;
+  payload.Put(static_cast<uint8_t>(why.code()));
+  payload.PutText(why.message());
+  Ship(part.local, header, nullptr, {}, {}, payload.bytes());
+}
+
+void ShardImpl::ShipSumUp(const TableState& table, uint32_t local) {
+  if (slots_[local].backups.empty()) return;
+  wire::OpHeader header;
+  header.kind = wire::OpKind::kSumUp;
+  header.table = table.info.id.value;
+  header.a = table.rounds[local].open().value;
+  ByteWriter payload;
+  table.rounds[local].SaveSummed(payload);
+  const table::SlotTable& rows = *table.rows[local];
+  payload.Put(static_cast<uint8_t>(rows.staged()));
+  if (rows.staged()) rows.SaveStaged(payload);
+  Ship(local, header, nullptr, {}, {}, payload.bytes());
+}
+
+// Before the round is closed here: the sums are gone then. The position is the one it is about to get.
+void ShardImpl::ShipClose(const TableState& table, uint32_t local, const SlotRound::Closed& closed) {
+  if (slots_[local].backups.empty()) return;
+  wire::OpHeader header;
+  header.kind = wire::OpKind::kClose;
+  header.table = table.info.id.value;
+  header.a = table.rounds[local].open().value;
+  ByteWriter payload;
+  SaveClosed(closed, payload);
+  const bool sums = closed.effect != SlotRound::Effect::kNothing && !closed.two_phase;
+  payload.Put(static_cast<uint8_t>(sums));
+  if (sums) table.rows[local]->SaveStaged(payload);
+  Ship(local, header, nullptr, {}, {}, payload.bytes());
+}
+
+void ShardImpl::StartCopies() {
+  for (auto& [key, stream] : streams_) {
+    if (stream->copying != OwnedSlots::kNotHere || now_us_ < stream->next_copy_us) continue;
+    for (uint32_t local = 0; local < slots_.size(); ++local) {
+      OwnedSlot& slot = slots_[local];
+      if (slot.role != OwnedSlot::Role::kPrimary || slot.handing_over) continue;
+      auto it = std::find_if(slot.backups.begin(), slot.backups.end(), [&](const SlotBackup& backup) {
+        return backup.stream == stream.get() && backup.phase == SlotBackup::Phase::kWaiting;
+      });
+      if (it == slot.backups.end()) continue;
+      Copy(local, *it);
+      break;
+    }
+  }
+}
+
+void ShardImpl::Copy(uint32_t local, SlotBackup& backup) {
+  const OwnedSlot& slot = slots_[local];
+  ByteWriter content;
+  SaveSlot(local, content);
+  wire::OpHeader header;
+  header.slot = slot.id.value;
+  header.epoch = slot.epoch;
+  header.index = slot.index;
+  const auto add = [&](wire::OpKind kind, uint64_t a, std::span<const std::byte> payload) {
+    header.kind = kind;
+    header.a = a;
+    backup.stream->sender.batch().Add(header, nullptr, {}, {}, payload);
+    Shipped(local, backup, false);
+  };
+  add(wire::OpKind::kBegin, backup.added.value, {});
+  uint64_t chunks = 0;
+  for (auto rest = content.bytes(); !rest.empty(); ++chunks) {
+    const auto chunk = rest.first(std::min(rest.size(), kChunkBytes));
+    add(wire::OpKind::kChunk, chunks, chunk);
+    rest = rest.subspan(chunk.size());
+  }
+  add(wire::OpKind::kEnd, chunks, {});
+  backup.copy_end = backup.shipped;
+  backup.phase = SlotBackup::Phase::kCopying;
+  backup.stream->copying = local;
+  backup.stream->copy_bytes = content.size();
+  backup.stream->copy_began_us = now_us_;
+}
+
+void ShardImpl::OnConfirmed(ReplicaSender& sender, uint64_t up_to,
+                            std::span<const wire::SlotEntry> refused, int64_t now_us) {
+  auto found = std::find_if(streams_.begin(), streams_.end(),
+                            [&](const auto& item) { return &item.second->sender == &sender; });
+  if (found == streams_.end()) return;
+  BackupStream& stream = *found->second;
+  for (const wire::SlotEntry& entry : refused) OnSlotRefused(stream, entry, up_to);
+  for (; !stream.notes.empty() && stream.notes.front().number <= up_to; stream.notes.pop_front()) {
+    const BackupStream::Note& note = stream.notes.front();
+    for (SlotBackup& backup : slots_[note.local].backups)
+      if (backup.stream == &stream && !backup.broken)
+        backup.confirmed_index = std::max(backup.confirmed_index, note.index);
+    Recommit(slots_[note.local]);
+  }
+  FinishCopy(stream, up_to, now_us);
+  CheckCaughtUp();
+  ReleaseConfirmed(stream);
+  if (handing_over_ > 0) news_changed_ = true;
+}
+
+void ShardImpl::OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry, uint64_t up_to) {
+  const uint32_t local = slots_.LocalOfAny(entry.slot);
+  if (local == OwnedSlots::kNotHere || slots_[local].role != OwnedSlot::Role::kPrimary) return;
+  OwnedSlot& slot = slots_[local];
+  if (entry.number > slot.epoch) {
+    slot.deposed = true;
+    return;
+  }
+  for (SlotBackup& backup : slot.backups) {
+    // Of what came before this backup was one, nothing counts.
+    if (backup.stream != &stream || backup.broken || backup.first_shipped == 0) continue;
+    if (up_to < backup.first_shipped) continue;
+    backup.broken = news_changed_ = true;
+  }
+}
+
+void ShardImpl::Recommit(OwnedSlot& slot) {
+  uint64_t committed = slot.index;
+  for (const SlotBackup& backup : slot.backups)
+    if (backup.waited()) committed = std::min(committed, backup.confirmed_index);
+  if (committed <= slot.committed) return;
+  slot.committed = committed;
+  slot.commit_untold = true;
+}
+
+// The copy is there: from now on this backup's word is waited for.
+void ShardImpl::FinishCopy(BackupStream& stream, uint64_t up_to, int64_t now_us) {
+  if (stream.copying == OwnedSlots::kNotHere) return;
+  const uint32_t local = stream.copying;
+  OwnedSlot& slot = slots_[local];
+  for (SlotBackup& backup : slot.backups) {
+    if (backup.stream != &stream || backup.phase != SlotBackup::Phase::kCopying) continue;
+    if (backup.copy_end > up_to && !CAIRN_BUG(kCaughtUpEarly)) return;
+    if (backup.broken) break;
+    backup.phase = SlotBackup::Phase::kWaited;
+    backup.confirmed_index = std::max(backup.confirmed_index, slot.committed);
+    for (const SlotBackup& other : slot.backups)
+      if (other.waited()) backup.caught_up_marks.emplace_back(other.stream, other.shipped);
+    catching_up_.push_back(local);
+    break;
+  }
+  stream.copying = OwnedSlots::kNotHere;
+  const int64_t took = now_us - stream.copy_began_us;
+  stream.next_copy_us = stream.copy_bytes > kSmallCopyBytes ? now_us + took : 0;
+}
+
+void ShardImpl::CheckCaughtUp() {
+  std::erase_if(catching_up_, [&](uint32_t local) {
+    bool all = true;
+    for (SlotBackup& backup : slots_[local].backups) {
+      if (backup.phase != SlotBackup::Phase::kWaited || backup.caught_up || backup.broken) continue;
+      const bool there = std::all_of(backup.caught_up_marks.begin(), backup.caught_up_marks.end(),
+                                     [](const auto& m) { return m.first->sender.confirmed() >= m.second; });
+      if (there || CAIRN_BUG(kCaughtUpEarly)) {
+        backup.caught_up = news_changed_ = true;
+      } else {
+        all = false;
+      }
+    }
+    return all;
+  });
+}
+
+bool ShardImpl::Drained(const OwnedSlot& slot) const {
+  if (slot.deposed) return false;
+  return std::all_of(slot.backups.begin(), slot.backups.end(), [](const SlotBackup& backup) {
+    return !backup.waited() || (!backup.broken && backup.shipped <= backup.stream->sender.confirmed());
+  });
+}
+
+std::vector<wire::SlotNews> ShardImpl::news() const {
+  std::vector<wire::SlotNews> news;
+  if (!state_) return news;
+  for (uint32_t local = 0; local < slots_.size(); ++local) {
+    const OwnedSlot& slot = slots_[local];
+    if (slot.role != OwnedSlot::Role::kPrimary || slot.deposed) continue;
+    const auto say = [&](wire::SlotNews::Kind kind, uint16_t server, StateVersion added) {
+      news.push_back({slot.id.value, kind, server, slot.epoch, added});
+    };
+    for (const SlotBackup& backup : slot.backups) {
+      if (backup.broken) {
+        say(wire::SlotNews::kDiverged, backup.server, backup.added);
+      } else if (backup.phase == SlotBackup::Phase::kWaited && backup.caught_up) {
+        say(wire::SlotNews::kCaughtUp, backup.server, backup.added);
+      } else if (backup.shipped > backup.stream->sender.confirmed() &&
+                 backup.stream->sender.oldest_unconfirmed_us(now_us_) >= options_.slow_after_us) {
+        say(wire::SlotNews::kSlow, backup.server, backup.added);
+      }
+    }
+    const uint16_t heir = state_->slots[slot.id.value].heir;
+    if (slot.handing_over && (Drained(slot) || CAIRN_BUG(kHandoverUndrained)))
+      say(wire::SlotNews::kHandedOver, heir, StateVersion{0});
+  }
+  return news;
+}
+
+std::vector<wire::SlotLoad> ShardImpl::loads() const {
+  std::vector<wire::SlotLoad> loads;
+  for (uint32_t local = 0; local < slots_.size(); ++local) {
+    const OwnedSlot& slot = slots_[local];
+    if (slot.role != OwnedSlot::Role::kPrimary) continue;
+    wire::SlotLoad load{slot.id.value, 0, slot.requests};
+    for (const auto& [id, table] : tables_)
+      if (table.rows[local]) load.bytes += table.rows[local]->memory_bytes();
+    loads.push_back(load);
+  }
+  return loads;
+}
+
+// Where several backups wait to hear what is committed, and nothing else goes to them.
+void ShardImpl::TellCommits() {
+  for (uint32_t local = 0; local < slots_.size(); ++local) {
+    OwnedSlot& slot = slots_[local];
+    if (!slot.commit_untold) continue;
+    slot.commit_untold = false;
+    if (slot.role != OwnedSlot::Role::kPrimary) continue;
+    wire::OpHeader header;
+    header.kind = wire::OpKind::kCommit;
+    header.slot = slot.id.value;
+    header.epoch = slot.epoch;
+    header.index = slot.index;
+    header.committed = slot.committed;
+    for (SlotBackup& backup : slot.backups) {
+      if (!backup.fed()) continue;
+      backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});
+      if (backup.stream->sender.batch().bytes() >= kBatchBytes)
+        backup.stream->sender.Flush(version().value, now_us_);
+    }
+  }
+}
+
+void ShardImpl::SendHash() {
+  if (now_us_ - hash_us_ < options_.hash_every_us || slots_.size() == 0) return;
+  hash_us_ = now_us_;
+  for (uint32_t tried = 0; tried < slots_.size(); ++tried) {
+    const uint32_t local = next_hashed_++ % slots_.size();
+    OwnedSlot& slot = slots_[local];
+    const bool any = std::any_of(slot.backups.begin(), slot.backups.end(),
+                                 [](const SlotBackup& backup) { return backup.waited(); });
+    if (slot.role != OwnedSlot::Role::kPrimary || !any) continue;
+    wire::OpHeader header;
+    header.kind = wire::OpKind::kHash;
+    header.a = ContentHash(slot.id);
+    header.b = version().value;
+    for (SlotBackup& backup : slot.backups) {
+      if (!backup.waited()) continue;
+      header.slot = slot.id.value;
+      header.epoch = slot.epoch;
+      header.index = slot.index;
+      backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});
+    }
+    return;
+  }
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,166 @@
+// What a new state makes of the slots here (docs/consistency.md, rules 42 to 45 and 50): which this
+// shard is the primary of, which it backs, who backs its own; promotion, handing over, letting go.
+#include <algorithm>
+#include <utility>
+
+#include "base/planted.h"
+#include "server/shard_impl.h"
+
+namespace cairn::server {
+
+// True if a slot for which requests may be waiting is no longer taken care of here.
+bool ShardImpl::UpdateOwners() {
+  slots_.SetCount(state_->slots.size());
+  DropStreams();
+  const wire::ServerInfo* self = state_->FindServer(server_index_);
+  const bool listed = self != nullptr && self->incarnation == server_incarnation_;
+  bool lost = false;
+  handing_over_ = 0;
+  short_of_owners_ = slots_came_ = false;
+  for (uint32_t s = 0; s < state_->slots.size(); ++s) {
+    const wire::SlotOwner& owner = state_->slots[s];
+    const bool primary = listed && owner.server == server_index_ && owner.thread == options_.thread;
+    const wire::Backup* backup = listed && !primary ? owner.FindBackup(static_cast<uint16_t>(server_index_)) : nullptr;
+    if (backup != nullptr && backup->thread != options_.thread) backup = nullptr;
+    uint32_t local = slots_.LocalOfAny(s);
+    const bool was_owned = local != OwnedSlots::kNotHere && slots_[local].owned;
+    const bool was_primary = local != OwnedSlots::kNotHere && slots_[local].primary();
+    if (primary) {
+      local = slots_.Place(s, options_.refusals_kept);
+      BePrimary(local, owner);
+    } else if (backup != nullptr) {
+      local = slots_.Place(s, options_.refusals_kept);
+      BeBackup(local, owner, *backup);
+    } else if (local != OwnedSlots::kNotHere && slots_[local].present()) {
+      LetGo(local);
+    }
+    if (local == OwnedSlots::kNotHere) continue;
+    lost |= (was_owned && !slots_[local].owned) || (was_primary && !slots_[local].primary());
+    slots_came_ |= !was_owned && slots_[local].owned;
+  }
+  for (auto& [key, stream] : streams_) {
+    if (stream->copying == OwnedSlots::kNotHere) continue;
+    const auto& backups = slots_[stream->copying].backups;
+    const bool goes_on = std::any_of(backups.begin(), backups.end(), [&](const SlotBackup& backup) {
+      return backup.stream == stream.get() && backup.phase == SlotBackup::Phase::kCopying;
+    });
+    if (!goes_on) stream->copying = OwnedSlots::kNotHere;
+  }
+  return lost;
+}
+
+void ShardImpl::LetGo(uint32_t local) {
+  OwnedSlot& slot = slots_[local];
+  slot.role = OwnedSlot::Role::kNone;
+  slot.owned = slot.handing_over = slot.deposed = false;
+  slot.backups.clear();
+  ClearSlot(local);
+}
+
+void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
+  OwnedSlot& slot = slots_[local];
+  const auto was = slot.role;
+  std::deque<std::vector<std::byte>> tail;
+  if (was == OwnedSlot::Role::kBackup) {
+    if (!slot.whole)
+      Log("ERROR: partition " + std::to_string(slot.id.value) + " was given to this server without a whole copy");
+    tail = slot.tail;  // it goes to the other owners too
+    slot.committed = slot.index;
+    (void)ApplyTail(local, slot.received);
+    if (CAIRN_BUG(kPromoteWithoutNumbers)) slot.numbers.Clear();
+    slot.backups.clear();
+    slot.deposed = false;
+  }
+  slot.role = OwnedSlot::Role::kPrimary;
+  slot.epoch = owner.epoch;
+  slot.since = owner.since;
+  slot.handing_over = owner.heir != wire::kNoServer;
+  slot.owned = !slot.handing_over || CAIRN_BUG(kHandoverUndrained);
+  handing_over_ += slot.handing_over;
+  UpdateBackups(local, owner);
+  if (was == OwnedSlot::Role::kBackup) {
+    for (SlotBackup& backup : slot.backups)
+      if (backup.fed()) TellPromoted(local, backup, tail);
+    if (observer_ != nullptr) observer_->OnPromoted(slot.id, slot.position());
+  }
+  uint32_t in_sync = 1;
+  for (const wire::Backup& backup : owner.backups) in_sync += backup.in_sync;
+  slot.enough = in_sync >= state_->min_in_sync;
+  short_of_owners_ |= !slot.enough;
+}
+
+void ShardImpl::UpdateBackups(uint32_t local, const wire::SlotOwner& owner) {
+  OwnedSlot& slot = slots_[local];
+  const auto same = [](const SlotBackup& have, const wire::Backup& want) {
+    return have.server == want.server && have.added == want.added;
+  };
+  std::erase_if(slot.backups, [&](const SlotBackup& have) {
+    const bool stays = std::any_of(owner.backups.begin(), owner.backups.end(),
+                                   [&](const wire::Backup& want) { return same(have, want); });
+    return !stays;
+  });
+  for (const wire::Backup& want : owner.backups) {
+    auto it = std::find_if(slot.backups.begin(), slot.backups.end(),
+                           [&](const SlotBackup& have) { return same(have, want); });
+    if (it == slot.backups.end()) {
+      SlotBackup fresh;
+      fresh.server = want.server;
+      fresh.added = want.added;
+      fresh.stream = StreamTo(want.server, want.thread, now_us_);
+      if (fresh.stream == nullptr) continue;  // the decoder has seen to it that the server is there
+      if (want.in_sync) fresh.phase = SlotBackup::Phase::kInSync;
+      fresh.confirmed_index = slot.committed;
+      slot.backups.push_back(std::move(fresh));
+    } else if (want.in_sync && it->phase == SlotBackup::Phase::kWaited) {
+      it->phase = SlotBackup::Phase::kInSync;
+    }
+  }
+}
+
+// A new primary says where it begins, and sends what may not be everywhere yet.
+void ShardImpl::TellPromoted(uint32_t local, SlotBackup& backup, const std::deque<std::vector<std::byte>>& tail) {
+  OwnedSlot& slot = slots_[local];
+  wire::OpHeader header;
+  header.kind = wire::OpKind::kContinue;
+  header.slot = slot.id.value;
+  header.epoch = slot.epoch;
+  header.index = slot.index;
+  header.committed = slot.committed;
+  backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});
+  size_t fed = 0;
+  for (const SlotBackup& other : slot.backups) fed += other.fed();
+  for (const auto& raw : tail) {
+    if (CAIRN_BUG(kTailNotSent)) break;
+    backup.stream->sender.batch().AddRaw(raw, slot.epoch, fed == 1 ? slot.index : slot.committed);
+  }
+  Shipped(local, backup, fed > 1);
+}
+
+void ShardImpl::BeBackup(uint32_t local, const wire::SlotOwner& owner, const wire::Backup& backup) {
+  OwnedSlot& slot = slots_[local];
+  const bool fresh = slot.role == OwnedSlot::Role::kNone;
+  const bool was_primary = slot.role == OwnedSlot::Role::kPrimary;
+  slot.role = OwnedSlot::Role::kBackup;
+  slot.owned = slot.handing_over = slot.deposed = false;
+  slot.enough = true;
+  slot.since = owner.since;
+  if (fresh) {
+    // In sync at first sight: the cluster has just been formed, and there is nothing yet.
+    slot.index = slot.received = 0;
+    slot.whole = backup.in_sync;
+    slot.line_epoch = backup.in_sync ? owner.epoch : 0;
+  } else if (was_primary) {
+    slot.backups.clear();
+    slot.whole = backup.in_sync;  // handed over: the same as the new primary has
+    slot.received = slot.index;
+    slot.line_epoch = 0;
+    for (auto& [id, table] : tables_)  // what was only staged is sent to the new primary
+      if (table.sync() && local < table.rounds.size()) table.rounds[local].DropStaged(*table.rows[local]);
+  } else if (backup.added != slot.added) {
+    slot.whole = false;
+  }
+  slot.added = backup.added;
+  slot.epoch = owner.epoch;
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,304 @@
+"""script/chaos at work: a cluster under the load of cairn-soak, whose processes are killed, stopped and
+cut off at random, as often as it can promise to survive: no second server is hurt before every
+partition has its backups again; the scheduler and workers are hurt at any time."""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from chaos_nodes import MAX_LIVES, Failed, Namespaces, Nodes  # noqa: E402
+from chaos_times import Failover, report  # noqa: E402
+
+ROLES = ("scheduler", "server", "worker")
+ACKNOWLEDGED_BETWEEN = 1000
+SHARE_AT_LEAST = 0.15
+RETIRED = 75        # a server that was taken for dead asks to be started again
+WAIT = 120          # seconds that any one condition may take
+POLL = 0.02
+
+
+class Chaos:
+    """One run in one mode."""
+
+    def __init__(self, options, mode, kills, namespaces, folder, rng):
+        self.options, self.mode, self.kills, self.rng = options, mode, kills, rng
+        self.nodes = Nodes(folder, options, mode, namespaces)
+        self.namespaces = namespaces
+        self.later = []      # (when, what to do, words)
+        self.failovers, self.measuring = [], []
+        self.done = collections.Counter()  # by role
+        self.ways = collections.Counter()
+        self.fewest = None   # acknowledged between two kills
+        self.status, self.status_at = None, 0.0
+        self.acknowledged = self.lost = self.twice = 0
+        self.longest = ""
+
+    # Everything that waits goes through here: what is due is done, and who died is noticed.
+    def tend(self):
+        now = time.monotonic()
+        if now >= self.options.deadline:
+            raise Failed("the whole run has taken longer than --timeout")
+        for entry in [e for e in self.later if e[0] <= now]:
+            self.later.remove(entry)
+            entry[1]()
+        for failover in list(self.measuring):
+            if failover.look():
+                self.measuring.remove(failover)
+                self.failovers.append(failover)
+            elif now - failover.begun > WAIT:
+                raise Failed(f"{WAIT} s after {failover.server} was hurt: new primaries "
+                             f"{'yes' if failover.new_primaries else 'no'}, pushes acknowledged again by all but ranks "
+                             f"{sorted(failover.awaited)}")
+        pending = {entry[2] for entry in self.later}
+        for node in self.nodes.nodes.values():
+            if node.alive or node.name in pending:
+                continue
+            code = node.process.returncode
+            if node.role == "server" and code == RETIRED:
+                self.nodes.start(node)
+            else:
+                raise Failed(f"{node.name} has ended with code {code}, and nobody had killed it")
+
+    def wait(self, condition, what, seconds=WAIT):
+        end = time.monotonic() + seconds
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > end:
+                raise Failed(f"not within {seconds} s: {what() if callable(what) else what}")
+            self.tend()
+            time.sleep(POLL)  # between two looks
+
+    def fresh_status(self):
+        if time.monotonic() - self.status_at > 0.25:
+            self.status, self.status_at = self.nodes.status(), time.monotonic()
+        return self.status
+
+    def whole(self):
+        """Every server is there, and every partition has all its owners in sync."""
+        if any(not n.alive or n.away for n in self.nodes.of("server")):
+            return False
+        status = self.fresh_status()
+        if not status or status["phase"] != "running" or len(status["servers"]) != self.options.servers:
+            return False
+        slots = status["slots"]
+        fresh = all(not s["lost"] and s["connected"] for s in status["servers"])
+        return fresh and slots["in_sync"] == slots["total"] and slots["copying"] == 0
+
+    def ways_for(self, role):
+        ways = ["kill"] * 7 + ["stop"] * 2 + (["cut"] * 2 if self.namespaces else [])
+        return ways
+
+    def hurt(self, node):
+        way = self.rng.choice(self.ways_for(node.role))
+        for failover in self.measuring:
+            failover.disturbed = True
+        # Long enough to be declared dead. A scheduler that is away can declare nobody dead.
+        away = self.rng.uniform(1.3, 2.0) * self.options.dead_after
+        at_once = way == "kill" and self.rng.random() < 0.5
+        incarnation = None
+        if node.role == "server":
+            number = int(node.name.removeprefix("server"))
+            port = node.command[node.command.index("--port") + 1]
+            host = node.command[node.command.index("--host") + 1]
+            incarnation = next(s["incarnation"] for s in self.status["servers"] if s["endpoint"] == f"{host}:{port}")
+            self.measuring.append(Failover(self.nodes, f"server {number}", at_once, incarnation))
+        now = time.monotonic()
+        if way == "kill":
+            self.nodes.signal(node, signal.SIGKILL)
+            self.later.append((now + (0 if at_once else away), lambda: self.nodes.start(node), node.name))
+        else:
+            node.away = True
+            if way == "stop":
+                self.nodes.signal(node, signal.SIGSTOP)
+            else:
+                self.nodes.cut(node, True)
+            self.later.append((now + away, lambda: self.heal(node, way), node.name))
+        self.done[node.role] += 1
+        self.ways[way] += 1
+        words = {"kill": "kill -9", "stop": f"stopped for {away:.1f} s", "cut": f"cut off for {away:.1f} s"}[way]
+        back = (", back at once" if at_once else f", back after {away:.1f} s") if way == "kill" else ""
+        return words + back
+
+    def heal(self, node, way):
+        if way == "stop":
+            self.nodes.signal(node, signal.SIGCONT)
+        else:
+            self.nodes.cut(node, False)
+        node.away = False
+
+    def candidate(self, deck):
+        """The next role of the deck that may be hurt now, and who of it: None if none."""
+        pending = {entry[2] for entry in self.later}
+        for role in dict.fromkeys(deck):
+            if role == "server":
+                if not self.whole() or any(f.acknowledged is None for f in self.measuring):
+                    continue
+            nodes = [n for n in self.nodes.of(role) if n.alive and not n.away and n.name not in pending]
+            if role == "worker":
+                nodes = [n for n in nodes
+                         if 0 < self.nodes.accounts[int(n.name.removeprefix("worker"))].lives() < self.options.lives - 8]
+            if nodes:
+                return role, self.rng.choice(nodes)
+        return None
+
+    def run(self):
+        for node in self.nodes.nodes.values():
+            self.nodes.start(node)
+        before = self.nodes.acknowledged()
+        deck = [ROLES[i % 3] for i in range(self.kills)]
+        self.rng.shuffle(deck)
+        for number in range(1, self.kills + 1):
+            self.wait(lambda: self.nodes.acknowledged() - before >= ACKNOWLEDGED_BETWEEN,
+                      lambda: f"{ACKNOWLEDGED_BETWEEN} acknowledged pushes since the last kill "
+                              f"({self.nodes.acknowledged() - before} so far)")
+            role, node = self.wait(lambda: self.candidate(deck),
+                                   lambda: f"somebody who may be hurt ({', '.join(sorted(set(deck)))}); the scheduler "
+                                           f"says {self.brief()}")
+            between = self.nodes.acknowledged() - before
+            deck.remove(role)
+            how = self.hurt(node)
+            self.fewest = between if self.fewest is None else min(self.fewest, between)
+            before = self.nodes.acknowledged()
+            print(f"{self.mode:5}  {number:4} of {self.kills}  {node.name:9}  {how:34}  {between:7} acknowledged since",
+                  flush=True)
+        self.finish()
+
+    def brief(self):
+        status = self.nodes.status()
+        if status:
+            (self.nodes.folder / "status.json").write_text(json.dumps(status, indent=1))
+        return "nothing" if not status else (f"{status['phase']}, {len(status['servers'])} servers, slots {status['slots']}, "
+                                             f"{status['awaiting'] or 'nobody awaited'}")
+
+    def finish(self):
+        self.wait(lambda: not self.later and not self.measuring, "everybody is back and failovers are over")
+        self.wait(self.whole, lambda: f"every partition has its copies again; the scheduler says {self.brief()}")
+        self.nodes.until.touch()
+        workers = self.nodes.of("worker")
+        # A worker may be fenced and live again until the very end; who exits must exit with 0.
+        self.nodes.wait_exit(workers, WAIT)
+        self.nodes.wait_exit(self.nodes.of("server") + self.nodes.of("scheduler"), WAIT)
+        lines = [line for line in self.nodes.log("worker0").splitlines() if line.startswith("acknowledged: ")]
+        if not lines:
+            raise Failed("worker 0 has not compared the servers' content with the accounts")
+        words = lines[-1].split()
+        self.acknowledged, self.lost, self.twice = int(words[1]), int(words[3]), int(words[5])
+        self.longest = next((line for line in reversed(self.nodes.log("worker0").splitlines())
+                             if line.startswith("longest push")), "")
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="script/chaos", description="Kills processes of a cluster under load and "
+                                     "counts what was lost or applied twice.")
+    parser.add_argument("--kills", type=int, required=True, help="how often something is killed, stopped or cut off")
+    parser.add_argument("--mode", choices=("sync", "async", "both"), default="both",
+                        help="the load; both: one after the other, half of the kills each (both)")
+    parser.add_argument("--servers", type=int, default=3, help="(3)")
+    parser.add_argument("--workers", type=int, default=4, help="(4)")
+    parser.add_argument("--replicas", type=int, default=2, help="servers that have a copy of a partition (2)")
+    parser.add_argument("--threads", type=int, default=1, help="shard threads of a server (1)")
+    parser.add_argument("--seed", type=int, default=None, help="of the choices; it is printed (random)")
+    parser.add_argument("--dead-after", type=float, default=1.5, help="seconds (1.5; a cluster's own default is 5)")
+    parser.add_argument("--heartbeat", type=float, default=0.3, help="seconds (0.3; a cluster's own default is 1)")
+    parser.add_argument("--pause-us", type=int, default=4000, help="of a worker between two updates (4000)")
+    parser.add_argument("--timeout", type=float, default=None, help="seconds for all (120 + 30 for each kill)")
+    parser.add_argument("--no-partitions", action="store_true", help="make no network namespaces")
+    parser.add_argument("--keep", action="store_true", help="keep the logs of a run that went well")
+    parser.add_argument("--bin", default=os.environ.get("CAIRN_BIN", "build/release/bin"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.kills < 1 or options.servers < 2 or options.workers < 1:
+        parser.error("at least one kill, two servers and one worker")
+    if not 2 <= options.replicas <= options.servers:
+        parser.error("--replicas is from 2 to --servers: with one copy the death of a server ends the job")
+    options.lives = min(MAX_LIVES, 24 + options.kills)
+    options.deadline = time.monotonic() + (options.timeout or 120 + 30 * options.kills)
+    return options
+
+
+def conditions(runs, kills):
+    """What was promised of the run itself, and was not kept."""
+    done = sum((run.done for run in runs), collections.Counter())
+    broken = [f"{done[role]} of {kills} kills were of a {role}, less than {SHARE_AT_LEAST:.0%}"
+              for role in ROLES if done[role] < SHARE_AT_LEAST * kills]
+    if any(run.fewest is not None and run.fewest < ACKNOWLEDGED_BETWEEN for run in runs):
+        broken.append(f"fewer than {ACKNOWLEDGED_BETWEEN} pushes were acknowledged between two kills")
+    return broken
+
+
+def main(arguments):
+    options = parse(arguments)
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)
+    rng = random.Random(seed)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    modes = ["async", "sync"] if options.mode == "both" else [options.mode]
+    shares = [(options.kills + i) // len(modes) for i in reversed(range(len(modes)))]
+    print(f"seed {seed}: {options.kills} kills, 1 scheduler, {options.servers} servers, {options.workers} workers, "
+          f"{options.replicas} copies, heartbeat {options.heartbeat} s, dead after {options.dead_after} s "
+          f"(a cluster's own defaults: 1 s, 5 s)", flush=True)
+    namespaces = None
+    if not options.no_partitions:
+        namespaces = Namespaces(1 + options.servers + options.workers)
+        why_not = namespaces.make()
+        if why_not:
+            print(f"no partitions of the network: {why_not}; kills and pauses only", flush=True)
+            namespaces = None
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="cairn-chaos-"))
+    runs, failure, code = [], None, 1
+    try:
+        for mode, kills in zip(modes, shares):
+            if kills == 0:
+                continue
+            chaos = Chaos(options, mode, kills, namespaces, folder / mode, rng)
+            runs.append(chaos)
+            try:
+                chaos.run()
+            except Failed as error:
+                raise Failed(f"{error}\nthe scheduler says: {chaos.brief()}") from None
+            finally:
+                chaos.nodes.stop_all()
+    except Failed as error:
+        failure = str(error)
+        print(f"\nscript/chaos: {failure}\n{runs[-1].nodes.tails()}", flush=True)
+    except KeyboardInterrupt:
+        failure, code = "interrupted", 130
+    finally:
+        if namespaces:
+            namespaces.remove()
+    failovers = [f for run in runs for f in run.failovers]
+    for run in runs:
+        if run.longest:
+            print(f"{run.mode}: {run.longest} (kills, pauses and cuts of the workers themselves included)")
+    for line in report(failovers, options.dead_after):
+        print(line)
+    done = sum((run.done for run in runs), collections.Counter())
+    ways = sum((run.ways for run in runs), collections.Counter())
+    print("hurt: " + ", ".join(f"{role} {done[role]}" for role in ROLES) + "; " +
+          ", ".join(f"{way} {ways[way]}" for way in ("kill", "stop", "cut")))
+    lost, twice = sum(run.lost for run in runs), sum(run.twice for run in runs)
+    broken = [] if failure else conditions(runs, options.kills)
+    for what in broken:
+        print(f"this run does not count: {what}")
+    good = not failure and not broken and lost == 0 and twice == 0
+    if good and not options.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        print(f"logs: {folder}")
+    if failure:
+        print(f"FAILED after {sum(done.values())} kills (seed {seed}): {failure}")
+    print(f"kills: {sum(done.values())}  acknowledged: {sum(run.acknowledged for run in runs)}  lost: {lost}  "
+          f"twice: {twice}{'' if good else '  (not a good run)'}", flush=True)
+    return 0 if good else code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

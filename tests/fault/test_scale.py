@@ -1,0 +1,51 @@
+"""A job of `cairn run` gets more servers and then fewer while it runs: exact sums, and every server has
+its share."""
+import json
+import os
+import re
+import subprocess
+
+from cluster import BIN, SLOWER, Account, wait_until
+
+
+def cairn(environment, *words):
+    return subprocess.run([BIN / "cairn", *words], env=environment, capture_output=True, text=True, timeout=120 * SLOWER)
+
+
+def bytes_per_server(text):
+    return [server["bytes"] for server in json.loads(text)["servers"]]
+
+
+def test_servers_come_and_go_under_load(tmp_path):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("CAIRN_", "MS_", "PADDLE_", "DMLC_"))}
+    environment |= {"XDG_RUNTIME_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    accounts, end, log = tmp_path / "accounts", tmp_path / "end", tmp_path / "run.log"
+    with open(log, "wb") as out:
+        run = subprocess.Popen(
+            [BIN / "cairn", "run", "-s", "2", "-w", "2", "--no-progress", "--", BIN / "cairn-soak", "--dir", accounts,
+             "--mode", "async", "--until", end, "--ballast-mb", "32", "--pause-us", "3000"],
+            env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        both = [Account(accounts, rank) for rank in range(2)]
+        seen = log.read_text
+        wait_until(lambda: all(a.acknowledged("async dense") > 50 for a in both), "the load runs", logs=seen)
+        for count in (4, 3):
+            done = cairn(environment, "scale", "--servers", str(count))
+            assert done.returncode == 0 and "done:" in done.stdout, f"{done.stdout}{done.stderr}\n{seen()}"
+            status = cairn(environment, "status", "--json")
+            held = bytes_per_server(status.stdout)
+            assert len(held) == count, status.stdout
+            mean = sum(held) / count
+            assert mean > 0 and all(abs(one - mean) <= 0.1 * mean for one in held), held
+            before = both[0].acknowledged("async dense")
+            wait_until(lambda: both[0].acknowledged("async dense") > before + 20, "the load goes on", logs=seen)
+        end.touch()
+        assert run.wait(60 * SLOWER) == 0, seen()
+    finally:
+        if run.poll() is None:
+            run.kill()
+        run.wait()
+    text = log.read_text()
+    assert re.search(r"acknowledged: \d+  lost: 0  twice: 0", text), text
+    assert "server 2" in text and "server 3" in text and "0 restarts" in text, text
+    print(re.search(r"longest push: .*", text)[0])

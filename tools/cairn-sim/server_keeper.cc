@@ -1,0 +1,226 @@
+#include "server_keeper.h"
+
+#include <algorithm>
+
+#include "wire/control.h"
+
+namespace cairn::sim {
+
+namespace {
+constexpr uint32_t kMostServers = 5;      // at a time
+constexpr uint32_t kMostMachines = 40;    // ever
+constexpr int64_t kConvalescenceUs = 4'000'000;  // heard again, streams made anew
+constexpr int64_t kScaleEveryUs = 700'000;
+}  // namespace
+
+ServerKeeper::ServerKeeper(World& world) : world_(world), random_(Mix64(world.plan().seed, 77)) {
+  process_ = world.fabric().AddProcess(kLauncherHost, "scaler");
+  port_ = world.fabric().AddPort(process_, "scaler", Actor{.role = wire::Role::kTool, .index = 1}.Tag(), this);
+}
+
+bool ServerKeeper::JobRuns() const {
+  const wire::Phase phase = world_.context().durable.phase;
+  return phase == wire::Phase::kRunning || phase == wire::Phase::kForming;
+}
+
+ServerProcess& ServerKeeper::StartOne(uint32_t machine, int32_t wanted_rank) {
+  const Plan& plan = world_.plan();
+  ServerProcess::Options options;
+  options.number = static_cast<uint32_t>(all_.size());
+  options.machine = machine;
+  options.threads = plan.threads[machine % plan.threads.size()];
+  options.wanted_rank = wanted_rank;
+  for (uint32_t s = 0; s < plan.schedulers; ++s)
+    world_.fabric().LimitLosses(SchedulerHost(s), ServerHost(machine));
+  all_.push_back(std::make_unique<ServerProcess>(world_, options));
+  return *all_.back();
+}
+
+void ServerKeeper::Start() {
+  const Plan& plan = world_.plan();
+  for (uint32_t i = 0; i < plan.servers; ++i) {
+    ServerProcess& server = StartOne(machines_++, static_cast<int32_t>(i));
+    world_.queue().At(random_.Between(0, 1'000'000), [&server] { server.Start(); });
+    if (random_.Chance(plan.slow)) {
+      world_.faults().Add(Fault::kSlowNode);
+      world_.fabric().SetLag(server.process(), random_.Between(5'000, 100'000));
+    }
+  }
+  PlanDeeds();
+}
+
+void ServerKeeper::PlanDeeds() {
+  const Plan& plan = world_.plan();
+  for (uint32_t i = 0; i < plan.late_servers; ++i) {
+    world_.queue().After(random_.Between(2'500'000, plan.heal_us), [this] {
+      if (!JobRuns() || Living().size() >= kMostServers) return;
+      world_.context().deeds.Add(Deed::kServerJoins);
+      StartLater(machines_++, 0);
+    });
+  }
+  for (uint32_t i = 0; i < plan.drains; ++i)
+    world_.queue().After(random_.Between(3'000'000, plan.heal_us), [this] { DrainOne(); });
+  for (uint32_t i = 0; i < plan.scales; ++i) {
+    world_.queue().After(random_.Between(3'000'000, plan.heal_us), [this] {
+      ScaleTo(static_cast<uint32_t>(random_.Between(1, 4)));
+    });
+  }
+}
+
+void ServerKeeper::StartLater(uint32_t machine, int64_t delay_us) {
+  ++starting_;
+  world_.queue().After(delay_us, [this, machine] {
+    --starting_;
+    if (JobRuns() && machine < kMostMachines) StartOne(machine, -1).Start();
+  });
+}
+
+// Its successor knows nothing of what it had.
+void ServerKeeper::Replace(const ServerProcess& server) {
+  const bool same = random_.Chance(0.6);
+  world_.faults().Add(Fault::kServerRestart);
+  StartLater(same ? server.machine() : machines_++, random_.Between(100'000, same ? 6'000'000 : 3'000'000));
+}
+
+void ServerKeeper::Kill(ServerProcess& server, uint64_t sends_left, bool restart) {
+  auto kill = [this, &server, silent = random_.Chance(0.3), restart] {
+    if (server.gone()) return;
+    world_.fabric().Kill(server.process(), silent);
+    server.set_gone();
+    if (restart && JobRuns()) Replace(server);
+  };
+  MarkHurt(server, INT64_MAX / 2);
+  if (sends_left == 0) return kill();
+  world_.fabric().DieAfterSends(server.process(), sends_left, kill);
+}
+
+void ServerKeeper::OnLeft(ServerProcess& server, const Status& result) {
+  const Actor actor{.role = wire::Role::kServer, .index = server.number(), .process = server.process()};
+  world_.Tell([&](Checker& c) { c.OnExit(actor, result); });
+  world_.fabric().Kill(server.process(), false);
+  server.set_gone();
+  if (result.ok() && JobRuns()) world_.context().deeds.Add(Deed::kServerLeaves);
+  // Declared dead while it lived: it is started again, as new.
+  if (!result.ok() && JobRuns() && !server.draining() && Living().size() + starting_ < kMostServers)
+    Replace(server);
+}
+
+std::vector<ServerProcess*> ServerKeeper::Living() const {
+  std::vector<ServerProcess*> living;
+  for (const auto& server : all_)
+    if (!server->gone()) living.push_back(server.get());
+  return living;
+}
+
+bool ServerKeeper::Over() const { return Living().empty() && (starting_ == 0 || !JobRuns()); }
+
+std::string ServerKeeper::WhoIsLeft() const {
+  std::string text;
+  for (const ServerProcess* server : Living())
+    text += "; server " + std::to_string(server->number()) + "#" + std::to_string(server->incarnation()) +
+            (server->draining() ? " draining" : "");
+  return text;
+}
+
+void ServerKeeper::MarkHurt(const ServerProcess& server, int64_t until_us) {
+  int64_t& until = hurt_until_us_[server.number()];
+  until = std::max(until, until_us);
+}
+
+bool ServerKeeper::Healthy(const ServerProcess& server) const {
+  auto hurt = hurt_until_us_.find(server.number());
+  return !server.gone() &&
+         (hurt == hurt_until_us_.end() || world_.now_us() > hurt->second + kConvalescenceUs);
+}
+
+bool ServerKeeper::hurting() const {
+  return std::ranges::any_of(Living(), [this](const ServerProcess* server) { return !Healthy(*server); });
+}
+
+ServerProcess* ServerKeeper::Find(uint32_t index) const {
+  const wire::ServerInfo* info = world_.context().durable.FindServer(index);
+  if (info == nullptr) return nullptr;
+  for (const auto& server : all_)
+    if (server->incarnation() == info->incarnation.value) return server->gone() ? nullptr : server.get();
+  return nullptr;
+}
+
+// Looks at every slot that it owns: of the other owners on record one in sync must be healthy, and no
+// more may be in trouble than `replicas` allows for.
+bool ServerKeeper::MayHurt(const ServerProcess& server) const {
+  const wire::ClusterState& state = world_.context().durable;
+  if (state.phase != wire::Phase::kRunning || state.replicas < 2) return false;
+  for (const ServerProcess* other : Living())
+    if (other->CallsSomebodySlow()) return false;
+  for (const wire::SlotOwner& owner : state.slots) {
+    uint32_t healthy_in_sync = 0, unhealthy = 0;
+    bool mine = false;
+    auto look = [&](uint32_t index, bool in_sync) {
+      const ServerProcess* process = Find(index);
+      if (process == &server) {
+        mine = true;
+      } else if (process == nullptr || !Healthy(*process)) {
+        ++unhealthy;
+      } else {
+        healthy_in_sync += in_sync;
+      }
+    };
+    look(owner.server, true);
+    for (const wire::Backup& backup : owner.backups) look(backup.server, backup.in_sync);
+    if (!mine) continue;
+    if (healthy_in_sync == 0 || unhealthy + 2 > state.replicas) return false;
+  }
+  return true;
+}
+
+void ServerKeeper::DrainOne() {
+  const wire::ClusterState& state = world_.context().durable;
+  std::vector<ServerProcess*> able;
+  for (ServerProcess* server : Living())
+    if (server->incarnation() != 0 && !server->draining() && Healthy(*server)) able.push_back(server);
+  if (state.phase != wire::Phase::kRunning || able.size() < 2) return;
+  world_.context().deeds.Add(Deed::kDrain);
+  ServerProcess* server = able[random_.Below(able.size())];
+  world_.Log("keeper", "server " + std::to_string(server->number()) + " drains");
+  server->Drain();
+}
+
+void ServerKeeper::ScaleTo(uint32_t servers) {
+  if (world_.context().durable.phase != wire::Phase::kRunning) return;
+  world_.context().deeds.Add(Deed::kScale);
+  scale_ = servers;
+  const auto living = static_cast<uint32_t>(Living().size()) + starting_;
+  for (uint32_t i = living; i < std::min(servers, kMostServers); ++i)
+    StartLater(machines_++, random_.Between(0, 1'000'000));
+  TellScale();
+}
+
+// Repeats it until it is on record.
+void ServerKeeper::TellScale() {
+  if (!JobRuns() || world_.context().durable.expected_servers == scale_) return;
+  if (connected_) {
+    port_->Send(conn_, wire::EncodeControl(wire::Scale{1, scale_}, world_.pool()));
+  } else {
+    if (conn_.value != 0) port_->Close(conn_);
+    const auto schedulers = world_.scheduler_endpoints();
+    conn_ = port_->Connect(schedulers[random_.Below(schedulers.size())]);
+  }
+  world_.queue().After(kScaleEveryUs, [this] { TellScale(); });
+}
+
+// Somebody must be there to take over from those that leave, and as many as acknowledging takes.
+void ServerKeeper::AtHeal() {
+  if (!JobRuns()) return;
+  uint32_t staying = starting_;
+  for (const ServerProcess* server : Living()) staying += !server->draining();
+  for (; staying < std::max(world_.plan().min_in_sync, 1u); ++staying) StartLater(machines_++, 0);
+}
+
+void ServerKeeper::OnConnected(ConnId conn) { connected_ = conn == conn_; }
+void ServerKeeper::OnDisconnect(ConnId conn) {
+  if (conn != conn_) return;
+  connected_ = false;
+  conn_ = {};
+}
+
+}  // namespace cairn::sim

@@ -1,0 +1,103 @@
+#include "drain.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "commands.h"
+#include "progress.h"
+#include "status_poller.h"
+#include "status_text.h"
+
+namespace cairn::tool {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr auto kEvery = std::chrono::milliseconds(500);
+constexpr int64_t kAnswerMs = 1'000;
+constexpr int64_t kSchedulerAwayMs = 30'000;  // a killed one is back long before
+
+uint64_t Count(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
+}
+
+bool IsLeaving(const Json& server) {
+  const auto found = server.find("leaving");
+  return found != server.end() && found->is_boolean() && found->get<bool>();
+}
+
+}  // namespace
+
+Drain::Drain(server::ServerNode& node, wire::Endpoint scheduler, int64_t timeout_ms)
+    : node_(node), scheduler_(std::move(scheduler)), timeout_ms_(timeout_ms) {}
+
+Drain::~Drain() {
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Drain::Begin() {
+  if (begun_.exchange(true)) return;
+  begun_ms_ = heard_ms_ = MonotonicMs();
+  if (timeout_ms_ == 0) return StopBecause("no time was given to move its partitions away");
+  LogLine("its partitions move to other servers first; a second signal ends it at once");
+  node_.Drain();
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Drain::StopBecause(const std::string& why) {
+  LogLine("goes at once: " + why);
+  stopped_ = true;
+  node_.Stop();
+}
+
+void Drain::Loop() {
+  std::unique_lock lock(mutex_);
+  while (!end_) {
+    lock.unlock();
+    const std::string obstacle = Obstacle(MonotonicMs());
+    if (!obstacle.empty()) return StopBecause(obstacle);
+    lock.lock();
+    wake_.wait_for(lock, kEvery, [this] { return end_; });
+  }
+}
+
+std::string Drain::Obstacle(int64_t now_ms) {
+  if (now_ms - begun_ms_ >= timeout_ms_)
+    return "its partitions have not moved away within " + Seconds(timeout_ms_) + " (--drain-timeout)";
+  const Result<std::string> text = AskStatus(scheduler_, kAnswerMs);
+  if (!text.ok()) {
+    if (now_ms - heard_ms_ < kSchedulerAwayMs) return "";
+    return "no scheduler has answered for " + Seconds(kSchedulerAwayMs);
+  }
+  heard_ms_ = now_ms;
+  const Json status = Json::parse(*text, nullptr, false);
+  const std::string phase = status.value("phase", "");
+  if (phase == "forming") return "the job has not begun";
+  const auto servers = status.find("servers");
+  if (phase != "running" || servers == status.end() || !servers->is_array()) return "";
+  const std::string self = wire::ToString(node_.endpoint());
+  size_t others = 0;
+  std::string progress;
+  for (const Json& server : *servers) {
+    if (!server.is_object()) continue;
+    if (server.value("endpoint", "") != self) {
+      others += IsLeaving(server) ? 0 : 1;
+      continue;
+    }
+    progress = "leaving: still primary of " + Counted(Count(server, "primaries"), "partition") +
+               " and backup of " + std::to_string(Count(server, "backups"));
+  }
+  if (progress.empty()) return "";  // let go already: the word is on its way
+  if (others == 0) return "no other server is there that could take its partitions";
+  if (std::exchange(shown_, progress) != progress) LogLine(progress);
+  return "";
+}
+
+}  // namespace cairn::tool

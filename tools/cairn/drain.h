@@ -1,0 +1,49 @@
+// A server that was told to go, in good order: its partitions move to other servers first. Watches
+// that from a thread of its own, says how far it is, and ends it where it can't come to an end: with
+// no other server, no scheduler, or after a time that was given.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "server/server_node.h"
+#include "wire/cluster_state.h"
+
+namespace cairn::tool {
+
+class Drain {
+ public:
+  // `node` must live longer.
+  Drain(server::ServerNode& node, wire::Endpoint scheduler, int64_t timeout_ms);
+  ~Drain();
+  Drain(const Drain&) = delete;
+  Drain& operator=(const Drain&) = delete;
+
+  // Once, from any thread; returns at once.
+  void Begin();
+  // It has been told to move away, and was not stopped before it could.
+  bool in_good_order() const { return begun_ && !stopped_; }
+
+ private:
+  void Loop();
+  // Why it can't be done; empty: it goes on.
+  std::string Obstacle(int64_t now_ms);
+  void StopBecause(const std::string& why);
+
+  server::ServerNode& node_;
+  const wire::Endpoint scheduler_;
+  const int64_t timeout_ms_;
+  std::atomic<bool> begun_ = false, stopped_ = false;
+  int64_t begun_ms_ = 0, heard_ms_ = 0;
+  std::string shown_;
+  std::thread thread_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  bool end_ = false;
+};
+
+}  // namespace cairn::tool
