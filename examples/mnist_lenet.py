@@ -65,6 +65,8 @@ def arguments():
     parser.add_argument("--mode", choices=["sync", "async"], default="sync")
     parser.add_argument("--limit", type=int, help="train on the first so many samples only")
     parser.add_argument("--every", type=int, default=100, help="steps between two lines of output")
+    parser.add_argument("--exact", action="store_true",
+                        help="sums in one order (the run repeats bit for bit), losses in full")
     parser.add_argument("--plot", metavar="FILE", help="the loss of worker 0 as a PNG")
     return parser.parse_args()
 
@@ -78,7 +80,8 @@ def main():
     cairn.init()                                                                         # cairn
     model = lenet5()
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
-    mode = cairn.Sync() if options.mode == "sync" else cairn.Async()                     # cairn
+    sync = cairn.Sync(deterministic=options.exact)                                       # cairn
+    mode = sync if options.mode == "sync" else cairn.Async()                             # cairn
     optimizer = cairn.DistributedOptimizer(optimizer, model, mode=mode)                  # cairn
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.1)
     sampler = cairn.data.Sampler(train)                                                  # cairn
@@ -95,7 +98,8 @@ def main():
                 optimizer.step()
                 losses.append(loss.item())
                 if step % options.every == 0:
-                    print(f"epoch: {epoch + 1} step: {step + 1}, loss is {losses[-1]:.4f}")
+                    shown = repr(losses[-1]) if options.exact else f"{losses[-1]:.4f}"
+                    print(f"epoch: {epoch + 1} step: {step + 1}, loss is {shown}")
         scheduler.step()
 
     cairn.barrier()                                                                      # cairn

@@ -4,10 +4,8 @@
 //   cairn run -s 1 -w 1 -- bench_cluster --json figures.json     (servers are processes of their own)
 //   bench_cluster                                                (an embedded cluster)
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,11 +14,13 @@
 #include "cairn/client.h"
 #include "cairn/embedded.h"
 #include "limits/limits.h"
+#include "measure.h"
 #include "report.h"
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using bench::Check;
+using bench::MedianMicros;
 
 struct Flags {
   std::string json;
@@ -29,27 +29,6 @@ struct Flags {
   uint32_t dim = 16;
   uint64_t rows = 1'000'000;  // of the sparse table
 };
-
-void Check(const cairn::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "bench_cluster: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
-
-// Runs `work` for the given time (three times at least, a thousand times at most) and returns the
-// median in microseconds. Two unmeasured runs warm up buffers and pages.
-double MedianMicros(double seconds, const std::function<void()>& work) {
-  work();
-  work();
-  std::vector<double> micros;
-  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  while (micros.size() < 3 || (Clock::now() < end && micros.size() < 1000)) {
-    const auto start = Clock::now();
-    work();
-    micros.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-  }
-  return bench::Median(std::move(micros));
-}
 
 void Dense(cairn::Client& client, const Flags& flags, const bench::Limits& limits, std::vector<bench::Row>* rows) {
   const std::pair<const char*, uint64_t> sizes[] = {

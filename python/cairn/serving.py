@@ -17,6 +17,7 @@ from .errors import Error, JobFailedError, NotFoundError
 
 # A server that is told to stop says goodbye to its peers first; it takes a fraction of this.
 _STOP_S = 10.0
+_RETIRED = 75  # of `cairn server`
 
 
 def _places() -> Iterator[pathlib.Path]:
@@ -73,6 +74,8 @@ def serve_and_return() -> None:
     except BaseException:
         _stop(child)
         raise
+    if code == _RETIRED:
+        raise Error("the server was declared dead while it was paused: start it again")
     if code == 1:
         raise JobFailedError("the server has ended with an error: its last line says why")
     if code != 0:
@@ -81,7 +84,7 @@ def serve_and_return() -> None:
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
-    child.terminate()
+    child.send_signal(signal.SIGINT)  # at SIGTERM it would move its partitions away first
     try:
         child.wait(_STOP_S)
     except BaseException:  # too late, or a second Ctrl-C

@@ -2,13 +2,13 @@
 import os
 import pathlib
 import re
-import struct
 import sys
 
 import nbclient
 import nbformat
 import pytest
-import torch
+
+import mnist_patterns
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -17,24 +17,10 @@ SECONDS = 120
 LEAST = {"sync": 0.9, "async": 0.5}  # async is another run every time; who learns nothing has 0.1
 
 
-def write_set(folder, name, shapes, count, generator):
-    """Ten patterns of 7 × 7 blocks, in which one pixel of ten is noise."""
-    labels = torch.randint(10, (count,), generator=generator)
-    noise = torch.randint(256, (count, 28, 28), generator=generator)
-    images = torch.where(torch.rand(count, 28, 28, generator=generator) < 0.1, noise, shapes[labels])
-    (folder / f"{name}-images-idx3-ubyte").write_bytes(
-        struct.pack(">IIII", 0x803, count, 28, 28) + bytes(images.flatten().tolist()))
-    (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, count) + bytes(labels.tolist()))
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("mnist")
-    generator = torch.Generator().manual_seed(7)
-    blocks = (torch.rand(10, 7, 7, generator=generator) < 0.3) * 255
-    shapes = blocks.repeat_interleave(4, 1).repeat_interleave(4, 2)
-    write_set(folder, "train", shapes, 1200, generator)
-    write_set(folder, "t10k", shapes, 300, generator)
+    mnist_patterns.write(folder, train=1200, test=300)
     return folder
 
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/planted.h"
 #include "client/core.h"
 
 namespace cairn::client {
@@ -34,6 +35,7 @@ void Core::NoteMark(Record& record, FrameState& frame, StateVersion made_under) 
 // All frames are answered. False if the round has to be marked again somewhere, or an answer was
 // made under a state that has not come yet: then it ends later.
 bool Core::IsCovered(uint64_t id, Record& record, int64_t now_us) {
+  if (CAIRN_BUG(kRoundNotCovered)) return true;
   if (!record.doubtful || record.outcome.code() == Code::kNotFound) return true;
   if (record.newest_answer.value > book_.state_version) {
     awaits_state_ = true;
@@ -54,6 +56,7 @@ void Core::FinishCovered(int64_t now_us) {
 }
 
 void Core::MarkOpenRounds(int64_t now_us) {
+  if (CAIRN_BUG(kMarksNotAnnounced)) return;
   for (auto& [id, record] : requests_) {
     if (!record.sent || !IsRound(record.request.kind)) continue;
     record.doubtful = true;

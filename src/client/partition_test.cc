@@ -281,5 +281,21 @@ TEST(SeenKeys, ForgetsAtEveryStart) {
   }
 }
 
+TEST(DensePlanCache, KeepsItsPlanWhileTheSlotMapIsTheSame) {
+  Random random(3);
+  wire::ClusterState state = StateOf(2, 2, 16, random);
+  const wire::TableInfo table{TableId{1}, {.name = "w", .size = 50'000}, {}};
+  DensePlanCache cache;
+  const auto plan = cache.Get(table, state);
+  wire::ClusterState later = state;
+  later.version = state.version.Next();
+  later.slots[3].backups = {{static_cast<uint16_t>(1 - state.slots[3].server), 0, false, {}}};
+  EXPECT_EQ(cache.Get(table, later), plan);
+  EXPECT_EQ(cache.Get(table, state), plan);  // a slower thread
+  later.slots[3].thread ^= 1;
+  later.version = later.version.Next();
+  EXPECT_NE(cache.Get(table, later), plan);
+}
+
 }  // namespace
 }  // namespace cairn::client

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "client/fake_cluster.h"
+#include "wire/state_delta.h"
 
 namespace cairn::client {
 namespace {
@@ -432,6 +433,30 @@ TEST_F(RerouteTest, AStateWithTheSameMapMovesNothing) {
   c.Wait(1'000'000);
   for (uint32_t server = 0; server < 3; ++server) EXPECT_TRUE(At(server).empty());
   EXPECT_EQ(c.core->rewinds(), 0u);
+}
+
+TEST_F(RerouteTest, AChangeOfTheStateIsEnoughWhereItFits) {
+  c.StartAll();
+  Push({2});
+  ClearAll();
+  const wire::ClusterState first = c.state;
+  c.Move(2, {0, 0});
+  c.state.version = c.state.version.Next();
+  const wire::ClusterState second = c.state;
+  c.Say(c.SchedulerConn(), wire::Difference(first, second));
+  c.Run();
+  EXPECT_EQ(*c.core->state(), second);
+  EXPECT_EQ(At(0), (Numbers{{2, 1}}));
+  // One is lost: the next is of no use, but a heartbeat brings the whole state.
+  c.Move(2, {2, 0});
+  c.state.version = c.state.version.Next();
+  const wire::ClusterState third = c.state;
+  c.state.version = c.state.version.Next();
+  c.Say(c.SchedulerConn(), wire::Difference(third, c.state));
+  EXPECT_EQ(*c.core->state(), second);
+  c.Wait(1'100'000);
+  EXPECT_EQ(*c.core->state(), c.state);
+  EXPECT_EQ(At(2), (Numbers{{2, 1}}));
 }
 
 }  // namespace

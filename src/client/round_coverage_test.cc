@@ -153,6 +153,28 @@ TEST_F(CoverageTest, AnOldAnswerThatComesLateCoversNothingNew) {
   EXPECT_TRUE(c.Inbox(k2).empty());
 }
 
+// A slot was away and is back: the frame is sent again with its id, and the answer to its first copy
+// was made when the slot had not been away yet.
+TEST_F(CoverageTest, AnAnswerToTheCopyBeforeTheMoveCoversNothingNew) {
+  c.StartAll();
+  const size_t call = Submit(PrepareRound(Input(true), c.pool));
+  const uint64_t old = c.state.version.value;
+  c.Move(2, k1);
+  NewState();
+  ASSERT_EQ(c.Inbox(k1).size(), 2u);
+  EXPECT_EQ(c.Inbox(k1)[0].header.request_id, c.Inbox(k1)[1].header.request_id);
+  Close(k1, old);
+  Close(k0);
+  Close(k2);
+  EXPECT_FALSE(ends[call]);
+  ASSERT_EQ(c.Inbox(k1).size(), 2u);
+  EXPECT_EQ(c.Inbox(k1)[1].header.type, wire::FrameType::kDone);
+  Close(k1);  // the second copy: its request is answered already
+  EXPECT_FALSE(ends[call]);
+  Close(k1);
+  EXPECT_TRUE(Over(call));
+}
+
 TEST_F(CoverageTest, AnAnswerOfANewerStateWithTheSameMapOnlyWaitsForIt) {
   c.StartAll();
   const size_t call = Mark();

@@ -5,6 +5,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/planted.h"
+
 namespace cairn::client {
 namespace {
 constexpr size_t kMaxSlots = 65536;
@@ -75,7 +77,8 @@ void SchedulerLink::OnDisconnect(int64_t now_us) {
   conn_ = {};
   phase_ = Phase::kWaiting;
   at_ = (at_ + 1) % schedulers_.size();
-  retry_us_ = now_us + backoff_.Next();
+  // The back-off is between rounds of the list: a leader that has just won waits for us only so long.
+  retry_us_ = now_us + (at_ == 0 ? backoff_.Next() : options_.reconnect_min_us);
 }
 
 void SchedulerLink::OnConnected(int64_t now_us) {
@@ -147,6 +150,13 @@ void SchedulerLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
   if (auto* m = std::get_if<wire::Registered>(&*message)) return Take(*m, now_us);
   if (auto* m = std::get_if<wire::HeartbeatReply>(&*message)) return Take(*m, now_us);
   if (auto* m = std::get_if<wire::StateMessage>(&*message)) return Take(*m, now_us);
+  if (auto* m = std::get_if<wire::StateDelta>(&*message)) {
+    // One that does not fit is made good by the answer to the next heartbeat.
+    auto state = wire::Apply(*state_, *m);
+    if (!state.ok()) return;
+    wire::StateMessage whole{std::move(*state)};
+    return Take(whole, now_us);
+  }
   if (auto* m = std::get_if<wire::Refusal>(&*message)) return Take(*m, now_us);
   const bool reply = std::holds_alternative<wire::TableReply>(*message) ||
                      std::holds_alternative<wire::LeaveReply>(*message);
@@ -162,7 +172,7 @@ bool SchedulerLink::StandsBy(const wire::ControlMessage& message) const {
 
 // A leader of an older term has nothing to say any more.
 bool SchedulerLink::TakeTerm(Term term) {
-  if (term < term_) return false;
+  if (term < term_ && !CAIRN_BUG(kOldTermAccepted)) return false;
   term_ = term;
   return true;
 }
@@ -187,12 +197,15 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
 }
 
 void SchedulerLink::Take(const wire::HeartbeatReply& message, int64_t now_us) {
-  if (!registered() || !TakeTerm(message.term)) return;
+  if (!registered()) return;
+  if (!TakeTerm(message.term)) {  // it has been replaced and does not know it yet
+    if (schedulers_.size() > 1) Reopen(now_us);
+    return;
+  }
   backoff_.Reset();
   awaiting_ = message.awaiting;
   // After its restart a scheduler counts from what it has heard: what is open stays open.
   barrier_open_ = std::max(barrier_open_, message.barrier_open);
-  (void)now_us;
 }
 
 void SchedulerLink::Take(wire::StateMessage& message, int64_t now_us) {

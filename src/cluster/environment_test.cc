@@ -217,6 +217,37 @@ TEST(Environment, MalformedValuesNameTheVariable) {
   }
 }
 
+TEST(Environment, SeveralSchedulers) {
+  const Environment out = Read({{"CAIRN_SCHEDULER", "a:1,[::1]:2,c:3"}, {"CAIRN_META", "etcd://e:4"}});
+  EXPECT_EQ(out.scheduler(), (wire::Endpoint{"a", 1}));
+  EXPECT_EQ(out.standbys, (std::vector<wire::Endpoint>{{"::1", 2}, {"c", 3}}));
+  EXPECT_EQ(out.schedulers().size(), 3u);
+  EXPECT_EQ(out.meta, "etcd://e:4");
+  EXPECT_TRUE(RequireScheduler(out).ok());
+  const Environment one = Read({{"CAIRN_SCHEDULER", "a:1"}, {"CAIRN_SCHED_HOST", "a"}, {"MS_SCHED_PORT", "1"}});
+  EXPECT_TRUE(one.standbys.empty());
+  EXPECT_EQ(one.schedulers(), std::vector<wire::Endpoint>(1, {"a", 1}));
+  for (const char* bad : {"a", "a:0", "a:1,", "a:1,a:1", ",a:1", "a:1;b:2"})
+    EXPECT_TRUE(Has(ErrorOf({{"CAIRN_SCHEDULER", bad}}), "CAIRN_SCHEDULER")) << bad;
+  const std::string error = ErrorOf({{"CAIRN_SCHEDULER", "a:1,b:2"}, {"CAIRN_SCHED_PORT", "2"}});
+  EXPECT_TRUE(Has(error, "CAIRN_SCHED_PORT=2 and CAIRN_SCHEDULER=a:1,b:2")) << error;
+}
+
+TEST(Environment, WhereTheStateIs) {
+  const Result<scheduler::EtcdOptions> full = ParseMeta("--meta", "etcd://a:1,[::1]:2/jobs/one/");
+  ASSERT_TRUE(full.ok()) << full.status().ToString();
+  EXPECT_EQ(full->members, (std::vector<wire::Endpoint>{{"a", 1}, {"::1", 2}}));
+  EXPECT_EQ(full->prefix, "/jobs/one");
+  for (const char* plain : {"etcd://a:1", "etcd://a:1/", "etcd://a:1//"})
+    EXPECT_EQ(ParseMeta("--meta", plain)->prefix, "") << plain;
+  for (const char* bad : {"", "a:1", "http://a:1", "etcd://", "etcd:///x", "etcd://a", "etcd://a:1,", "etcd://a:1/b c",
+                          "etcd://a:1,a:1"}) {
+    const Result<scheduler::EtcdOptions> parsed = ParseMeta("--meta", bad);
+    ASSERT_FALSE(parsed.ok()) << bad;
+    EXPECT_TRUE(Has(parsed.status().message(), "--meta"));
+  }
+}
+
 TEST(Environment, ADeadlineThatHealthyNodesWouldMissIsRefused) {
   const std::string error = ErrorOf({{"CAIRN_HEARTBEAT_MS", "1000"}, {"CAIRN_DEAD_AFTER_MS", "1500"}});
   EXPECT_TRUE(Has(error, "CAIRN_DEAD_AFTER_MS=1500")) << error;
@@ -271,10 +302,13 @@ TEST_F(ProcessEnvironment, GivesAWorkersOptions) {
   Set("CAIRN_RANK", "3");
   Set("CAIRN_CLUSTER_ID", "blue");
   Set("CAIRN_CALL_TIMEOUT_MS", "1234");
+  Set("CAIRN_SCHEDULER", "127.0.0.1:9000,127.0.0.1:9001");
   const Result<ClientOptions> options = ClientOptions::FromEnvironment();
   ASSERT_TRUE(options.ok()) << options.status().ToString();
   EXPECT_EQ(options->scheduler_host, "127.0.0.1");
   EXPECT_EQ(options->scheduler_port, 9000);
+  ASSERT_EQ(options->more_schedulers.size(), 1u);
+  EXPECT_EQ(options->more_schedulers[0].port, 9001);
   EXPECT_EQ(options->rank, 3);
   EXPECT_EQ(options->cluster_id, "blue");
   EXPECT_EQ(options->call_timeout_ms, 1234);

@@ -70,11 +70,11 @@ struct SuperviseOptions {
 
 // What the scheduler says of the job.
 struct JobSeen {
-  int64_t asked_ms = 0;         // the answer is no older than this
-  bool answered = false;        // the rest counts only if it is
-  bool over = false;            // ended or failed
-  std::string failure;          // of a failed one
-  bool anybody_joined = false;  // some worker, ever
+  int64_t asked_ms = 0;          // the answer is no older than this
+  bool answered = false;         // the rest counts only if it is
+  bool over = false;             // ended or failed
+  std::string failure;           // of a failed one
+  bool anybody_joined = false;   // some worker, ever
   uint32_t servers_wanted = 0;   // 0: not said
   uint32_t servers_leaving = 0;  // told to go, and still there
   uint32_t replicas = 0;         // owners of a partition; 0: not said
@@ -175,10 +175,10 @@ class Supervisor {
   std::set<uint32_t> given_up_;  // ranks that the scheduler is told about, again and again
   std::set<uint32_t> given_up_servers_;
   uint32_t replicas_ = 1;
-  uint32_t servers_wanted_ = 0;    // in the whole job
-  uint32_t servers_leaving_ = 0;   // seen last
-  int64_t servers_changed_ms_ = 0; // older answers don't count
-  bool over_ = false;              // the scheduler has said so
+  uint32_t servers_wanted_ = 0;     // in the whole job
+  uint32_t servers_leaving_ = 0;    // seen last
+  int64_t servers_changed_ms_ = 0;  // older answers don't count
+  bool over_ = false;               // the scheduler has said so
   std::optional<NodeName> tail_;
   std::array<uint32_t, 3> restarts_ = {};  // by role
   uint32_t workers_done_ = 0;

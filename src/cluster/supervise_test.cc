@@ -4,43 +4,10 @@
 
 #include <csignal>
 
+#include "cluster/supervise_words.h"
+
 namespace cairn::cluster {
 namespace {
-
-using Actions = std::vector<SuperviseAction>;
-
-const NodeName kScheduler{wire::Role::kScheduler, 0};
-NodeName Server(uint32_t index) { return {wire::Role::kServer, index}; }
-NodeName Worker(uint32_t rank) { return {wire::Role::kWorker, rank}; }
-const ProcessEnd kClean{};
-const ProcessEnd kKilled{.signal = SIGKILL};
-
-// "start server 0; terminate worker 1; give up 2"; what is said is left out.
-std::string Show(const Actions& actions) {
-  std::string out;
-  const auto add = [&out](const std::string& text) { out += (out.empty() ? "" : "; ") + text; };
-  for (const SuperviseAction& action : actions) {
-    switch (action.kind) {
-      case SuperviseAction::Kind::kStart: add("start " + ToString(action.node)); break;
-      case SuperviseAction::Kind::kInterrupt: add("interrupt " + ToString(action.node)); break;
-      case SuperviseAction::Kind::kTerminate: add("terminate " + ToString(action.node)); break;
-      case SuperviseAction::Kind::kKill: add("kill " + ToString(action.node)); break;
-      case SuperviseAction::Kind::kGiveUp: add("give up " + std::to_string(action.node.index)); break;
-      case SuperviseAction::Kind::kShowTail: add("tail " + ToString(action.node)); break;
-      case SuperviseAction::Kind::kAbort: add("abort: " + action.text); break;
-      case SuperviseAction::Kind::kAsk:  // a matter of when, not of what
-      case SuperviseAction::Kind::kSay: break;
-    }
-  }
-  return out;
-}
-std::string Said(const Actions& actions) {
-  std::string out;
-  for (const SuperviseAction& action : actions) {
-    if (action.kind == SuperviseAction::Kind::kSay) out += action.text + "\n";
-  }
-  return out;
-}
 
 // A job of one server and two workers that runs.
 class Supervise : public ::testing::Test {
@@ -152,96 +119,6 @@ TEST_F(Supervise, EachKindHasItsOwnRestarts) {
   EXPECT_EQ(End(kScheduler, kKilled), "start scheduler");
   EXPECT_EQ(End(kScheduler, kKilled), "start scheduler");
   EXPECT_EQ(supervisor_.restarts(), 4u);
-}
-
-// Two servers, each with a copy of what the other one has.
-class Owners : public ::testing::Test {
- protected:
-  void SetUp() override {
-    supervisor_.Begin(0);
-    EXPECT_EQ(Show(supervisor_.OnSchedulerReady(1)), "start server 0; start server 1; start worker 0");
-  }
-  std::string End(const NodeName& node, const ProcessEnd& end) {
-    return Show(supervisor_.OnEnd(node, end, now_));
-  }
-  std::string Seen(uint32_t wanted, uint32_t leaving = 0) {
-    JobSeen seen{.asked_ms = ++now_, .answered = true, .anybody_joined = true};
-    seen.servers_wanted = wanted;
-    seen.servers_leaving = leaving;
-    return Show(supervisor_.OnSeen(seen, now_));
-  }
-  Supervisor supervisor_{{.servers = 2, .workers = 1, .replicas = 2, .max_restarts = 2}};
-  int64_t now_ = 10;
-};
-
-TEST_F(Owners, AKilledServerIsStartedAgain) {
-  const Actions actions = supervisor_.OnEnd(Server(1), kKilled, now_);
-  EXPECT_EQ(Show(actions), "start server 1");
-  EXPECT_NE(Said(actions).find("copied back"), std::string::npos) << Said(actions);
-  EXPECT_EQ(End(Server(0), {.code = kStartAgainCode}), "start server 0") << "it was taken for dead";
-}
-
-TEST_F(Owners, AServerThatIsKilledTooOftenIsGivenUpAsLongAsThereIsAnother) {
-  End(Server(1), kKilled);
-  End(Server(1), kKilled);
-  const Actions actions = supervisor_.OnEnd(Server(1), kKilled, now_);
-  EXPECT_EQ(Show(actions), "");
-  EXPECT_NE(Said(actions).find("given up"), std::string::npos) << Said(actions);
-  EXPECT_EQ(Seen(2), "") << "nor does the scheduler's wish bring it back";
-  EXPECT_EQ(End(Server(0), kKilled), "terminate worker 0");
-  EXPECT_EQ(supervisor_.exit_code(), 128 + SIGKILL);
-}
-
-TEST_F(Owners, AServerThatFailsEndsTheJob) {
-  EXPECT_EQ(End(Server(1), {.code = 1}), "terminate worker 0");
-  EXPECT_EQ(supervisor_.exit_code(), 1);
-}
-
-TEST_F(Owners, TheSchedulersWordOnCopiesCounts) {
-  JobSeen seen{.asked_ms = 20, .answered = true, .replicas = 1};
-  supervisor_.OnSeen(seen, 20);
-  EXPECT_EQ(End(Server(1), kKilled), "terminate worker 0");
-}
-
-TEST_F(Owners, AServerKilledWhenTheJobIsOverIsNotStartedAgain) {
-  End(Worker(0), kClean);
-  EXPECT_EQ(End(Server(1), kKilled), "");
-  End(Server(0), kClean);
-  End(kScheduler, kClean);
-  EXPECT_TRUE(supervisor_.finished());
-  EXPECT_EQ(supervisor_.exit_code(), 0);
-}
-
-TEST_F(Owners, MoreServersAreStartedWhenTheyAreWanted) {
-  EXPECT_EQ(Seen(2), "");
-  EXPECT_EQ(Seen(4), "start server 2; start server 3");
-  EXPECT_EQ(Seen(4), "");
-}
-
-TEST_F(Owners, ServersThatLeaveAreNoDeaths) {
-  EXPECT_EQ(Seen(4), "start server 2; start server 3");
-  EXPECT_EQ(Seen(3, 1), "");
-  EXPECT_EQ(End(Server(3), kClean), "");
-  // What was asked before it had ended still counts it among those that leave.
-  JobSeen old{.asked_ms = now_, .answered = true};
-  old.servers_wanted = 3;
-  old.servers_leaving = 1;
-  EXPECT_EQ(Show(supervisor_.OnSeen(old, now_)), "");
-  EXPECT_EQ(Seen(3), "");
-  EXPECT_EQ(Seen(4), "start server 3");
-  EXPECT_EQ(supervisor_.restarts(), 0u);
-}
-
-TEST_F(Owners, AServerThatIsKilledWhileItLeavesIsNotNeeded) {
-  EXPECT_EQ(Seen(1, 1), "");
-  EXPECT_EQ(End(Server(1), kKilled), "");
-  EXPECT_EQ(Seen(1), "");
-}
-
-TEST_F(Owners, AServerThatLeftThoughItIsWantedIsReplaced) {
-  EXPECT_EQ(Seen(2, 1), "start server 2");
-  EXPECT_EQ(End(Server(1), kClean), "");
-  EXPECT_EQ(Seen(2), "");
 }
 
 TEST_F(Supervise, AKilledSchedulerIsStartedAgainAndNobodyElseIs) {

@@ -1,4 +1,5 @@
 // Which node is on which connection, and what goes out on it.
+#include <map>
 #include <utility>
 
 #include "scheduler/core.h"
@@ -7,6 +8,8 @@ namespace cairn::scheduler {
 namespace {
 // A state that is on its way is not sent again before this.
 constexpr int64_t kResendStateUs = 500'000;
+// Nodes that are not further behind get differences.
+constexpr size_t kRecentStates = 4;
 }  // namespace
 
 void SchedulerCore::Send(ConnId conn, const wire::ControlMessage& message) {
@@ -56,14 +59,29 @@ void SchedulerCore::Unbind(ConnId conn, int64_t now_us) {
 
 void SchedulerCore::Broadcast(int64_t now_us) {
   if (!std::exchange(untold_, false)) return;
-  wire::FramePtr frame;  // one encoding for everybody
+  std::map<StateVersion, wire::FramePtr> frames;  // one encoding for all who have the same
   for (auto& [incarnation, node] : live_) {
     if (node.conn == ConnId(0) || node.version >= state().version) continue;
-    if (!frame) frame = wire::EncodeControl(wire::StateMessage{state()}, pool_);
+    // Whoever has not got what was sent before says so with its next heartbeat, and gets it whole.
+    const wire::ClusterState* base = FindRecent(node.state_sent != StateVersion(0) ? node.state_sent : node.version);
+    wire::FramePtr& frame = frames[base != nullptr ? base->version : StateVersion(0)];
+    if (!frame) {
+      frame = base != nullptr ? wire::EncodeControl(wire::Difference(*base, state()), pool_)
+                              : wire::EncodeControl(wire::StateMessage{state()}, pool_);
+    }
     network_.Send(node.conn, frame);
     node.state_sent = state().version;
     node.state_sent_us = now_us;
   }
+  recent_.push_back(state());
+  if (recent_.size() > kRecentStates) recent_.pop_front();
+}
+
+// A state that was told not long ago, if the newest can be told as a difference to it.
+const wire::ClusterState* SchedulerCore::FindRecent(StateVersion version) const {
+  for (const wire::ClusterState& recent : recent_)
+    if (recent.version == version && recent.slots.size() == state().slots.size()) return &recent;
+  return nullptr;
 }
 
 void SchedulerCore::SendStateIfBehind(Live& node, int64_t now_us) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,7 @@ class SchedulerCore final : public Scheduler {
   void OnMessage(ConnId conn, const wire::InFrame& frame, int64_t now_us) override;
   void OnDisconnect(ConnId conn, int64_t now_us) override;
   void OnTick(int64_t now_us) override;
+  void OnWaited(int64_t waited_us) override;
   bool finished() const override { return finished_; }
   Status fatal() const override { return fatal_; }
   const wire::ClusterState& state() const override { return durable_.state; }
@@ -88,6 +90,7 @@ class SchedulerCore final : public Scheduler {
   // dead one's message, and a refusal says to nobody in particular that it is dead.
   void RefuseNode(ConnId conn, Incarnation incarnation, Code code, std::string text);
   void Broadcast(int64_t now_us);
+  const wire::ClusterState* FindRecent(StateVersion version) const;
   // The newest state, unless it was sent on this connection a moment ago.
   void SendStateIfBehind(Live& node, int64_t now_us);
   void Bind(Incarnation incarnation, ConnId conn, int64_t now_us);
@@ -189,6 +192,7 @@ class SchedulerCore final : public Scheduler {
 
   DurableState durable_;
   std::map<uint64_t, Incarnation> by_uid_;  // index into durable_.nodes
+  std::deque<wire::ClusterState> recent_;   // the last few that were told, the newest last
   uint64_t log_bytes_ = 0;
   Status fatal_;
   bool finished_ = false;
@@ -207,6 +211,7 @@ class SchedulerCore final : public Scheduler {
 
   std::vector<uint64_t> slot_bytes_;  // as reported by primaries; kUnknownBytes: not yet
   bool bytes_changed_ = false;        // since the last placement
+  bool avoided_ = false;              // it has left servers out that may be back soon
   StateVersion placed_version_;       // the state after the last placement
   int64_t placed_us_ = 0;
   int64_t owners_record_us_ = INT64_MIN / 2;

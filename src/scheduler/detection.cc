@@ -35,6 +35,11 @@ void SchedulerCore::NoticePause(int64_t now_us) {
   if (no_workers_since_us_ >= 0) no_workers_since_us_ = now_us;
 }
 
+void SchedulerCore::OnWaited(int64_t waited_us) {
+  for (auto& [incarnation, node] : live_) node.heard_us += waited_us;
+  if (no_workers_since_us_ >= 0) no_workers_since_us_ += waited_us;
+}
+
 void SchedulerCore::DetectDeaths(int64_t now_us) {
   std::vector<wire::WorkerInfo> dead_workers;
   for (auto& [incarnation, node] : live_) {

@@ -104,7 +104,7 @@ std::vector<uint32_t> SchedulerCore::ServersNotHolding() const {
   for (const wire::ServerInfo& server : state().servers) {
     const Live* live = FindLive(server.incarnation);
     const bool holds = live != nullptr && live->hold_view == state().pending_view &&
-                       live->hold_version >= newest[server.index];
+                       (live->hold_version >= newest[server.index] || CAIRN_BUG(kViewWithoutReport));
     if (!holds) servers.push_back(server.index);
   }
   return servers;

@@ -82,7 +82,8 @@ bool SchedulerCore::OwnersWorkWaits(int64_t now_us) const {
   }
   if (!pending && durable_.running()) {
     work |= placed_version_ != state().version && AllServersHeard();
-    work |= bytes_changed_ && now_us - placed_us_ >= kLookAtBytesUs && AllServersHeard();
+    const bool again = bytes_changed_ || avoided_;
+    work |= again && now_us - placed_us_ >= kLookAtBytesUs && AllServersHeard();
   }
   return urgent || (work && now_us - owners_record_us_ >= OwnersGapUs());
 }
@@ -196,7 +197,9 @@ void SchedulerCore::PlaceSlots(DurableState& next, int64_t now_us, OwnersRecord*
   if (!AllServersHeard()) return;  // a restarted scheduler does not know the sizes yet
   placed_us_ = now_us;
   bytes_changed_ = false;
-  record->placed = Place(next, KnownBytes(), Limits(now_us));
+  const PlacementLimits limits = Limits(now_us);
+  avoided_ = !limits.avoid.empty();
+  record->placed = Place(next, KnownBytes(), limits);
   record->any |= record->placed.any();
   if (record->placed.copies > 0 && CopyingSlots(state()) == 0) copies_done_ = 0;  // a new wave
 }

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "base/planted.h"
 #include "scheduler/rules.h"
 
 namespace cairn::scheduler {
@@ -20,7 +21,7 @@ void MakePrimary(DurableState& d, wire::SlotOwner& owner, const wire::Backup& he
   owner.server = heir.server;
   owner.thread = heir.thread;
   ++owner.epoch;
-  owner.since = d.state.version;
+  if (!CAIRN_BUG(kSinceKept)) owner.since = d.state.version;
   owner.heir = wire::kNoServer;
   std::erase_if(owner.backups, [&](const wire::Backup& b) { return b.server == owner.server; });
 }
@@ -41,7 +42,7 @@ void Promote(DurableState& d, uint32_t dead, std::span<const uint32_t> suspects)
       return std::make_tuple(Suspected(suspects, b.server), primaries[b.server], b.server);
     };
     for (const wire::Backup& backup : owner.backups)
-      if (backup.in_sync && (best == nullptr || key(backup) < key(*best))) best = &backup;
+      if ((backup.in_sync || CAIRN_BUG(kPromoteNotInSync)) && (best == nullptr || key(backup) < key(*best))) best = &backup;
     CAIRN_CHECK(best != nullptr);
     ++primaries[best->server];
     MakePrimary(d, owner, wire::Backup(*best));

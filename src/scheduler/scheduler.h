@@ -56,6 +56,9 @@ class Scheduler {
   virtual void OnDisconnect(ConnId conn, int64_t now_us) = 0;
   // At least every 100 ms.
   virtual void OnTick(int64_t now_us) = 0;
+  // The last call waited so long for the store, and nobody could be heard meanwhile: nobody's silence
+  // of that time counts.
+  virtual void OnWaited(int64_t waited_us) = 0;
   // The job has ended or failed and every server has confirmed or is dead: the process may exit.
   virtual bool finished() const = 0;
   // Not ok once the store has failed: the driver ends the process at once.

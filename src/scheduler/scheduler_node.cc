@@ -26,6 +26,7 @@ using transport::Loop;
 
 constexpr int64_t kTickUs = 50'000;
 constexpr int64_t kEndTickUs = 5'000;
+constexpr int64_t kLongWaitUs = 20'000;  // of a call that writes: a disk's or etcd's hesitation
 // No message to a scheduler is larger.
 constexpr uint32_t kMaxBodyToScheduler = uint32_t{1} << 20;
 
@@ -163,8 +164,8 @@ class Node final : public SchedulerNode {
     log_(away_ ? "etcd has not answered for so long that another scheduler may lead: this one stops answering"
                : "etcd answers again, and this scheduler still leads");
     if (away_ || !scheduler_) return;
-    for (ConnId conn : std::exchange(sent_away_, {})) scheduler_->OnDisconnect(conn, Loop::NowUs());
-    LookForEnd();
+    for (ConnId conn : std::exchange(sent_away_, {}))
+      Call([&](int64_t now_us) { scheduler_->OnDisconnect(conn, now_us); });
   }
 
   bool has_etcd() const { return !options_.etcd.members.empty(); }
@@ -184,8 +185,7 @@ class Node final : public SchedulerNode {
     if (result_) return;
     if (!leads()) return SendAway(conn);
     if (has_etcd()) known_.insert(conn);
-    scheduler_->OnMessage(conn, frame, Loop::NowUs());
-    LookForEnd();
+    Call([&](int64_t now_us) { scheduler_->OnMessage(conn, frame, now_us); });
   }
 
   void OnDisconnect(ConnId conn) {
@@ -193,15 +193,23 @@ class Node final : public SchedulerNode {
     const bool known = known_.erase(conn) > 0 || !has_etcd();
     if (!known) return;
     if (!leads()) return sent_away_.push_back(conn);
-    scheduler_->OnDisconnect(conn, Loop::NowUs());
+    Call([&](int64_t now_us) { scheduler_->OnDisconnect(conn, now_us); });
+  }
+
+  // What was sent to the scheduler while it waited for etcd is still in the sockets.
+  template <class Function>
+  void Call(Function function) {
+    const int64_t start_us = Loop::NowUs();
+    function(start_us);
+    if (const int64_t waited_us = Loop::NowUs() - start_us; waited_us >= kLongWaitUs)
+      scheduler_->OnWaited(waited_us);
     LookForEnd();
   }
 
   int64_t OnTick() {
     if (!result_) {
       if (!leads()) return kTickUs;
-      scheduler_->OnTick(Loop::NowUs());
-      LookForEnd();
+      Call([&](int64_t now_us) { scheduler_->OnTick(now_us); });
       return kTickUs;
     }
     if (network_.alive() == 0 || Loop::NowUs() >= give_up_us_) end_.Set(*result_);

@@ -11,6 +11,7 @@
 
 #include "base/byte_stream.h"
 #include "base/ids.h"
+#include "base/planted.h"
 #include "server/sequence_numbers.h"
 #include "server/shard.h"
 #include "wire/cluster_state.h"
@@ -38,7 +39,7 @@ struct SlotBackup {
   bool caught_up = false;        // kWaited: all that was shipped before is confirmed by all
   std::vector<std::pair<BackupStream*, uint64_t>> caught_up_marks;  // what that was
   bool broken = false;           // it refuses what it is sent, under our own epoch
-  bool waited() const { return phase >= Phase::kWaited; }
+  bool waited() const { return phase >= (CAIRN_BUG(kCaughtUpNotWaited) ? Phase::kInSync : Phase::kWaited); }
   // It gets operations (and has, or will have, what comes before them).
   bool fed() const { return phase >= Phase::kCopying; }
 };

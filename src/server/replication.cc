@@ -140,6 +140,7 @@ void ShardImpl::ShipClose(const TableState& table, uint32_t local, const SlotRou
 }
 
 void ShardImpl::StartCopies() {
+  if (copies_wanted_ == 0) return;
   for (auto& [key, stream] : streams_) {
     if (stream->copying != OwnedSlots::kNotHere || now_us_ < stream->next_copy_us) continue;
     for (uint32_t local = 0; local < slots_.size(); ++local) {
@@ -176,9 +177,11 @@ void ShardImpl::Copy(uint32_t local, SlotBackup& backup) {
     add(wire::OpKind::kChunk, chunks, chunk);
     rest = rest.subspan(chunk.size());
   }
+  if (CAIRN_BUG(kCopyTailDropped)) ++header.index;
   add(wire::OpKind::kEnd, chunks, {});
   backup.copy_end = backup.shipped;
   backup.phase = SlotBackup::Phase::kCopying;
+  --copies_wanted_;
   backup.stream->copying = local;
   backup.stream->copy_bytes = content.size();
   backup.stream->copy_began_us = now_us_;
@@ -207,6 +210,7 @@ void ShardImpl::OnConfirmed(ReplicaSender& sender, uint64_t up_to,
 void ShardImpl::OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry, uint64_t up_to) {
   const uint32_t local = slots_.LocalOfAny(entry.slot);
   if (local == OwnedSlots::kNotHere || slots_[local].role != OwnedSlot::Role::kPrimary) return;
+  if (CAIRN_BUG(kRefusedSlotCounts)) return;
   OwnedSlot& slot = slots_[local];
   if (entry.number > slot.epoch) {
     slot.deposed = true;

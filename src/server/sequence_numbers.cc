@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/planted.h"
+
 namespace cairn::server {
 
 void SequenceNumbers::UseRefused(ClientIndex client, Seq seq, const Status& why) {
@@ -41,7 +43,8 @@ bool SequenceNumbers::Load(const ClientIndex* client, ByteReader& in) {
     const auto code = in.Get<uint8_t>();
     const std::string text = in.GetText();
     if (!in.ok() || code == 0 || code > static_cast<uint8_t>(Code::kInternal)) return false;
-    if (client != nullptr) UseRefused(*client, seq, {static_cast<Code>(code), text});
+    if (client != nullptr && !CAIRN_BUG(kCopyWithoutRefusals))
+      UseRefused(*client, seq, {static_cast<Code>(code), text});
   }
   if (!in.ok()) return false;
   if (client != nullptr && last.value > 0) Use(*client, last);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/planted.h"
 #include "server/server_control_impl.h"
 
 namespace cairn::server {
@@ -155,6 +156,10 @@ void ServerControlImpl::OnMessage(ConnId conn, const wire::InFrame& frame, int64
           if (!Heard(m.term, now_us)) LeaveForAnother(now_us);
         } else if constexpr (std::is_same_v<M, wire::StateMessage>) {
           OnState(std::move(m.state), now_us);
+        } else if constexpr (std::is_same_v<M, wire::StateDelta>) {
+          // One that does not fit is made good by the answer to the next heartbeat.
+          if (state_ == nullptr || !Heard(m.changed.term, now_us)) return;
+          if (auto state = wire::Apply(*state_, m); state.ok()) OnState(std::move(*state), now_us);
         } else if constexpr (std::is_same_v<M, wire::Refusal>) {
           OnRefusal(m, now_us);
         } else if constexpr (std::is_same_v<M, wire::LeaveReply>) {
@@ -165,7 +170,7 @@ void ServerControlImpl::OnMessage(ConnId conn, const wire::InFrame& frame, int64
 }
 
 bool ServerControlImpl::Heard(Term term, int64_t now_us) {
-  if (term < term_) return false;
+  if (term < term_ && !CAIRN_BUG(kOldTermAccepted)) return false;
   term_ = term;
   heard_us_ = now_us;
   back_off_us_ = kBackOffMinUs;

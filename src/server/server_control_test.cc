@@ -260,6 +260,74 @@ TEST_F(Control, AnOrphanLeavesAfterALongSilence) {
   EXPECT_EQ(control->result().code(), Code::kUnavailable);
 }
 
+// Schedulers at 7000 (this one), 7001 and 7002.
+class SeveralSchedulers : public Control {
+ protected:
+  SeveralSchedulers() {
+    options.standbys = {{"sched", 7001}, {"sched", 7002}};
+    net.connecting.clear();
+    Start();
+  }
+  uint16_t port() const { return net.connecting.back().second.port; }
+  // As a standby does.
+  void Refuse() {
+    control->OnConnected(conn(), now);
+    Tell(wire::Refusal{0, Code::kUnavailable, "this scheduler is a standby"});
+  }
+};
+
+TEST_F(SeveralSchedulers, AStandbySendsItToTheNextOne) {
+  Refuse();
+  Tick(100'000);
+  EXPECT_EQ(port(), 7001);
+  Refuse();
+  Tick(100'000);
+  EXPECT_EQ(port(), 7002);
+  control->OnConnected(conn(), now);
+  Tell(wire::Registered{77, "test", Term{1}, Incarnation{5}, 3, 0});
+  EXPECT_EQ(registered.size(), 1u);
+  EXPECT_EQ(Sent<wire::Heartbeat>().size(), 1u);
+  EXPECT_TRUE(lines.size() == 1) << "a standby is nothing to talk about: " << lines.back();
+}
+
+TEST_F(SeveralSchedulers, TheBackOffIsBetweenRoundsOfTheList) {
+  for (int round = 0; round < 6; ++round) {  // by now it has grown
+    for (int i = 0; i < 3; ++i) {
+      control->OnDisconnect(conn(), now);
+      Tick(2'000'000);
+    }
+  }
+  EXPECT_EQ(port(), 7000);
+  const uint64_t before = net.connects;
+  control->OnDisconnect(conn(), now);
+  Tick(100'000);
+  control->OnDisconnect(conn(), now);
+  Tick(100'000);
+  EXPECT_EQ(net.connects, before + 2) << "the next ones are tried at once";
+  control->OnDisconnect(conn(), now);
+  Tick(100'000);
+  EXPECT_EQ(net.connects, before + 2) << "and then it waits";
+}
+
+TEST_F(SeveralSchedulers, ALeaderOfAnOlderTermIsLeft) {
+  control->OnConnected(conn(), now);
+  Tell(wire::Registered{77, "test", Term{2}, Incarnation{5}, 3, 0});
+  Tell(wire::HeartbeatReply{Term{1}, StateVersion{1}, 0, ""});
+  EXPECT_EQ(net.closed.size(), 1u);
+  Tick(100'000);
+  EXPECT_EQ(port(), 7001);
+}
+
+TEST_F(SeveralSchedulers, WhoDidNotAnswerIsNamed) {
+  options.register_deadline_us = 10'000'000;
+  now = 0;
+  Start();
+  Tick(10'000'000);
+  EXPECT_EQ(control->result(),
+            Status(Code::kDeadlineExceeded,
+                   "the schedulers at sched:7000, sched:7001, sched:7002 did not answer within 10 s"));
+}
+
 TEST_F(Control, BytesThatAreNoMessageResetTheConnection) {
   Register();
   wire::InFrame junk;

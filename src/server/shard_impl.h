@@ -189,7 +189,8 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   bool LoadSlot(uint32_t local, std::span<const std::byte> bytes);
 
   // shard_state.cc
-  void MakeRows(TableState& table, uint32_t local);
+  void MakeRows(TableState& table, uint32_t local,
+                table::SlotTable::Purpose purpose = table::SlotTable::Purpose::kToUse);
   void DropSources();
   void UpdateClients();
   void UpdateTables();
@@ -292,6 +293,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   uint64_t next_held_ = 1;
   uint64_t tail_bytes_ = 0;
   uint32_t handing_over_ = 0;
+  uint32_t copies_wanted_ = 0;  // backups that wait for their turn to be copied to
   uint32_t next_hashed_ = 0;
   int64_t hash_us_ = 0;
   bool short_of_owners_ = false;  // some slot has fewer owners in sync than min_in_sync

@@ -75,9 +75,9 @@ void ShardImpl::UpdateTables() {
   }
 }
 
-void ShardImpl::MakeRows(TableState& table, uint32_t local) {
+void ShardImpl::MakeRows(TableState& table, uint32_t local, table::SlotTable::Purpose purpose) {
   table.rows[local] = table::SlotTable::Make(table.info, slots_[local].id,
-                                             static_cast<uint32_t>(state_->slots.size()), arena_);
+                                             static_cast<uint32_t>(state_->slots.size()), arena_, purpose);
 }
 
 void ShardImpl::DropTables() {
@@ -144,7 +144,7 @@ void ShardImpl::UpdateHold() {
                              [&, id = id](const wire::TableRound& r) { return r.table == id; });
     if (said == hold_rounds_.end()) {
       hold_rounds_.push_back({id, start});
-    } else if (slots_came_) {
+    } else if (slots_came_ && !CAIRN_BUG(kHoldNotInherited)) {
       said->round = start = std::max(said->round, start);  // slots came here: never less
     } else {
       continue;

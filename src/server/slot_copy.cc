@@ -1,5 +1,7 @@
 // A whole slot as bytes and back (docs/consistency.md, rule 43): every table's rows and rounds, and the
 // sequence numbers with their refusals. And the hash that owners compare (rule 51).
+#include <set>
+
 #include "base/planted.h"
 #include "base/random.h"
 #include "server/shard_impl.h"
@@ -25,7 +27,7 @@ void ShardImpl::SaveSlot(uint32_t local, ByteWriter& out) const {
   }
 }
 
-// Nothing of the slot is here any more; its tables are there, and empty.
+// Nothing of the slot is here any more; its tables are there, to be loaded into.
 void ShardImpl::ClearSlot(uint32_t local) {
   OwnedSlot& slot = slots_[local];
   slot.numbers.Clear();
@@ -38,7 +40,7 @@ void ShardImpl::ClearSlot(uint32_t local) {
   for (auto& [id, table] : tables_) {
     if (local >= table.rows.size()) continue;
     table.rows[local].reset();
-    if (slot.present()) MakeRows(table, local);
+    if (slot.present()) MakeRows(table, local, table::SlotTable::Purpose::kToLoad);
     if (local < table.rounds.size()) table.rounds[local] = SlotRound();
   }
 }
@@ -46,6 +48,7 @@ void ShardImpl::ClearSlot(uint32_t local) {
 bool ShardImpl::LoadSlot(uint32_t local, std::span<const std::byte> bytes) {
   OwnedSlot& slot = slots_[local];
   ByteReader in(bytes);
+  std::set<TableId> loaded;
   for (uint64_t n = in.GetCount(20); n > 0; --n) {
     const TableId id{in.Get<uint32_t>()};
     const auto content = in.GetBytes(), round = in.GetBytes();
@@ -54,6 +57,7 @@ bool ShardImpl::LoadSlot(uint32_t local, std::span<const std::byte> bytes) {
     if (table == tables_.end()) continue;  // dropped meanwhile
     table::SlotTable& rows = *table->second.rows[local];
     ByteReader rows_in(content), round_in(round);
+    loaded.insert(id);
     if (!rows.Load(rows_in)) return false;
     if (!table->second.sync()) continue;
     SlotRound& here = table->second.rounds[local];
@@ -61,6 +65,8 @@ bool ShardImpl::LoadSlot(uint32_t local, std::span<const std::byte> bytes) {
     // What is only staged is not replicated: its workers send it again if this becomes the primary.
     if (rows.staged() && here.summed() == nullptr) rows.DropStaged();
   }
+  for (auto& [id, table] : tables_)  // made since the copy
+    if (!loaded.contains(id)) MakeRows(table, local);
   for (uint64_t n = in.GetCount(24); n > 0; --n) {
     const LiveClient* client = clients_.Find(Incarnation{in.Get<uint64_t>()});
     if (CAIRN_BUG(kCopyWithoutNumbers)) client = nullptr;

@@ -38,6 +38,10 @@ bool ShardImpl::UpdateOwners() {
     lost |= (was_owned && !slots_[local].owned) || (was_primary && !slots_[local].primary());
     slots_came_ |= !was_owned && slots_[local].owned;
   }
+  copies_wanted_ = 0;
+  for (uint32_t local = 0; local < slots_.size(); ++local)
+    for (const SlotBackup& backup : slots_[local].backups)
+      copies_wanted_ += backup.phase == SlotBackup::Phase::kWaiting;
   for (auto& [key, stream] : streams_) {
     if (stream->copying == OwnedSlots::kNotHere) continue;
     const auto& backups = slots_[stream->copying].backups;
@@ -85,7 +89,7 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   }
   uint32_t in_sync = 1;
   for (const wire::Backup& backup : owner.backups) in_sync += backup.in_sync;
-  slot.enough = in_sync >= state_->min_in_sync;
+  slot.enough = in_sync >= state_->min_in_sync || CAIRN_BUG(kMinInSyncIgnored);
   short_of_owners_ |= !slot.enough;
 }
 

@@ -13,6 +13,7 @@
 #include "cairn/status.h"
 #include "wire/cluster_state.h"
 #include "wire/frame.h"
+#include "wire/state_delta.h"
 
 namespace cairn::wire {
 
@@ -91,6 +92,7 @@ struct HeartbeatReply {
 };
 // Scheduler → node, whenever the node's version is behind.
 struct StateMessage { ClusterState state; };
+// StateDelta (state_delta.h): the same, to a node that has the version before.
 struct CreateTable { uint64_t request = 0; Incarnation incarnation; TableSpec spec; };
 struct DropTable { uint64_t request = 0; Incarnation incarnation; std::string name; };
 // Answered when every live server holds the state that contains the change.
@@ -142,7 +144,8 @@ struct ReplicaHelloReply { uint8_t protocol = kProtocolVersion; uint64_t receive
 using ControlMessage =
     std::variant<Register, Registered, Heartbeat, HeartbeatReply, StateMessage, CreateTable, DropTable,
                  TableReply, Leave, LeaveReply, GiveUp, AbortJob, StatusRequest, StatusReply, Hello,
-                 HelloReply, Refusal, StillWaiting, Scale, ReplicaHello, ReplicaHelloReply>;
+                 HelloReply, Refusal, StillWaiting, Scale, ReplicaHello, ReplicaHelloReply,
+                 StateDelta>;
 
 FramePtr EncodeControl(const ControlMessage& message, BufferPool& pool);
 Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const std::byte> body);

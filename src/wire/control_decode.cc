@@ -158,6 +158,14 @@ Status Unpack(const fb::ReplicaHelloReply& in, Budget&, ReplicaHelloReply* out) 
   *out = {in.protocol(), in.received()};
   return Status::Ok();
 }
+Status Unpack(const fb::StateDelta& in, Budget& budget, StateDelta* out) {
+  out->base = StateVersion{in.base()};
+  out->slot_ids = UnpackNumbers(in.slot_ids(), budget);
+  out->servers_gone = UnpackNumbers(in.servers_gone(), budget);
+  out->workers_gone = UnpackNumbers(in.workers_gone(), budget);
+  out->tables_gone = UnpackNumbers(in.tables_gone(), budget);
+  return UnpackStateParts(*in.changed(), budget, &out->changed);
+}
 
 template <class Fb, class Message>
 Result<ControlMessage> Take(const Fb* in, size_t buffer_bytes, Message out) {
@@ -201,6 +209,7 @@ Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const 
     CAIRN_TAKE(Scale);
     CAIRN_TAKE(ReplicaHello);
     CAIRN_TAKE(ReplicaHelloReply);
+    CAIRN_TAKE(StateDelta);
 #undef CAIRN_TAKE
     case fb::Message::NONE: break;
   }

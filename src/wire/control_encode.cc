@@ -112,6 +112,16 @@ Offset<void> Pack(FlatBufferBuilder& b, const ReplicaHelloReply& m) {
   return fb::CreateReplicaHelloReply(b, m.protocol, m.received).Union();
 }
 
+Offset<void> Pack(FlatBufferBuilder& b, const StateDelta& m) {
+  const auto changed = PackState(b, m.changed);
+  const auto slot_ids = PackNumbers(b, m.slot_ids);
+  const auto servers_gone = PackNumbers(b, m.servers_gone);
+  const auto workers_gone = PackNumbers(b, m.workers_gone);
+  const auto tables_gone = PackNumbers(b, m.tables_gone);
+  return fb::CreateStateDelta(b, m.base.value, changed, slot_ids, servers_gone, workers_gone, tables_gone)
+      .Union();
+}
+
 // The union's tag of a message is its place in the variant, from 1.
 static_assert(std::variant_size_v<ControlMessage> == static_cast<size_t>(fb::Message::MAX));
 

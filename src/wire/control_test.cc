@@ -53,6 +53,9 @@ auto Fields(const ReplicaHello& m) {
   return std::tie(m.protocol_min, m.protocol_max, m.cluster_id, m.from_server, m.from_thread,
                   m.from_incarnation, m.to_incarnation, m.to_thread);
 }
+auto Fields(const StateDelta& m) {
+  return std::tie(m.base, m.changed, m.slot_ids, m.servers_gone, m.workers_gone, m.tables_gone);
+}
 auto Fields(const ReplicaHelloReply& m) { return std::tie(m.protocol, m.received); }
 
 bool Same(const ControlMessage& a, const ControlMessage& b) {
@@ -108,7 +111,7 @@ TEST_F(Control, DefaultMessagesComeThroughToo) {
   check(CreateTable{}), check(DropTable{}), check(TableReply{}), check(Leave{}), check(LeaveReply{});
   check(GiveUp{}), check(AbortJob{}), check(StatusRequest{}), check(StatusReply{}), check(Hello{});
   check(HelloReply{}), check(Refusal{}), check(StillWaiting{}), check(Scale{}), check(ReplicaHello{});
-  check(ReplicaHelloReply{});
+  check(ReplicaHelloReply{}), check(StateDelta{});
 }
 
 TEST_F(Control, NamesAreThoseOfTheTypes) {

@@ -146,6 +146,8 @@ Status UnpackView(const fb::View& in, Budget& budget, View* out) {
   return Status::Ok();
 }
 
+}  // namespace
+
 // What a holder relies on: servers by index, workers by rank, and an owner for every slot of a
 // running job.
 Status CheckState(const ClusterState& state) {
@@ -172,8 +174,6 @@ Status CheckState(const ClusterState& state) {
   }
   return Status::Ok();
 }
-
-}  // namespace
 
 Offset<Vector<const fb::TableRound*>> PackRounds(FlatBufferBuilder& b,
                                                  const std::vector<TableRound>& rounds) {
@@ -282,7 +282,7 @@ Offset<fb::ClusterState> PackState(FlatBufferBuilder& b, const ClusterState& sta
       state.replicas, state.min_in_sync, state.failovers, backups, heirs);
 }
 
-Status UnpackState(const fb::ClusterState& in, Budget& budget, ClusterState* out) {
+Status UnpackStateParts(const fb::ClusterState& in, Budget& budget, ClusterState* out) {
   out->cluster_id = UnpackString(in.cluster_id(), budget);
   out->term = Term{in.term()};
   out->version = StateVersion{in.version()};
@@ -310,6 +310,11 @@ Status UnpackState(const fb::ClusterState& in, Budget& budget, ClusterState* out
   if (Status bad = UnpackSlots(in.slots(), budget, &out->slots); !bad.ok()) return bad;
   if (Status bad = UnpackBackups(in, budget, &out->slots); !bad.ok()) return bad;
   if (budget.spent()) return BadControl("its parts overlap or are out of line");
+  return Status::Ok();
+}
+
+Status UnpackState(const fb::ClusterState& in, Budget& budget, ClusterState* out) {
+  if (Status bad = UnpackStateParts(in, budget, out); !bad.ok()) return bad;
   return CheckState(*out);
 }
 

@@ -77,6 +77,10 @@ flatbuffers::Offset<fb::TableSpec> PackSpec(flatbuffers::FlatBufferBuilder& b, c
 Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out);
 flatbuffers::Offset<fb::ClusterState> PackState(flatbuffers::FlatBufferBuilder& b, const ClusterState& state);
 Status UnpackState(const fb::ClusterState& in, Budget& budget, ClusterState* out);
+// The same for a part of one, as it is in a StateDelta: what it says is not checked as a whole.
+Status UnpackStateParts(const fb::ClusterState& in, Budget& budget, ClusterState* out);
+// What a holder of a state relies on: order, and that every owner exists.
+Status CheckState(const ClusterState& state);
 
 // Verifies a whole buffer. The limits follow from its size: depth of our schema, and no more
 // tables than an honest encoder can fit.

@@ -105,6 +105,9 @@ inline std::vector<ControlMessage> SampleControl() {
   all.push_back(Scale{106, 5});
   all.push_back(ReplicaHello{1, 2, "c-7f3a", 4, 2, Incarnation{10}, Incarnation{2}, 1});
   all.push_back(ReplicaHelloReply{1, 1234567890123});
+  ClusterState part = SampleState();
+  part.slots.resize(1);
+  all.push_back(StateDelta{StateVersion{41}, part, {2}, {3}, {1, 4}, {2}});
   return all;
 }
 

@@ -94,12 +94,13 @@ class Chaos:
         fresh = all(not s["lost"] and s["connected"] for s in status["servers"])
         return fresh and slots["in_sync"] == slots["total"] and slots["copying"] == 0
 
-    def ways_for(self, role):
-        ways = ["kill"] * 7 + ["stop"] * 2 + (["cut"] * 2 if self.namespaces else [])
-        return ways
+    def nodes_away(self):
+        """Somebody is dead, stopped or cut off, or was until a moment ago and may not have joined again."""
+        joined = self.status and len(self.status["workers"]) == self.options.workers
+        return bool(self.later) or not joined
 
     def hurt(self, node):
-        way = self.rng.choice(self.ways_for(node.role))
+        way = self.rng.choice(["kill"] * 7 + ["stop"] * 2 + (["cut"] * 2 if self.namespaces else []))
         for failover in self.measuring:
             failover.disturbed = True
         # Long enough to be declared dead. A scheduler that is away can declare nobody dead.
@@ -112,6 +113,7 @@ class Chaos:
             host = node.command[node.command.index("--host") + 1]
             incarnation = next(s["incarnation"] for s in self.status["servers"] if s["endpoint"] == f"{host}:{port}")
             self.measuring.append(Failover(self.nodes, f"server {number}", at_once, incarnation))
+            self.measuring[-1].disturbed = self.nodes_away()
         now = time.monotonic()
         if way == "kill":
             self.nodes.signal(node, signal.SIGKILL)

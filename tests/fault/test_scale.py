@@ -5,6 +5,8 @@ import os
 import re
 import subprocess
 
+import pytest
+
 from cluster import BIN, SLOWER, Account, wait_until
 
 
@@ -16,19 +18,21 @@ def bytes_per_server(text):
     return [server["bytes"] for server in json.loads(text)["servers"]]
 
 
-def test_servers_come_and_go_under_load(tmp_path):
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_servers_come_and_go_under_load(tmp_path, mode):
+    stream = f"{mode} dense"
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("CAIRN_", "MS_", "PADDLE_", "DMLC_"))}
     environment |= {"XDG_RUNTIME_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
     accounts, end, log = tmp_path / "accounts", tmp_path / "end", tmp_path / "run.log"
     with open(log, "wb") as out:
         run = subprocess.Popen(
             [BIN / "cairn", "run", "-s", "2", "-w", "2", "--no-progress", "--", BIN / "cairn-soak", "--dir", accounts,
-             "--mode", "async", "--until", end, "--ballast-mb", "32", "--pause-us", "3000"],
+             "--mode", mode, "--until", end, "--ballast-mb", "32", "--pause-us", "3000"],
             env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
     try:
         both = [Account(accounts, rank) for rank in range(2)]
         seen = log.read_text
-        wait_until(lambda: all(a.acknowledged("async dense") > 50 for a in both), "the load runs", logs=seen)
+        wait_until(lambda: all(a.acknowledged(stream) > 50 for a in both), "the load runs", logs=seen)
         for count in (4, 3):
             done = cairn(environment, "scale", "--servers", str(count))
             assert done.returncode == 0 and "done:" in done.stdout, f"{done.stdout}{done.stderr}\n{seen()}"
@@ -37,8 +41,8 @@ def test_servers_come_and_go_under_load(tmp_path):
             assert len(held) == count, status.stdout
             mean = sum(held) / count
             assert mean > 0 and all(abs(one - mean) <= 0.1 * mean for one in held), held
-            before = both[0].acknowledged("async dense")
-            wait_until(lambda: both[0].acknowledged("async dense") > before + 20, "the load goes on", logs=seen)
+            before = both[0].acknowledged(stream)
+            wait_until(lambda: both[0].acknowledged(stream) > before + 20, "the load goes on", logs=seen)
         end.touch()
         assert run.wait(60 * SLOWER) == 0, seen()
     finally:

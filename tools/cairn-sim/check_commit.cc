@@ -156,8 +156,9 @@ class EarlyAck final : public AnswerChecker {
     const bool report = (header.flags & wire::kFlagReport) != 0 || (asked.first_phase && refused);
     for (uint32_t s : slots) {
       const uint64_t epoch = context_.EpochLed(sender, SlotId(s));
-      uint64_t index = context_.history.FindClose(SlotId(s), epoch, table, round);
-      if (index == 0 && report) index = context_.history.FindSumUp(SlotId(s), epoch, table, round);
+      // A report may be sent after the round has closed: it says nothing of that.
+      uint64_t index = report ? context_.history.FindSumUp(SlotId(s), epoch, table, round) : 0;
+      if (index == 0) index = context_.history.FindClose(SlotId(s), epoch, table, round);
       const std::string what = Words(table, round) + " in slot " + std::to_string(s);
       if (index == 0) return Violation(what + " is answered by " + ToString(sender) + " and still open");
       CheckOwners(sender, SlotId(s), index, what);

@@ -102,8 +102,12 @@ class SameOutcome final : public Checker {
     const bool round = header.type == wire::FrameType::kContribute || header.type == wire::FrameType::kDone;
     if (from.role == wire::Role::kWorker && round) {
       const auto push = wire::DecodePush(header, body);
-      if (push.ok() && push->params.has(wire::kParamTwoPhase))
-        first_phase_.insert({header.incarnation, header.request_id});
+      if (!push.ok()) return;
+      RoundFrame& frame = round_frames_[{header.incarnation, header.request_id}];
+      frame.first_phase = push->params.has(wire::kParamTwoPhase);
+      frame.marks = header.type == wire::FrameType::kDone || (header.flags & wire::kFlagDone) != 0;
+      frame.slots.clear();
+      for (const wire::SlotEntry& e : push->entries) frame.slots.push_back(e.slot);
     } else if (from.role == wire::Role::kWorker && header.type == wire::FrameType::kPush) {
       Numbers& numbers = requests_[{header.incarnation, header.request_id}];
       if (!numbers.empty()) return;
@@ -112,12 +116,16 @@ class SameOutcome final : public Checker {
     } else if (from.role == wire::Role::kServer && header.type == wire::FrameType::kPushReply) {
       if (const ShardName* sender = context_.NameOf(from)) CheckReply(*sender, header, body);
     } else if (from.role == wire::Role::kServer && header.type == wire::FrameType::kRoundReply) {
-      CheckRoundReply(header, body);
+      if (const ShardName* sender = context_.NameOf(from)) CheckRoundReply(*sender, header, body);
     }
   }
 
  private:
   using Numbers = std::vector<std::pair<uint32_t, uint64_t>>;  // slot, sequence number
+  struct RoundFrame {
+    std::vector<uint32_t> slots;
+    bool marks = false, first_phase = false;
+  };
 
   void CheckReply(const ShardName& sender, const wire::FrameHeader& header, std::span<const std::byte> body) {
     const auto reply = wire::DecodePushReply(header, body);
@@ -155,32 +163,51 @@ class SameOutcome final : public Checker {
     }
   }
 
-  // A copy of a frame of the first phase is told the round's outcome once there is one.
-  void CheckRoundReply(const wire::FrameHeader& header, std::span<const std::byte> body) {
+  // What a worker is told of a slot's round, whoever tells it and in whatever frame: a copy of a frame
+  // of the first phase is told the round's outcome once there is one.
+  void CheckRoundReply(const ShardName& sender, const wire::FrameHeader& header,
+                       std::span<const std::byte> body) {
     if ((header.flags & wire::kFlagReport) != 0) return CheckReport(header, body);
-    // A late copy of an older round is answered without its outcome: nobody waits for that any more.
-    const bool first_phase = first_phase_.contains({header.incarnation, header.request_id});
-    for (uint32_t s = 0; s < context_.durable.slots.size(); ++s) {
-      const uint64_t open = context_.history.OpenRound(SlotId(s), TableId(header.table)).value;
-      if (open > header.round + 1 || (first_phase && open <= header.round)) return;
+    auto asked = round_frames_.find({header.incarnation, header.request_id});
+    if (asked == round_frames_.end()) return;
+    std::map<uint32_t, uint32_t> told;
+    for (uint32_t slot : Covered(sender, asked->second, header)) {
+      // A late copy of an older round is answered without its outcome: nobody waits for that any more.
+      const uint64_t open = context_.history.OpenRound(SlotId(slot), TableId(header.table)).value;
+      if (open > header.round + 1 || (asked->second.first_phase && open <= header.round)) return;
+      told[slot] = 0;
     }
     wire::PushReplyView refusal;
-    std::vector<std::pair<uint32_t, uint32_t>> told;
     if (wire::DecodeRoundRefusal(header, body, &refusal)) {
-      for (const wire::SlotEntry& e : refusal.entries) told.emplace_back(e.slot, e.count);
+      for (const wire::SlotEntry& e : refusal.entries) told[e.slot] = e.count;
     }
-    auto [it, added] = rounds_.try_emplace({header.incarnation, header.request_id}, told);
-    if (!added && it->second != told) {
+    for (const auto& [slot, code] : told) {
+      auto [it, added] = rounds_.try_emplace({header.incarnation, header.table, header.round, slot}, code);
+      if (added || it->second == code) continue;
       Violation("round " + std::to_string(header.round) + " of table " + std::to_string(header.table) +
-                " gets two different answers for incarnation " + std::to_string(header.incarnation));
+                " in slot " + std::to_string(slot) + " gets two different answers for incarnation " +
+                std::to_string(header.incarnation));
     }
+  }
+  std::vector<uint32_t> Covered(const ShardName& sender, const RoundFrame& frame,
+                                const wire::FrameHeader& header) const {
+    if (!frame.marks) return frame.slots;
+    std::vector<uint32_t> slots;
+    auto state = context_.states.find(header.state_version);
+    if (state == context_.states.end()) return slots;
+    for (uint32_t s = 0; s < state->second->slots.size(); ++s) {
+      const wire::SlotOwner& owner = state->second->slots[s];
+      if (owner.server == sender.server && owner.thread == sender.thread && owner.heir == wire::kNoServer)
+        slots.push_back(s);
+    }
+    return slots;
   }
 
   std::map<std::tuple<uint32_t, uint64_t, uint64_t>, std::optional<Code>> decided_;
   std::map<std::pair<uint64_t, uint64_t>, Numbers> requests_;
-  std::map<std::pair<uint64_t, uint64_t>, std::vector<std::pair<uint32_t, uint32_t>>> rounds_;
+  std::map<std::tuple<uint64_t, uint32_t, uint64_t, uint32_t>, uint32_t> rounds_;  // by slot: the code
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<std::byte>> reports_;
-  std::set<std::pair<uint64_t, uint64_t>> first_phase_;  // requests that a report answers
+  std::map<std::pair<uint64_t, uint64_t>, RoundFrame> round_frames_;  // by (incarnation, request)
 };
 
 }  // namespace

@@ -53,7 +53,8 @@ void ServerKeeper::PlanDeeds() {
   const Plan& plan = world_.plan();
   for (uint32_t i = 0; i < plan.late_servers; ++i) {
     world_.queue().After(random_.Between(2'500'000, plan.heal_us), [this] {
-      if (!JobRuns() || Living().size() >= kMostServers) return;
+      const bool running = world_.context().durable.phase == wire::Phase::kRunning;
+      if (!running || Living().size() >= kMostServers) return;
       world_.context().deeds.Add(Deed::kServerJoins);
       StartLater(machines_++, 0);
     });
@@ -134,7 +135,11 @@ bool ServerKeeper::Healthy(const ServerProcess& server) const {
 }
 
 bool ServerKeeper::hurting() const {
-  return std::ranges::any_of(Living(), [this](const ServerProcess* server) { return !Healthy(*server); });
+  for (const wire::ServerInfo& server : world_.context().durable.servers) {
+    const ServerProcess* process = Find(server.index);
+    if (process == nullptr || !Healthy(*process)) return true;
+  }
+  return false;
 }
 
 ServerProcess* ServerKeeper::Find(uint32_t index) const {
@@ -150,8 +155,12 @@ ServerProcess* ServerKeeper::Find(uint32_t index) const {
 bool ServerKeeper::MayHurt(const ServerProcess& server) const {
   const wire::ClusterState& state = world_.context().durable;
   if (state.phase != wire::Phase::kRunning || state.replicas < 2) return false;
+  // Those who leave take their copies with them.
+  if (scale_ != 0 && state.expected_servers != scale_) return false;
   for (const ServerProcess* other : Living())
-    if (other->CallsSomebodySlow()) return false;
+    if (other->CallsSomebodySlow() || other->draining()) return false;
+  for (const wire::ServerInfo& other : state.servers)
+    if (other.leaving) return false;
   for (const wire::SlotOwner& owner : state.slots) {
     uint32_t healthy_in_sync = 0, unhealthy = 0;
     bool mine = false;
@@ -178,7 +187,7 @@ void ServerKeeper::DrainOne() {
   std::vector<ServerProcess*> able;
   for (ServerProcess* server : Living())
     if (server->incarnation() != 0 && !server->draining() && Healthy(*server)) able.push_back(server);
-  if (state.phase != wire::Phase::kRunning || able.size() < 2) return;
+  if (state.phase != wire::Phase::kRunning || able.size() < 2 || hurting()) return;
   world_.context().deeds.Add(Deed::kDrain);
   ServerProcess* server = able[random_.Below(able.size())];
   world_.Log("keeper", "server " + std::to_string(server->number()) + " drains");
@@ -186,7 +195,7 @@ void ServerKeeper::DrainOne() {
 }
 
 void ServerKeeper::ScaleTo(uint32_t servers) {
-  if (world_.context().durable.phase != wire::Phase::kRunning) return;
+  if (world_.context().durable.phase != wire::Phase::kRunning || hurting()) return;
   world_.context().deeds.Add(Deed::kScale);
   scale_ = servers;
   const auto living = static_cast<uint32_t>(Living().size()) + starting_;

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "scheduler/metastore/etcd_election.h"
+
 namespace cairn::sim {
 
 namespace {
@@ -23,12 +25,21 @@ void SimEtcd::Expire() {
   }
 }
 
-scheduler::KvTxnReply SimEtcd::Apply(const scheduler::KvTxn& txn) {
+scheduler::KvTxnReply SimEtcd::Apply(const scheduler::KvTxn& txn, int process) {
   Expire();
+  const std::string leader_key = scheduler::LeaderKey(kEtcdPrefix);
+  const auto leader = etcd_.Get(leader_key);
   const scheduler::KvTxnReply reply = etcd_.Apply(txn);
   if (reply.outcome != scheduler::KvOutcome::kSucceeded) return reply;
-  for (const scheduler::KvPut& put : txn.puts)
-    if (put.key == record_key_) on_durable_(put.value);
+  for (const scheduler::KvPut& put : txn.puts) {
+    if (put.key == leader_key) leaders_[reply.revision] = process;
+    if (put.key != record_key_) continue;
+    if (!leader || leaders_[leader->create_revision] != process) {
+      world_.context().report("one-leader", "scheduler process " + std::to_string(process) +
+                                                " changes the record and does not lead");
+    }
+    on_durable_(put.value);
+  }
   return reply;
 }
 
@@ -98,7 +109,8 @@ bool SimKv::Call(int64_t timeout_us, const std::function<void()>& act) {
 scheduler::KvTxnReply SimKv::Txn(const scheduler::KvTxn& txn, int64_t timeout_us) {
   // What is carried out late has nobody to tell.
   auto reply = std::make_shared<scheduler::KvTxnReply>();
-  if (Call(timeout_us, [reply, txn, &etcd = etcd_] { *reply = etcd.Apply(txn); })) return *reply;
+  if (Call(timeout_us, [reply, txn, &etcd = etcd_, p = process_] { *reply = etcd.Apply(txn, p); }))
+    return *reply;
   return {scheduler::KvOutcome::kUnknown, 0, Lost()};
 }
 

@@ -22,7 +22,8 @@ class SimEtcd {
   using OnDurable = std::function<void(const std::string& value)>;
   SimEtcd(World& world, std::string record_key, OnDurable on_durable);
 
-  scheduler::KvTxnReply Apply(const scheduler::KvTxn& txn);
+  // On behalf of a process: only the one that has made the leader key may change the record.
+  scheduler::KvTxnReply Apply(const scheduler::KvTxn& txn, int process);
   std::optional<scheduler::KvEntry> Get(const std::string& key);
   int64_t Grant(int64_t ttl_s);
   int64_t KeepAlive(int64_t lease);  // the seconds it has now
@@ -37,6 +38,7 @@ class SimEtcd {
   const OnDurable on_durable_;
   scheduler::MemoryEtcd etcd_;
   std::map<int64_t, int64_t> ends_us_;  // of each lease
+  std::map<int64_t, int> leaders_;      // revision that made a leader key → process
 };
 
 class SimKv final : public scheduler::Kv {

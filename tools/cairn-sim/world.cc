@@ -235,6 +235,8 @@ void World::OnDurable(std::span<const std::byte> record) {
                    std::to_string(state.view.value) + " pending " + std::to_string(state.pending_view.value) +
                    " workers" + workers + OwnersWords(before, state));
   }
+  told_from_[state.version.value] = state;
+  if (told_from_.size() > 64) told_from_.erase(told_from_.begin());
   Tell([&](Checker& c) { c.OnDurable(state); });
 }
 
@@ -249,6 +251,14 @@ void World::OnSend(const Port& from, const Port* to, const wire::FrameHeader& he
     if (trace_.printing()) Log(from.name(), wire::Name(*message));
     if (const auto* registered = std::get_if<wire::Registered>(&*message)) {
       context_.barrier_bases[registered->incarnation.value] = registered->barrier_base;
+    }
+    // A difference says what the whole state would say: checkers see that.
+    if (const auto* delta = std::get_if<wire::StateDelta>(&*message)) {
+      auto base = told_from_.find(delta->base.value);
+      if (base == told_from_.end()) return context_.report("wire", from.name() + " tells a difference to nothing");
+      auto state = wire::Apply(base->second, *delta);
+      if (!state.ok()) return context_.report("wire", from.name() + ": " + state.status().ToString());
+      *message = wire::StateMessage{std::move(*state)};
     }
     Tell([&](Checker& c) { c.OnControlSent(sender, receiver_or_null, *message); });
     return;

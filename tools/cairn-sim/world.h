@@ -143,6 +143,7 @@ class World final : public Tap {
   std::unique_ptr<Launcher> launcher_;
   std::unique_ptr<Chaos> chaos_;
   std::vector<std::function<void()>> graveyard_;  // keeps what died in mid-call until the end
+  std::map<uint64_t, wire::ClusterState> told_from_;  // durable states, by version, not very old
   bool healed_ = false;
   bool settled_ = false;
   bool scheduler_left_ = false;

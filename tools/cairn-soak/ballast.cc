@@ -38,7 +38,8 @@ cairn::Status CheckBallast(const Life& life, Verdict* verdict) {
   const auto wrong = [&](auto is_wrong) {
     return static_cast<uint64_t>(std::count_if(content.begin(), content.end(), is_wrong));
   };
-  const uint64_t missing = wrong([](int64_t v) { return v < 1; }), more = wrong([](int64_t v) { return v > 1; });
+  const uint64_t missing = wrong([](int64_t v) { return v < 1; }),
+                 more = wrong([](int64_t v) { return v > 1; });
   verdict->lost += missing;
   verdict->twice += more;
   if (missing + more > 0) {

@@ -47,12 +47,14 @@ int main(int argc, char** argv) {
   app.add_option("--in-flight", options.in_flight, "Async updates under way at a time")->check(CLI::Range(1, 10'000))->capture_default_str();
   app.add_option("--round-timeout-ms", options.round_timeout_ms, "Deadline of a sync round")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--pause-us", options.pause_us, "Pause between updates")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--ballast-mb", options.ballast_mb, "MB of a table that is filled once, for the servers to hold and move")
+  app.add_option("--ballast-mb", options.ballast_mb,
+                 "MB of a table that is filled once, for the servers to hold and move")
       ->check(CLI::Range(uint64_t{0}, uint64_t{100'000}))->capture_default_str();
   app.add_option("--until", options.until, "Goes on until this file exists, instead of --updates");
   app.add_option("--lives", options.lives, "Times that a rank may be started, the same for all workers")
       ->check(CLI::Range(1u, soak::kMaxLives))->capture_default_str();
-  app.add_option("--region", options.region, "Elements that a worker's update has in the sync dense table, a multiple of 4")
+  app.add_option("--region", options.region,
+                 "Elements that a worker's update has in the sync dense table, a multiple of 4")
       ->check(CLI::Range(4u, 1u << 20))->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (options.region % 4 != 0) {

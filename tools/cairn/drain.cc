@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "progress.h"
+#include "scheduler_call.h"
 #include "status_poller.h"
 #include "status_text.h"
 
@@ -30,8 +31,8 @@ bool IsLeaving(const Json& server) {
 
 }  // namespace
 
-Drain::Drain(server::ServerNode& node, wire::Endpoint scheduler, int64_t timeout_ms)
-    : node_(node), scheduler_(std::move(scheduler)), timeout_ms_(timeout_ms) {}
+Drain::Drain(server::ServerNode& node, std::vector<wire::Endpoint> schedulers, int64_t timeout_ms)
+    : node_(node), schedulers_(std::move(schedulers)), timeout_ms_(timeout_ms) {}
 
 Drain::~Drain() {
   {
@@ -71,7 +72,9 @@ void Drain::Loop() {
 std::string Drain::Obstacle(int64_t now_ms) {
   if (now_ms - begun_ms_ >= timeout_ms_)
     return "its partitions have not moved away within " + Seconds(timeout_ms_) + " (--drain-timeout)";
-  const Result<std::string> text = AskStatus(scheduler_, kAnswerMs);
+  const Result<wire::Endpoint> leader = FindLeader(schedulers_, kAnswerMs);
+  const Result<std::string> text =
+      leader.ok() ? AskStatus(*leader, kAnswerMs) : Result<std::string>(leader.status());
   if (!text.ok()) {
     if (now_ms - heard_ms_ < kSchedulerAwayMs) return "";
     return "no scheduler has answered for " + Seconds(kSchedulerAwayMs);

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "server/server_node.h"
 #include "wire/cluster_state.h"
@@ -18,7 +19,7 @@ namespace cairn::tool {
 class Drain {
  public:
   // `node` must live longer.
-  Drain(server::ServerNode& node, wire::Endpoint scheduler, int64_t timeout_ms);
+  Drain(server::ServerNode& node, std::vector<wire::Endpoint> schedulers, int64_t timeout_ms);
   ~Drain();
   Drain(const Drain&) = delete;
   Drain& operator=(const Drain&) = delete;
@@ -35,7 +36,7 @@ class Drain {
   void StopBecause(const std::string& why);
 
   server::ServerNode& node_;
-  const wire::Endpoint scheduler_;
+  const std::vector<wire::Endpoint> schedulers_;  // one of them leads
   const int64_t timeout_ms_;
   std::atomic<bool> begun_ = false, stopped_ = false;
   int64_t begun_ms_ = 0, heard_ms_ = 0;

@@ -157,9 +157,8 @@ std::vector<std::string> Launcher::CommandOf(const NodeName& name) const {
       const auto before = nodes_.find(name);
       const uint16_t port = before != nodes_.end() ? before->second.port : 0;
       const bool free = port != 0 && CanListen(place_.server_host, port);
-      std::vector<std::string> command = {self_,    "server",
-                                          "--port", std::to_string(free ? port : 0),
-                                          "--rank", std::to_string(name.index)};
+      std::vector<std::string> command = {
+          self_, "server", "--port", std::to_string(free ? port : 0), "--rank", std::to_string(name.index)};
       if (!place_.server_host.empty()) command.insert(command.end(), {"--host", place_.server_host});
       if (options_.threads) command.insert(command.end(), {"--threads", std::to_string(*options_.threads)});
       return command;

@@ -32,11 +32,11 @@ namespace cairn::tool {
 struct LaunchOptions {
   cluster::SuperviseOptions supervise;
   NodeFlags nodes;
-  std::vector<std::string> program;  // and its arguments; with `module`: the arguments alone
-  std::string module;                // python -m
-  std::optional<uint32_t> threads;   // shard threads of a server
+  std::vector<std::string> program;               // and its arguments; with `module`: the arguments alone
+  std::string module;                             // python -m
+  std::optional<uint32_t> threads;                // shard threads of a server
   std::optional<uint32_t> replicas, min_in_sync;  // for the scheduler
-  std::string log_dir;               // empty: a new folder of this user's
+  std::string log_dir;                            // empty: a new folder of this user's
   bool no_logs = false;
   std::optional<bool> progress;  // not given: live on a terminal, else now and then
   double progress_every_s = 30;  // where it is not live
@@ -125,9 +125,9 @@ class Launcher {
   const int64_t started_ms_;
   int64_t next_progress_ms_ = 0;
   StatusPoller::Answer last_answer_;
-  bool silent_ = false;  // the scheduler has not answered the last question
-  int64_t copying_since_ms_ = 0;  // some partition lacks a copy; 0: none does
-  uint32_t complete_answers_ = 0; // in a row, since then
+  bool silent_ = false;            // the scheduler has not answered the last question
+  int64_t copying_since_ms_ = 0;   // some partition lacks a copy; 0: none does
+  uint32_t complete_answers_ = 0;  // in a row, since then
   std::optional<ClusterSummary> final_;
   std::string first_to_fail_;  // "worker 1: ValueError: …", if it is not who ended first
 };

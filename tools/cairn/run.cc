@@ -129,7 +129,8 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
       "  cairn run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -s 1 -w 2 train.py    (and rank 1)\n\n"
       "Output is merged line by line behind a prefix. Ctrl-C ends all, a second one kills. Who is killed\n"
       "by a signal is started again: workers, servers (with two or more, nothing is lost), the scheduler.\n"
-      "A worker that exits with an error ends the job, and its traceback comes last. The exit code is the workers'. Workers find CAIRN_* variables, and torch's: RANK,\n"
+      "A worker that exits with an error ends the job, and its traceback comes last. The exit code is the "
+      "workers'. Workers find CAIRN_* variables, and torch's: RANK,\n"
       "LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and OMP_NUM_THREADS, their share\n"
       "of the cores, unless it is set. docs/command-line.md has the whole story.");
   auto options = std::make_shared<LaunchOptions>();
@@ -149,9 +150,10 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
           "scheduler (3)")
       ->type_name("N");
   command
-      ->add_option("--replicas", options->replicas,
-                   "servers that have a copy of each partition (2 where there are two servers or more; 1: the "
-                   "death of a server ends the job)")
+      ->add_option(
+          "--replicas", options->replicas,
+          "servers that have a copy of each partition (2 where there are two servers or more; 1: the "
+          "death of a server ends the job)")
       ->type_name("N")
       ->check(Within(1, 8));
   command

@@ -28,7 +28,7 @@ constexpr int64_t kAnswerMs = 5'000;
 constexpr int64_t kEveryMs = 500;
 // Moves come a few at a time: so many quiet answers in a row say that there are no more to come.
 constexpr int kQuietAnswers = 4;
-constexpr int64_t kNobodyComesMs = 5'000;
+constexpr int64_t kNobodyComesMs = 3'000;
 
 uint32_t Staying(const ClusterSummary& summary) {
   return summary.servers - std::min(summary.servers, summary.servers_leaving);
@@ -46,14 +46,15 @@ std::string Progress(const ClusterSummary& summary) {
 }
 
 void SayHowToStart(const wire::Endpoint& scheduler, uint32_t missing) {
-  std::printf("%s not come yet. Where no `cairn run` starts them, start %s by hand:\n"
-              "  cairn server --scheduler %s\n",
-              (Counted(missing, "server") + (missing == 1 ? " has" : " have")).c_str(),
-              missing == 1 ? "it" : "each of them", wire::ToString(scheduler).c_str());
+  std::printf(
+      "%s not come yet. Where no `cairn run` starts them, start %s by hand:\n"
+      "  cairn server --scheduler %s\n",
+      (Counted(missing, "server") + (missing == 1 ? " has" : " have")).c_str(),
+      missing == 1 ? "it" : "each of them", wire::ToString(scheduler).c_str());
   std::fflush(stdout);
 }
 
-int WaitForBalance(const wire::Endpoint& scheduler, const Flags& flags) {
+int WaitForBalance(wire::Endpoint scheduler, const Flags& flags) {
   const int64_t begin_ms = MonotonicMs(), end_ms = begin_ms + flags.timeout_s * 1000;
   std::string shown;
   bool told = false;
@@ -62,14 +63,14 @@ int WaitForBalance(const wire::Endpoint& scheduler, const Flags& flags) {
     // A scheduler that is being started again does not answer for a moment.
     const Result<ClusterSummary> summary = AskSummary(scheduler, kAnswerMs);
     if (summary.ok()) {
-      if (summary->phase == "failed")
-        return Complain("scale: the job has failed: " + summary->failure);
+      if (summary->phase == "failed") return Complain("scale: the job has failed: " + summary->failure);
       if (summary->phase == "ended") return Complain("scale: the job is over");
       if (summary->servers_wanted != 0 && summary->servers_wanted != flags.servers)
         return Complain("scale: somebody has asked for " + Counted(summary->servers_wanted, "server") +
                         " since: that counts now");
       const std::string progress = Progress(*summary);
-      if (progress != shown) std::printf("%s  %s\n", Seconds(MonotonicMs() - begin_ms).c_str(), progress.c_str());
+      if (progress != shown)
+        std::printf("%s  %s\n", Seconds(MonotonicMs() - begin_ms).c_str(), progress.c_str());
       shown = progress;
       std::fflush(stdout);
       const uint32_t staying = Staying(*summary);
@@ -85,6 +86,8 @@ int WaitForBalance(const wire::Endpoint& scheduler, const Flags& flags) {
         std::printf("done: %s\n", progress.c_str());
         return 0;
       }
+    } else if (Result<wire::Endpoint> other = ChooseScheduler(flags.scheduler); other.ok()) {
+      scheduler = *std::move(other);  // of several, another one may lead now
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(kEveryMs));  // between two looks
   }
@@ -104,12 +107,14 @@ int RunScale(const Flags& flags) {
   if (!std::holds_alternative<wire::StatusReply>(*answer))
     return Complain("scale: " + wire::ToString(*scheduler) + " is no scheduler that can scale");
   const uint32_t now = Staying(*before);
-  std::printf("cluster %s: %s → %u", before->cluster_id.c_str(), Counted(now, "server").c_str(), flags.servers);
+  std::printf("cluster %s: %s → %u", before->cluster_id.c_str(), Counted(now, "server").c_str(),
+              flags.servers);
   if (flags.servers > now) {
     std::puts(": when the new ones are there, partitions move to them while the job goes on");
   } else if (flags.servers < now) {
-    std::printf(": %s their partitions to the others and then leave, while the job goes on\n",
-                now - flags.servers == 1 ? "one gives" : (Counted(now - flags.servers, "server") + " give").c_str());
+    std::printf(
+        ": %s their partitions to the others and then leave, while the job goes on\n",
+        now - flags.servers == 1 ? "one gives" : (Counted(now - flags.servers, "server") + " give").c_str());
   } else {
     std::puts(": as it is");
   }

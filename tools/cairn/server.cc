@@ -103,7 +103,8 @@ int RunServer(const Flags& flags) {
   if (!options.ok()) return Complain(options.status().message());
 
   Interrupt interrupt;
-  const wire::Endpoint scheduler = options->control.scheduler;
+  std::vector<wire::Endpoint> schedulers = {options->control.scheduler};
+  schedulers.insert(schedulers.end(), options->control.standbys.begin(), options->control.standbys.end());
   std::unique_ptr<scheduler::SchedulerNode> hosted;
   if (environment->hosts_scheduler && !flags.scheduler) {
     Result<std::unique_ptr<scheduler::SchedulerNode>> started = HostScheduler(*environment);
@@ -119,7 +120,7 @@ int RunServer(const Flags& flags) {
   LogLine("Server listening on " + wire::ToString(endpoint) +
           " selected port: " + std::to_string(endpoint.port));
   if (flags.ready_fd >= 0) TellPort(flags.ready_fd, endpoint.port);
-  Drain drain(**node, scheduler, flags.drain_timeout_s * 1000);
+  Drain drain(**node, schedulers, flags.drain_timeout_s * 1000);
   interrupt.Arm([&node, &hosted, &drain](int signal) {
     // The scheduler in this process would go too, and nobody could move anything.
     if (signal == SIGTERM && !hosted) return drain.Begin();
@@ -150,9 +151,11 @@ void AddServer(CLI::App& app, int& exit_code) {
       "What is not given comes from the environment (docs/environment.md). It listens on loopback if the\n"
       "scheduler is there, otherwise on the interface that routes to the scheduler.\n"
       "  cairn server --scheduler 10.0.0.1:9000 --threads 4\n"
-      "SIGTERM moves its partitions to other servers first, SIGINT ends it at once; so does a second signal.");
+      "SIGTERM moves its partitions to other servers first, SIGINT ends it at once; so does a second "
+      "signal.");
   auto flags = std::make_shared<Flags>();
-  command->add_option("--scheduler", flags->scheduler, "HOST:PORT of the scheduler; of several, with commas between");
+  command->add_option("--scheduler", flags->scheduler,
+                      "HOST:PORT of the scheduler; of several, with commas between");
   command->add_option("--host", flags->host, "address to listen on")->type_name("ADDRESS");
   command->add_option("--port", flags->port, "port to listen on (0: any free one)");
   command->add_option("--advertise", flags->advertise,

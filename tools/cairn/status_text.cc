@@ -101,8 +101,8 @@ std::string ServersText(const Json& servers) {
     std::vector<std::string> row = {Text(server, "index"), Text(server, "endpoint"), Heard(server),
                                     Text(server, "threads")};
     if (owners) {
-      row.insert(row.end(), {Text(server, "primaries"), Text(server, "backups"), ShortOr(server, "bytes", "B"),
-                             ShortOr(server, "unconfirmed_bytes", "B")});
+      row.insert(row.end(), {Text(server, "primaries"), Text(server, "backups"),
+                             ShortOr(server, "bytes", "B"), ShortOr(server, "unconfirmed_bytes", "B")});
     } else {
       row.push_back(Text(server, "slots"));
     }
@@ -158,8 +158,8 @@ std::string TablesText(const Json& tables) {
 std::string OwnersText(const Json& status) {
   const Json& slots = Part(status, "slots");
   if (!slots.contains("in_sync")) return "";
-  std::string text = "  copies: " + Text(status, "replicas") + " of each partition; " + Text(slots, "in_sync") +
-                     " of " + Text(slots, "total") + " have them all";
+  std::string text = "  copies: " + Text(status, "replicas") + " of each partition; " +
+                     Text(slots, "in_sync") + " of " + Text(slots, "total") + " have them all";
   if (Number(slots, "copying") > 0) text += ", " + Text(slots, "copying") + " are being copied";
   if (Number(slots, "handing_over") > 0)
     text += ", " + Text(slots, "handing_over") + " go over to another primary";
@@ -212,9 +212,8 @@ std::string StatusText(const std::string& json) {
   std::string text = "cluster " + Text(status, "cluster_id") + ": " + Text(status, "phase") + "\n";
   if (const std::string failure = Text(status, "failure"); !failure.empty() && failure != "-")
     text += "  failure: " + failure + "\n";
-  const std::string partitions = Part(status, "slots").contains("total")
-                                     ? Text(Part(status, "slots"), "total")
-                                     : Text(status, "slots");
+  const std::string partitions =
+      Part(status, "slots").contains("total") ? Text(Part(status, "slots"), "total") : Text(status, "slots");
   const std::string wanted =
       status.contains("servers_wanted") ? Text(status, "servers_wanted") : Text(status, "expected_servers");
   text += "  " + std::to_string(Part(status, "servers").size()) + " of " + wanted + " servers, " +

@@ -34,9 +34,8 @@ std::string Clock() {
 }
 
 int ShowTop(const Flags& flags) {
-  const Result<wire::Endpoint> scheduler = ChooseScheduler(flags.scheduler);
+  Result<wire::Endpoint> scheduler = ChooseScheduler(flags.scheduler);
   if (!scheduler.ok()) return Complain("top: " + scheduler.status().message());
-  const std::string where = wire::ToString(*scheduler);
   Result<std::string> json = AskStatus(*scheduler, 5 * kAnswerMs);
   if (!json.ok()) return Complain("top: " + json.status().message());
   if (flags.once) {
@@ -47,7 +46,7 @@ int ShowTop(const Flags& flags) {
   int64_t heard_ms = MonotonicMs();
   std::string newest = *json;
   while (true) {
-    std::string head = Clock() + "  scheduler " + where;
+    std::string head = Clock() + "  scheduler " + wire::ToString(*scheduler);
     const int64_t silent_ms = MonotonicMs() - heard_ms;
     if (!json.ok()) head += "  DOES NOT ANSWER for " + Seconds(silent_ms) + ": this is what it said last";
     if (screen.terminal()) head += "  (q: end)";
@@ -58,10 +57,15 @@ int ShowTop(const Flags& flags) {
     if (!screen.Wait(static_cast<int64_t>(flags.interval_s * 1000)))
       return screen.signal() > 0 && screen.signal() != SIGINT ? 128 + screen.signal() : 0;
     json = AskStatus(*scheduler, kAnswerMs);
-    if (json.ok()) newest = *json, heard_ms = MonotonicMs();
+    if (json.ok()) {
+      newest = *json;
+      heard_ms = MonotonicMs();
+    } else if (Result<wire::Endpoint> other = ChooseScheduler(flags.scheduler); other.ok()) {
+      scheduler = std::move(other);  // of several, another one may lead now
+    }
   }
-  return Complain("top: the scheduler at " + where + " has not answered for " + Seconds(kGoneMs) +
-                  ": the job is over, or its scheduler has died");
+  return Complain("top: the scheduler at " + wire::ToString(*scheduler) + " has not answered for " +
+                  Seconds(kGoneMs) + ": the job is over, or its scheduler has died");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/planted.h"
 #include "scheduler/metastore/etcd_election.h"
 
 namespace cairn::scheduler {
@@ -55,6 +56,7 @@ Status EtcdStore::Write(std::span<const std::byte> record) {
   KvTxn txn;
   txn.compares = {{leader_key_, KvCompare::Field::kCreateRevision, options_.leader_revision},
                   {record_key_, KvCompare::Field::kModRevision, record_revision_}};
+  if (CAIRN_BUG(kRecordNotCompared)) txn.compares.clear();
   txn.puts = {{record_key_, TextOf(record)}};
   while (true) {
     const KvTxnReply reply = kv_.Txn(txn, options_.call_timeout_us);

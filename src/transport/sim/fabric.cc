@@ -9,6 +9,7 @@ namespace cairn::sim {
 
 namespace {
 constexpr int64_t kRefusedConnectUs = 1'500'000;  // a connect that nothing answers
+constexpr int64_t kBetweenOldAnswersUs = 1'500'000;
 
 uint64_t Word(const wire::FrameHeader& header) {
   return (static_cast<uint64_t>(header.type) << 32) | header.body_bytes;
@@ -237,7 +238,14 @@ void Fabric::Deliver(Connection* connection, int side, const Bytes& bytes, bool 
     const auto& header = *reinterpret_cast<const wire::FrameHeader*>(bytes->data());
     // Requests of workers. Frames of a stream do not say which thread they are from.
     const bool data = header.type >= wire::FrameType::kPush && header.type <= wire::FrameType::kPull;
-    if (Connection* other = AnotherConnection(*connection, side, data)) connection = other;
+    // Answers that outlive their connection come one at a time: a client takes several in a row, each
+    // on a fresh connection, for the truth.
+    int64_t& next_us = next_old_answer_us_[connection->ends[side].port];
+    const bool may = side == 1 || queue_.now_us() >= next_us;
+    if (Connection* other = may ? AnotherConnection(*connection, side, data) : nullptr) {
+      if (side == 0) next_us = queue_.now_us() + kBetweenOldAnswersUs;
+      connection = other;
+    }
   }
   End& end = connection->ends[side];
   if (!end.open) {

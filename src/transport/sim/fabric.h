@@ -185,6 +185,7 @@ class Fabric {
   std::map<std::pair<int, int>, int64_t> slow_links_;
   std::set<std::pair<int, int>> loss_limits_;
   std::map<int, uint64_t> incidents_;
+  std::map<const Port*, int64_t> next_old_answer_us_;
 };
 
 }  // namespace cairn::sim

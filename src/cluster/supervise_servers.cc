@@ -1,0 +1,91 @@
+// The supervisor's decisions about servers: which deaths the job survives, how many it should have.
+#include <algorithm>
+#include <utility>
+
+#include "cluster/supervise.h"
+
+namespace cairn::cluster {
+
+void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms) {
+  servers_changed_ms_ = now_ms;
+  // Servers leave when they are told to, or when the workers have left the job, which may be well
+  // before their processes end.
+  if (end.clean()) {
+    if (servers_leaving_ > 0) {
+      --servers_leaving_;
+      Say(ToString(node) + " has left: its partitions are on other servers");
+    }
+    return;
+  }
+  // A job whose workers never joined, or were all given up, is a failed one to its servers.
+  if (phase_ == Phase::kLeaving && end.signal == 0 && (options_.nodes == 1 || unused_)) return;
+  if (!LosesTables(node, end)) return;
+  Fail({.exit_code = end.exit_code(),
+        .cause = ToString(node) + " " + ToString(end),
+        .consequence =
+            end.signal != 0 ? ": its part of the tables is lost and the job ends" : ": the job ends",
+        .secondary = end.signal == 0},
+       now_ms);
+}
+
+bool Supervisor::LosesTables(const NodeName& node, const ProcessEnd& end) {
+  const bool died = end.signal != 0 || end.code == kStartAgainCode;
+  if (!died || replicas_ < 2) return true;
+  const std::string what = ToString(node) + " " + ToString(end);
+  const bool done = over_ || (options_.node_rank == 0 && !Any(wire::Role::kScheduler)) ||
+                    (phase_ == Phase::kLeaving && options_.nodes == 1);
+  if (done) {
+    Say(what + " when the job was over: it is not started again");
+    return false;
+  }
+  if (options_.nodes == 1 && CountServers() >= servers_wanted_) {
+    Say(what + ": it is not started again, " + std::to_string(CountServers()) + " others are there");
+    return false;
+  }
+  if (TakeRestart(node, end, "; others have copies of its partitions, and they are copied back to it"))
+    return false;
+  // Whether the job can go on without it is the scheduler's to say.
+  if (CountServers() == 0 && options_.nodes == 1) return true;
+  Say(what + " and is given up: " + std::to_string(options_.max_restarts) +
+      " restarts are used up (--max-restarts); the others have its partitions");
+  given_up_servers_.insert(node.index);
+  return false;
+}
+
+uint32_t Supervisor::CountServers() const {
+  return static_cast<uint32_t>(std::count_if(
+      alive_.begin(), alive_.end(), [](const NodeName& node) { return node.role == wire::Role::kServer; }));
+}
+
+// `cairn scale` has asked for more servers, or one has left that is to be replaced. On several nodes
+// the further ones are node 0's.
+void Supervisor::FollowScale(const JobSeen& seen) {
+  if (seen.servers_wanted == 0 || seen.asked_ms <= servers_changed_ms_) return;
+  const uint32_t began_with = options_.nodes * options_.servers;
+  const bool news = std::exchange(servers_wanted_, seen.servers_wanted) != seen.servers_wanted;
+  servers_leaving_ = seen.servers_leaving;
+  uint32_t wanted = servers_wanted_, first = 0, leaving = servers_leaving_;
+  if (options_.nodes > 1) {
+    if (options_.node_rank != 0 || wanted <= began_with) return;
+    wanted = options_.servers + wanted - began_with;
+    first = began_with;
+    leaving = 0;  // they may be anywhere
+  }
+  const uint32_t here = CountServers();
+  uint32_t staying = here - std::min(here, leaving) + static_cast<uint32_t>(given_up_servers_.size());
+  if (news) {
+    Say("the job is to have " + std::to_string(servers_wanted_) +
+        (servers_wanted_ == 1 ? " server" : " servers") +
+        (staying < wanted   ? ": starting " + std::to_string(wanted - staying) + " more"
+         : staying > wanted ? ": the others leave when their partitions have moved"
+                            : ""));
+  }
+  for (uint32_t index = first; staying < wanted; ++index) {
+    const NodeName node{wire::Role::kServer, index};
+    if (alive_.contains(node) || given_up_servers_.contains(index)) continue;
+    Start(node);
+    ++staying;
+  }
+}
+
+}  // namespace cairn::cluster

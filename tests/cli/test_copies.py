@@ -1,0 +1,143 @@
+"""`cairn run` with copies of every partition, `cairn scale`, `cairn top`, and a server that is told to go."""
+import contextlib
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+
+from processes import BIN, CAIRN, SECONDS, Run, child_with, clean_environment
+
+
+def soak(tmp_path, *options):
+    """A job whose workers push until `end` exists."""
+    return Run("run", *options, "--no-logs", "--", BIN / "cairn-soak", "--dir", tmp_path / "accounts", "--mode", "async",
+               "--until", tmp_path / "end", "--pause-us", 2000)
+
+
+def status_of(run):
+    port = run.wait_for(r"Bind to role=scheduler.*port=(\d+)")[1]
+    done = subprocess.run([CAIRN, "status", f"127.0.0.1:{port}", "--json"], env=clean_environment(), capture_output=True,
+                          text=True, timeout=SECONDS)
+    return json.loads(done.stdout)
+
+
+def wait_running(run):
+    run.wait_for("the scheduler is connected to")
+    run.wait_for("soak.async.sparse")
+
+
+def test_a_killed_server_is_started_again_and_no_worker_notices(tmp_path):
+    with soak(tmp_path, "-s", 2, "-w", 2) as run:
+        wait_running(run)
+        before = status_of(run)["servers"]
+        os.kill(child_with(run.process.pid, "cairn server --port 0 --rank 1"), signal.SIGKILL)
+        run.wait_for(r"server 1 was killed by signal 9 \(Killed\): starting it again \(1 of 3\); others have copies")
+        run.wait_for("every partition has all its copies again")
+        after = status_of(run)["servers"]
+        assert [s["endpoint"] for s in after] == [s["endpoint"] for s in before]
+        assert after[1]["incarnation"] > before[1]["incarnation"]
+        (tmp_path / "end").touch()
+        assert run.wait() == 0, run.text
+        assert run.lines[-1].startswith("[cairn] finished") and "1 restart" in run.lines[-1]
+        run.wait_for(r"lost: 0  twice: 0")
+
+
+def test_with_one_copy_a_killed_server_ends_the_job(tmp_path):
+    with soak(tmp_path, "-s", 2, "--replicas", 1) as run:
+        wait_running(run)
+        os.kill(child_with(run.process.pid, "cairn server --port 0 --rank 1"), signal.SIGKILL)
+        assert run.wait() == 128 + 9, run.text
+        assert "server 1 was killed by signal 9 (Killed): its part of the tables is lost" in run.text
+
+
+def test_more_in_sync_than_there_are_copies_is_refused():
+    with Run("run", "-s", 1, "--min-in-sync", 2, "true") as run:
+        assert run.wait() == 2 and "nothing would ever be acknowledged" in run.text, run.text
+
+
+@contextlib.contextmanager
+def nodes_by_hand(tmp_path):
+    """A scheduler, a server and a worker that pushes, none of them started by a launcher."""
+    with Run("scheduler", "--port", 0) as scheduler:
+        port = scheduler.wait_for(r"Bind to role=scheduler.*port=(\d+)")[1]
+        job = dict(CAIRN_SCHED_HOST="127.0.0.1", CAIRN_SCHED_PORT=port)
+        with Run("server", **job) as server:
+            worker = subprocess.Popen(
+                [BIN / "cairn-soak", "--dir", tmp_path / "accounts", "--until", tmp_path / "end", "--pause-us", "2000"],
+                env=clean_environment(CAIRN_ROLE="worker", **job), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                scheduler.wait_for("soak.async.sparse")
+                yield f"127.0.0.1:{port}", server
+            finally:
+                worker.kill()
+                worker.wait()
+
+
+def test_the_only_server_goes_at_once(tmp_path):
+    """Nobody could take what it holds, so a launcher or Kubernetes is not kept waiting."""
+    with nodes_by_hand(tmp_path) as (_, server):
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 128 + signal.SIGTERM, server.text
+        assert "goes at once: no other server is there" in server.text
+
+
+def test_a_server_that_is_told_to_go_gives_its_partitions_away_first(tmp_path):
+    with nodes_by_hand(tmp_path) as (address, server), Run("server", "--scheduler", address) as second:
+        second.wait_for("registered as server 1")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0, server.text
+        assert "leaving: still primary of" in server.text
+
+
+def test_scale_says_how_to_start_a_server_where_nobody_does(tmp_path):
+    with nodes_by_hand(tmp_path) as (address, _), Run("scale", "--servers", 2, "--scheduler", address) as scale:
+        command = scale.wait_for("^  cairn (server --scheduler .*)")[1]
+        with Run(*command.split()):
+            assert scale.wait() == 0, scale.text
+            assert scale.lines[-1].startswith("done: 2 servers; 256 of 256 partitions have all their copies"), scale.text
+
+
+def test_scale_without_a_job_and_with_nonsense():
+    for words, code, text in ((["--servers", "2"], 1, "no job runs here"), (["--servers", "0"], 2, "--servers"),
+                              ([], 2, "--servers is required")):
+        done = subprocess.run([CAIRN, "scale", *words], env=clean_environment(), capture_output=True, text=True,
+                              timeout=SECONDS)
+        assert done.returncode == code and text in done.stdout + done.stderr, done
+
+
+def test_top_prints_blocks_where_there_is_no_terminal():
+    with Run("scheduler", "--port", 0, "--cluster-id", "blue") as scheduler:
+        address = f"127.0.0.1:{scheduler.wait_for(r'Bind to role=scheduler.*port=([0-9]+)')[1]}"
+        with Run("top", address, "--once") as once:
+            assert once.wait() == 0 and once.text.count("cluster blue: forming") == 1, once.text
+        with Run("top", address, "--interval", 0.1) as top:
+            top.wait_for("cluster blue: forming", count=3)
+            top.signal()
+            assert top.wait() == 0 and "\033" not in top.text, top.text
+
+
+def test_top_takes_the_terminal_and_gives_it_back():
+    with Run("scheduler", "--port", 0, "--cluster-id", "blue") as scheduler:
+        address = f"127.0.0.1:{scheduler.wait_for(r'Bind to role=scheduler.*port=([0-9]+)')[1]}"
+        for end in ("q", "ctrl-c"):
+            pid, terminal = pty.fork()
+            if pid == 0:
+                os.execve(CAIRN, [str(CAIRN), "top", address, "--interval", "0.1"], clean_environment(TERM="xterm"))
+            shown, deadline = b"", time.monotonic() + SECONDS
+            while shown.count(b"\033[H") < 3:
+                assert time.monotonic() < deadline, shown
+                if select.select([terminal], [], [], 0.5)[0]:
+                    shown += os.read(terminal, 65536)
+            assert shown.startswith(b"\033[?1049h\033[?25l") and b"cluster blue: forming" in shown
+            os.write(terminal, b"q" if end == "q" else b"\x03")
+            try:
+                while piece := os.read(terminal, 65536):
+                    shown += piece
+            except OSError:
+                pass  # its other end is closed
+            os.close(terminal)
+            assert os.waitpid(pid, 0)[1] == 0
+            assert b"\033[?25h\033[?1049l" in shown and b"cluster blue: forming" in shown.rsplit(b"\033[?1049l", 1)[1]
