@@ -122,8 +122,8 @@ class Node final : public SchedulerNode {
     wire::Endpoint address = endpoint_;
     if (transport::IsWildcard(address.host))
       address.host = transport::LocalAddressTowards(etcd.members.front());
-    log_("a candidate: the job's state is in etcd at " + ToString(etcd.members.front()) + " and so on, under " +
-         etcd.prefix);
+    log_("a candidate: the job's state is in etcd at " + ToString(etcd.members.front()) +
+         " and so on, under " + etcd.prefix);
     CandidateNode::Events events;
     events.on_standby = [this](const std::string& leader) {
       loop_.Post([this, leader] { OnStandby(leader); });
@@ -173,9 +173,9 @@ class Node final : public SchedulerNode {
 
   void SendAway(ConnId conn) {
     const std::string where = leader_.empty() ? "; nobody leads yet" : "; the leader is at " + leader_;
-    const wire::Refusal refusal{
-        0, Code::kUnavailable,
-        away_ ? "this scheduler can't reach etcd, another one may lead" : "this scheduler is a standby" + where};
+    const wire::Refusal refusal{0, Code::kUnavailable,
+                                away_ ? "this scheduler can't reach etcd, another one may lead"
+                                      : "this scheduler is a standby" + where};
     network_.Send(conn, wire::EncodeControl(refusal, pool_));
     network_.Close(conn);
     if (known_.erase(conn) > 0) sent_away_.push_back(conn);
@@ -251,13 +251,13 @@ class Node final : public SchedulerNode {
   std::unique_ptr<MetaStore> store_;
   std::unique_ptr<Scheduler> scheduler_;
   wire::Endpoint endpoint_;
-  std::string leader_;            // while standing by: where the leader is, empty if that is not known
-  bool away_ = false;             // leads, but etcd does not answer
-  std::set<ConnId> known_;        // with etcd: connections that the scheduler has heard of
-  std::vector<ConnId> sent_away_; // those of them that ended while it was away
-  std::optional<Status> result_;  // set: over, or flushing
+  std::string leader_;             // while standing by: where the leader is, empty if that is not known
+  bool away_ = false;              // leads, but etcd does not answer
+  std::set<ConnId> known_;         // with etcd: connections that the scheduler has heard of
+  std::vector<ConnId> sent_away_;  // those of them that ended while it was away
+  std::optional<Status> result_;   // set: over, or flushing
   int64_t give_up_us_ = 0;
-  std::string final_status_;      // written before end_ is set, read after
+  std::string final_status_;  // written before end_ is set, read after
   transport::NodeEnd end_;
   std::unique_ptr<CandidateNode> candidate_;  // with etcd
 };

@@ -157,8 +157,11 @@ class Reports final : public Checker {
       return Violation(what + (all.finite ? " as not finite" : " as finite") + ", and it is not so");
     const double error = std::abs(end.told.sum_squares - all.sum_squares);
     if (all.finite && !(error <= kTolerance * (1 + all.sum_squares))) {
+      std::string of_slots;
+      for (const auto& [slot, report] : slots)
+        of_slots += " " + std::to_string(slot) + ":" + std::to_string(report.sum_squares);
       return Violation(what + " with " + std::to_string(end.told.sum_squares) + ", it is " +
-                       std::to_string(all.sum_squares));
+                       std::to_string(all.sum_squares) + ", by slot" + of_slots);
     }
     // Every worker computes its decision from this: all must get the same bits.
     auto [it, first] = told_.try_emplace({end.table.value, end.round.value}, end.told.sum_squares);

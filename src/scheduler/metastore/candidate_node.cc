@@ -121,7 +121,7 @@ class Candidate final : public CandidateNode {
   EtcdGateway kv_;
   EtcdElection election_;
   bool leads_ = false, away_ = false;
-  Clock::time_point heard_{};          // when the last question that etcd has answered was asked
+  Clock::time_point heard_{};  // when the last question that etcd has answered was asked
   Clock::time_point complained_at_{};
   std::mutex mutex_;
   std::condition_variable wake_;

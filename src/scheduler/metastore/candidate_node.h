@@ -21,8 +21,8 @@ class CandidateNode {
     std::function<void(const std::string& leader)> on_standby;
     // This one leads; the leader key was created in this revision. Once.
     std::function<void(int64_t revision)> on_won;
-    // While it leads. False: etcd has not answered for as long as the lease lasts, so another one may
-    // lead by now. True: it has answered again, and the lease was still there.
+    // While it leads. False: etcd has not answered for as long as the lease lasts, so another one
+    // may lead by now. True: it has answered again, and the lease was still there.
     std::function<void(bool heard)> on_etcd;
     // It has led and does so no more. Nothing comes after this.
     std::function<void(Status why)> on_lost;

@@ -21,7 +21,8 @@ Result<EtcdElection::Standing> EtcdElection::Campaign() {
 }
 
 Result<EtcdElection::Standing> EtcdElection::Create() {
-  // The last try may still be under way, or has failed: without its lease it can't come to anything.
+  // The last try may still be under way, or has failed: without its lease it can't come to
+  // anything.
   if (lease_ != 0) (void)kv_.LeaseRevoke(lease_, options_.call_timeout_us);
   lease_ = revision_ = 0;
   const Result<int64_t> lease = kv_.LeaseGrant(options_.ttl_s, options_.call_timeout_us);

@@ -32,8 +32,8 @@ class EtcdElection {
 
   EtcdElection(Kv& kv, EtcdElectionOptions options);
 
-  // Looks who leads and, if nobody does, tries to. An error (etcd can't be reached, or the outcome is
-  // not known): try again; a try that did win after all is found by the next one.
+  // Looks who leads and, if nobody does, tries to. An error (etcd can't be reached, or the outcome
+  // is not known): try again; a try that did win after all is found by the next one.
   Result<Standing> Campaign();
 
   // Requires to have won. The state of the leadership: true, false (the key is gone or somebody

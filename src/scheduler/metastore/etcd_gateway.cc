@@ -73,7 +73,8 @@ class EtcdGateway::Impl {
       attempt = Ask(path, body, share, once ? deadline : share);
       if (attempt.answer && (once || !AnotherMayKnow(*attempt.answer))) return attempt;
       Drop();
-      if (attempt.answer) attempt.why = {Code::kUnavailable, "HTTP " + std::to_string(attempt.answer->status)};
+      if (attempt.answer)
+        attempt.why = {Code::kUnavailable, "HTTP " + std::to_string(attempt.answer->status)};
       errors += (errors.empty() ? "" : "; ") + ToString(members_[at_]) + " " + attempt.why.message();
       const bool last = tried + 1 == members_.size();
       at_ = (at_ + 1) % members_.size();

@@ -1,5 +1,5 @@
-// Kv over etcd's JSON gateway: HTTP/1.1 to one member at a time, over a connection that is kept; when
-// a member fails, the next one is asked. One thread; it has none of its own.
+// Kv over etcd's JSON gateway: HTTP/1.1 to one member at a time, over a connection that is kept;
+// when a member fails, the next one is asked. One thread; it has none of its own.
 //
 // A transaction is sent once per call: where it may have reached a member and no answer came, the
 // outcome is unknown. Everything else is asked of each member in turn until one answers or the time
@@ -19,8 +19,8 @@ namespace cairn::scheduler {
 
 class EtcdGateway final : public Kv {
  public:
-  // The client addresses of etcd's members; at least one. While `give_up` says so (it is asked during
-  // a call, every 50 ms) calls end as if etcd did not answer; empty: never.
+  // The client addresses of etcd's members; at least one. While `give_up` says so (it is asked
+  // during a call, every 50 ms) calls end as if etcd did not answer; empty: never.
   explicit EtcdGateway(std::vector<wire::Endpoint> members, std::function<bool()> give_up = {});
   ~EtcdGateway() override;
 

@@ -1,5 +1,5 @@
-// The gateway against members that are up, down, silent or rude. What they say is a script; the real
-// etcd is in tests/fault.
+// The gateway against members that are up, down, silent or rude. What they say is a script; the
+// real etcd is in tests/fault.
 #include "scheduler/metastore/etcd_gateway.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ class Member {
   };
   using Script = std::function<Say(const std::string& target)>;
 
-  explicit Member(Script script) : script_(std::move(script)), acceptor_(io_, {asio::ip::make_address("127.0.0.1"), 0}) {
+  explicit Member(Script script)
+      : script_(std::move(script)), acceptor_(io_, {asio::ip::make_address("127.0.0.1"), 0}) {
     port_ = acceptor_.local_endpoint().port();
     Accept();
     thread_ = std::thread([this] { io_.run(); });
@@ -135,14 +136,16 @@ TEST(EtcdGateway, ATransactionThatMayHaveArrivedIsNotSentAgain) {
   EtcdGateway kv({rude.endpoint(), good.endpoint()});
   const KvTxnReply reply = kv.Txn({}, kLongUs);
   EXPECT_EQ(reply.outcome, KvOutcome::kUnknown);
-  EXPECT_NE(reply.why.message().find(wire::ToString(rude.endpoint())), std::string::npos) << reply.why.message();
+  EXPECT_NE(reply.why.message().find(wire::ToString(rude.endpoint())), std::string::npos)
+      << reply.why.message();
   EXPECT_EQ(good.requests(), 0);
-  EXPECT_EQ(kv.Txn({}, kLongUs).outcome, KvOutcome::kSucceeded) << "the next call begins with the next member";
+  EXPECT_EQ(kv.Txn({}, kLongUs).outcome, KvOutcome::kSucceeded)
+      << "the next call begins with the next member";
 }
 
 TEST(EtcdGateway, AQuestionIsAskedOfEveryMember) {
-  Member rude(Never(Member::Say::kHangUp)), leaderless(Always(R"({"message":"etcdserver: no leader","code":14})", 503)),
-      good(Always(kMissing));
+  Member rude(Never(Member::Say::kHangUp)),
+      leaderless(Always(R"({"message":"etcdserver: no leader","code":14})", 503)), good(Always(kMissing));
   EtcdGateway kv({rude.endpoint(), leaderless.endpoint(), Nobody(), good.endpoint()});
   EXPECT_TRUE(kv.Range("a", kLongUs).ok());
   EXPECT_EQ(rude.requests(), 1);
@@ -162,7 +165,8 @@ TEST(EtcdGateway, EveryCallEndsInTimeAndNamesTheMembers) {
   const auto range = kv.Range("a", kShortUs);
   ASSERT_FALSE(range.ok());
   for (const wire::Endpoint& member : {silent.endpoint(), nobody})
-    EXPECT_NE(range.status().message().find(wire::ToString(member)), std::string::npos) << range.status().message();
+    EXPECT_NE(range.status().message().find(wire::ToString(member)), std::string::npos)
+        << range.status().message();
   EXPECT_EQ(kv.Txn({}, kShortUs).outcome, KvOutcome::kUnknown);
   EXPECT_FALSE(kv.LeaseGrant(5, kShortUs).ok());
   EXPECT_FALSE(kv.LeaseKeepAlive(1, kShortUs).ok());
@@ -179,7 +183,8 @@ TEST(EtcdGateway, GivesUpWhenItIsToldTo) {
   });
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_FALSE(kv.Range("a", kLongUs).ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::microseconds(kLongUs)) << "it did not wait";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::microseconds(kLongUs))
+      << "it did not wait";
   stopper.join();
 }
 

@@ -80,10 +80,11 @@ Status ErrorOf(const HttpAnswer& answer, const Parsed& parsed) {
   if (!parsed.is_etcd) return NotEtcd(answer);
   if (parsed.error_code == kUnauthenticated || parsed.error_code == kPermissionDenied ||
       parsed.error.find("user name") != std::string::npos)
-    return {Code::kInvalidArgument,
-            At(answer) + " wants a user and a password (" + parsed.error +
-                "), which cairn can't give: use an etcd without authentication, on a network of its own"};
-  return {Code::kUnavailable, At(answer) + ": " + (parsed.error.empty() ? "HTTP " + Text(answer.status) : parsed.error)};
+    return {Code::kInvalidArgument, At(answer) + " wants a user and a password (" + parsed.error +
+                                        "), which cairn can't give: use an etcd without "
+                                        "authentication, on a network of its own"};
+  return {Code::kUnavailable,
+          At(answer) + ": " + (parsed.error.empty() ? "HTTP " + Text(answer.status) : parsed.error)};
 }
 
 bool TooLarge(const Parsed& parsed) {
@@ -136,7 +137,8 @@ KvTxnReply ParseTxnReply(const HttpAnswer& answer, size_t bytes) {
       return {KvOutcome::kRefused, 0,
               Status(Code::kResourceExhausted,
                      At(answer) + " is full (" + parsed.error +
-                         "): compact and defragment it, disarm its alarm (etcdctl alarm disarm), and start it "
+                         "): compact and defragment it, disarm its alarm (etcdctl alarm disarm), "
+                         "and start it "
                          "with --auto-compaction-retention=5m, so that old records go")};
     const Status why = ErrorOf(answer, parsed);
     const bool never = parsed.error_code == kInvalidArgument || parsed.error_code == kNotFound ||
@@ -199,8 +201,7 @@ std::string ToBase64(std::string_view bytes) {
   for (size_t at = 0; at < bytes.size(); at += 3) {
     const size_t have = std::min<size_t>(3, bytes.size() - at);
     uint32_t group = 0;
-    for (size_t i = 0; i < 3; ++i)
-      group = group << 8 | (i < have ? static_cast<uint8_t>(bytes[at + i]) : 0u);
+    for (size_t i = 0; i < 3; ++i) group = group << 8 | (i < have ? static_cast<uint8_t>(bytes[at + i]) : 0u);
     for (size_t i = 0; i < 4; ++i) out += i <= have ? kDigits[group >> (18 - 6 * i) & 63] : '=';
   }
   return out;

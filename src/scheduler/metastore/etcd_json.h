@@ -1,6 +1,6 @@
-// The requests and answers of etcd's JSON gateway (/v3/…, since etcd 3.4) as text: keys and values in
-// base64, 64-bit numbers as strings, fields that are zero left out. Pure functions; etcd_gateway.h
-// carries them. Answers are not trusted.
+// The requests and answers of etcd's JSON gateway (/v3/…, since etcd 3.4) as text: keys and values
+// in base64, 64-bit numbers as strings, fields that are zero left out. Pure functions;
+// etcd_gateway.h carries them. Answers are not trusted.
 #pragma once
 
 #include <cstddef>

@@ -11,9 +11,15 @@ const std::string kHeader =
     R"("header":{"cluster_id":"12101053776118486841","member_id":"15985099378392235387","revision":"7","raft_term":"2"})";
 
 TEST(EtcdJson, Base64) {
-  for (const auto& [bytes, text] : std::vector<std::pair<std::string, std::string>>{
-           {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="},
-           {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}, {std::string("\0\xff\xfe", 3), "AP/+"}}) {
+  for (const auto& [bytes, text] :
+       std::vector<std::pair<std::string, std::string>>{{"", ""},
+                                                        {"f", "Zg=="},
+                                                        {"fo", "Zm8="},
+                                                        {"foo", "Zm9v"},
+                                                        {"foob", "Zm9vYg=="},
+                                                        {"fooba", "Zm9vYmE="},
+                                                        {"foobar", "Zm9vYmFy"},
+                                                        {std::string("\0\xff\xfe", 3), "AP/+"}}) {
     EXPECT_EQ(ToBase64(bytes), text);
     EXPECT_EQ(FromBase64(text), bytes);
   }
@@ -23,7 +29,8 @@ TEST(EtcdJson, Base64) {
 
 TEST(EtcdJson, Requests) {
   KvTxn txn;
-  txn.compares = {{"/j/leader", KvCompare::Field::kCreateRevision, 12}, {"/j/record", KvCompare::Field::kModRevision, 0}};
+  txn.compares = {{"/j/leader", KvCompare::Field::kCreateRevision, 12},
+                  {"/j/record", KvCompare::Field::kModRevision, 0}};
   txn.puts = {{"/j/record", "x"}, {"/j/leader", "y", 99}};
   txn.deletes = {"a"};
   EXPECT_EQ(TxnRequest(txn),
@@ -39,17 +46,26 @@ TEST(EtcdJson, Requests) {
 
 TEST(EtcdJson, OutcomesOfATransaction) {
   const KvTxnReply done = ParseTxnReply(
-      Answer(200, "{" + kHeader + R"(,"succeeded":true,"responses":[{"response_put":{"header":{"revision":"7"}}}]})"), 1);
+      Answer(200, "{" + kHeader +
+                      R"(,"succeeded":true,"responses":[{"response_put":{"header":{"revision":"7"}}}]})"),
+      1);
   EXPECT_EQ(done.outcome, KvOutcome::kSucceeded);
   EXPECT_EQ(done.revision, 7);
   EXPECT_EQ(ParseTxnReply(Answer(200, "{" + kHeader + "}"), 1).outcome, KvOutcome::kCompareFailed);
-  EXPECT_EQ(ParseTxnReply(Answer(404, R"({"error":"etcdserver: requested lease not found","message":"etcdserver: requested lease not found","code":5})"), 1)
-                .outcome,
-            KvOutcome::kRefused);
+  EXPECT_EQ(
+      ParseTxnReply(
+          Answer(
+              404,
+              R"({"error":"etcdserver: requested lease not found","message":"etcdserver: requested lease not found","code":5})"),
+          1)
+          .outcome,
+      KvOutcome::kRefused);
   // May have been carried out all the same.
-  for (const char* text : {"etcdserver: request timed out", "etcdserver: no leader", "etcdserver: server stopped",
-                           "etcdserver: leader changed", "transport is closing"}) {
-    const std::string body = std::string(R"({"error":")") + text + R"(","message":")" + text + R"(","code":14})";
+  for (const char* text :
+       {"etcdserver: request timed out", "etcdserver: no leader", "etcdserver: server stopped",
+        "etcdserver: leader changed", "transport is closing"}) {
+    const std::string body =
+        std::string(R"({"error":")") + text + R"(","message":")" + text + R"(","code":14})";
     const KvTxnReply reply = ParseTxnReply(Answer(503, body), 1);
     EXPECT_EQ(reply.outcome, KvOutcome::kUnknown) << text;
     EXPECT_NE(reply.why.message().find(text), std::string::npos);
@@ -65,14 +81,15 @@ TEST(EtcdJson, OutcomesOfATransaction) {
 
 TEST(EtcdJson, ErrorsSayWhatToDo) {
   const auto error = [](int status, const std::string& text, int code) {
-    const KvTxnReply reply = ParseTxnReply(
-        Answer(status, R"({"error":")" + text + R"(","message":")" + text + R"(","code":)" + std::to_string(code) + "}"),
-        1'600'000);
+    const KvTxnReply reply = ParseTxnReply(Answer(status, R"({"error":")" + text + R"(","message":")" + text +
+                                                              R"(","code":)" + std::to_string(code) + "}"),
+                                           1'600'000);
     EXPECT_EQ(reply.outcome, KvOutcome::kRefused) << text;
     return reply.why.message();
   };
-  for (const std::string& text : {error(400, "etcdserver: request is too large", 3),
-                                  error(429, "grpc: received message larger than max (3600028 vs. 2097152)", 8)}) {
+  for (const std::string& text :
+       {error(400, "etcdserver: request is too large", 3),
+        error(429, "grpc: received message larger than max (3600028 vs. 2097152)", 8)}) {
     EXPECT_NE(text.find("1600000 bytes"), std::string::npos) << text;
     EXPECT_NE(text.find("--max-request-bytes=4248576"), std::string::npos) << text;
   }
@@ -84,12 +101,14 @@ TEST(EtcdJson, ErrorsSayWhatToDo) {
 
 TEST(EtcdJson, Entries) {
   const auto found = ParseRangeReply(Answer(
-      200, "{" + kHeader +
-               R"(,"kvs":[{"key":"YQ==","create_revision":"2","mod_revision":"5","version":"1","value":"eA==","lease":"9041998665496463621"}],"count":"1"})"));
+      200,
+      "{" + kHeader +
+          R"(,"kvs":[{"key":"YQ==","create_revision":"2","mod_revision":"5","version":"1","value":"eA==","lease":"9041998665496463621"}],"count":"1"})"));
   ASSERT_TRUE(found.ok()) << found.status().ToString();
   EXPECT_EQ(**found, (KvEntry{"x", 2, 5, 9041998665496463621}));
-  const auto empty = ParseRangeReply(
-      Answer(200, "{" + kHeader + R"(,"kvs":[{"key":"YQ==","create_revision":"2","mod_revision":"5"}],"count":"1"})"));
+  const auto empty = ParseRangeReply(Answer(
+      200,
+      "{" + kHeader + R"(,"kvs":[{"key":"YQ==","create_revision":"2","mod_revision":"5"}],"count":"1"})"));
   EXPECT_EQ((*empty)->value, "");
   const auto missing = ParseRangeReply(Answer(200, "{" + kHeader + "}"));
   ASSERT_TRUE(missing.ok());
@@ -103,11 +122,18 @@ TEST(EtcdJson, Entries) {
 TEST(EtcdJson, Leases) {
   EXPECT_EQ(*ParseLeaseGrantReply(Answer(200, "{" + kHeader + R"(,"ID":"42","TTL":"5"})")), 42);
   EXPECT_FALSE(ParseLeaseGrantReply(Answer(200, "{" + kHeader + "}")).ok());
-  EXPECT_EQ(*ParseLeaseKeepAliveReply(Answer(200, R"({"result":{)" + kHeader + R"(,"ID":"42","TTL":"5"}})" "\n")), 5);
-  EXPECT_EQ(*ParseLeaseKeepAliveReply(Answer(200, R"({"result":{)" + kHeader + R"(,"ID":"42"}})" "\n")), 0);
-  EXPECT_FALSE(ParseLeaseKeepAliveReply(
-                   Answer(503, R"({"error":{"grpc_code":14,"http_code":503,"message":"etcdserver: no leader"}})"))
-                   .ok());
+  EXPECT_EQ(*ParseLeaseKeepAliveReply(Answer(200, R"({"result":{)" + kHeader +
+                                                      R"(,"ID":"42","TTL":"5"}})"
+                                                      "\n")),
+            5);
+  EXPECT_EQ(*ParseLeaseKeepAliveReply(Answer(200, R"({"result":{)" + kHeader +
+                                                      R"(,"ID":"42"}})"
+                                                      "\n")),
+            0);
+  EXPECT_FALSE(
+      ParseLeaseKeepAliveReply(
+          Answer(503, R"({"error":{"grpc_code":14,"http_code":503,"message":"etcdserver: no leader"}})"))
+          .ok());
   EXPECT_TRUE(ParseLeaseRevokeReply(Answer(200, "{" + kHeader + "}")).ok());
   EXPECT_TRUE(ParseLeaseRevokeReply(
                   Answer(404, R"({"error":"etcdserver: requested lease not found","message":"x","code":5})"))

@@ -11,7 +11,8 @@ namespace cairn::scheduler {
 
 struct EtcdOptions {
   std::vector<wire::Endpoint> members;  // client addresses; empty: no etcd
-  // Of the job's keys, which are of one job for ever. Empty: "/cairn", and the cluster id if there is one.
+  // Of the job's keys, which are of one job for ever. Empty: "/cairn", and the cluster id if there
+  // is one.
   std::string prefix;
   int64_t ttl_s = 5;  // a leader that etcd does not hear for so long is replaced
 };

@@ -88,8 +88,9 @@ EtcdStore::Found EtcdStore::ReadBack(const std::string& value) {
     return Found::kNotKnown;
   }
   if (!*leader)
-    return Broken(Code::kRetired, "this scheduler no longer leads: its lease ended, so etcd did not hear it "
-                                  "for too long: start it again, it will be a standby or the leader");
+    return Broken(Code::kRetired,
+                  "this scheduler no longer leads: its lease ended, so etcd did not hear it "
+                  "for too long: start it again, it will be a standby or the leader");
   if ((*leader)->create_revision != options_.leader_revision)
     return Broken(Code::kRetired, "this scheduler no longer leads, the one at " + (*leader)->value +
                                       " does: start it again, it will be a standby");

@@ -29,10 +29,10 @@ struct EtcdStoreOptions {
   std::string prefix;
   int64_t leader_revision = 0;  // EtcdElection::Standing::revision: what was won
   int64_t call_timeout_us = 2'000'000;
-  int64_t give_up_after_us = 10'000'000;   // a write whose outcome is not known by then breaks the store
-  int64_t pause_us = 100'000;              // between two questions that were not answered
-  std::function<int64_t()> now_us;         // monotonic; required
-  std::function<void(int64_t us)> pause;   // required
+  int64_t give_up_after_us = 10'000'000;  // a write whose outcome is not known by then breaks the store
+  int64_t pause_us = 100'000;             // between two questions that were not answered
+  std::function<int64_t()> now_us;        // monotonic; required
+  std::function<void(int64_t us)> pause;  // required
 };
 
 class EtcdStore final : public MetaStore {

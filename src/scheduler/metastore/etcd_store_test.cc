@@ -59,8 +59,8 @@ struct Candidate {
   std::string record() const { return etcd.Get("/job/record").value_or(KvEntry{}).value; }
 
   MemoryEtcd& etcd;
-  std::deque<Fate> fates;       // of the next calls
-  Fate otherwise = Fate::kFine; // of those after them
+  std::deque<Fate> fates;        // of the next calls
+  Fate otherwise = Fate::kFine;  // of those after them
   std::vector<std::string> calls;
   std::function<void(const std::string&)> on_call;
   std::function<void()> on_pause;
@@ -352,7 +352,8 @@ class Fight {
     one.leads ? Write(one) : Campaign(one);
     const std::string record = etcd_.Get("/job/record").value_or(KvEntry{}).value;
     for (const std::string& number : acknowledged) {
-      ASSERT_NE((record + ",").find("," + number + ","), std::string::npos) << number << " is lost: " << record;
+      ASSERT_NE((record + ",").find("," + number + ","), std::string::npos)
+          << number << " is lost: " << record;
     }
   }
   std::vector<std::string> acknowledged;

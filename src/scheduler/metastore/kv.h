@@ -37,7 +37,8 @@ struct KvTxn {
 enum class KvOutcome {
   kSucceeded,      // the comparisons held, the changes are durable
   kCompareFailed,  // nothing was changed
-  kRefused,        // nothing was changed, and the same again would be refused again; `why` says what to do
+  kRefused,        // nothing was changed, and the same again would be refused again; `why` says what to
+                   // do
   kUnknown,        // the changes may have been made, may not, or may still be made later
 };
 

@@ -1,6 +1,6 @@
-// etcd in memory, for tests and simulation: the keys and leases that all clients share (MemoryEtcd),
-// and a client of it whose calls can be made to fail in every way that a network allows (MemoryKv).
-// Leases end when the test says so. One thread.
+// etcd in memory, for tests and simulation: the keys and leases that all clients share
+// (MemoryEtcd), and a client of it whose calls can be made to fail in every way that a network
+// allows (MemoryKv). Leases end when the test says so. One thread.
 #pragma once
 
 #include <cstdint>
