@@ -1,4 +1,5 @@
-"""The wheel as users get it: built, looked into, installed into a fresh virtual environment, used there.
+"""The wheel as users get it: built, looked into, installed into a fresh virtual environment, used there. It compiles
+everything once more, so it runs in script/check; script/demo builds and installs the wheel as well.
 Only torch comes from the environment of these tests: it is large."""
 import os
 import pathlib
