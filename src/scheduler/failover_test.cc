@@ -200,7 +200,7 @@ TEST_F(Owners, SlowBackupIsDroppedLoudlyAndRests) {
   EXPECT_EQ(c.state().slots[slot].backups[0].server, 2) << "another one takes its place";
   EXPECT_FALSE(c.state().slots[slot].backups[0].in_sync);
   Say(s2, {Of(other, News::kDiverged)});
-  EXPECT_TRUE(c.Logged("alarm: server 1 has other content than the primary in 1 partition"));
+  EXPECT_TRUE(c.Logged("alarm: server 1 can't follow the primary any more in 1 partition"));
 }
 
 TEST_F(Owners, FailoverWhileAViewIsPendingAsksTheNewPrimaryAgain) {

@@ -231,8 +231,8 @@ void SchedulerCore::LogOwners(const OwnersRecord& record) {
     why = "server " + std::to_string(server) + " is too slow";
   }
   for (const auto& [server, slots] : record.diverged) {
-    log_("alarm: server " + std::to_string(server) + " has other content than the primary in " +
-         Count(slots, "partition") + " at the same position: it is dropped there and copied to anew");
+    log_("alarm: server " + std::to_string(server) + " can't follow the primary any more in " +
+         Count(slots, "partition") + ": it is dropped there and copied to anew");
     why = "server " + std::to_string(server) + " differs";
   }
   if (state().replicas > 1 && WantedOwners(state()) > 1) AlarmIfSingle(record.single, why);

@@ -11,6 +11,7 @@ namespace {
 // A batch goes out at the end of each event, or when it has this size.
 constexpr size_t kBatchBytes = 256 * 1024;
 constexpr size_t kChunkBytes = 256 * 1024;
+constexpr size_t kMostOpBytes = size_t{255} << 20;
 // A copy smaller than this needs no pause after it.
 constexpr uint64_t kSmallCopyBytes = uint64_t{1} << 20;
 }  // namespace
@@ -62,6 +63,7 @@ void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushPara
   size_t fed = 0;
   for (const SlotBackup& backup : slot.backups) fed += backup.fed();
   if (fed == 0) return;
+  if (payload.size() + keys.size_bytes() > kMostOpBytes) return ShipNothing(local);
   header.slot = slot.id.value;
   header.epoch = slot.epoch;
   header.index = slot.index;
@@ -72,6 +74,15 @@ void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushPara
     backup.stream->sender.batch().Add(header, params, keys, mask, payload);
     Shipped(local, backup, fed > 1);
   }
+}
+
+// More than one operation can carry (the sums of a huge sparse slot): those who would need it are copied
+// to anew, which goes in pieces.
+void ShardImpl::ShipNothing(uint32_t local) {
+  Log("partition " + std::to_string(slots_[local].id.value) +
+      ": an operation is too large for one message, so its backups are copied to anew");
+  for (SlotBackup& backup : slots_[local].backups)
+    if (backup.fed()) backup.broken = news_changed_ = true;
 }
 
 // What was just added to the batch is about this slot.
@@ -221,6 +232,8 @@ void ShardImpl::OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry
     if (backup.stream != &stream || backup.broken || backup.first_shipped == 0) continue;
     if (up_to < backup.first_shipped) continue;
     backup.broken = news_changed_ = true;
+    Log("partition " + std::to_string(entry.slot) + ": server " + std::to_string(backup.server) +
+        " can't follow any more, it will be copied to anew");
   }
 }
 

@@ -1,6 +1,7 @@
 // Owners of a slot: what is acknowledged, what is on the backups, and what a new primary knows
 // (docs/consistency.md, rules 40 to 45).
 #include "server/owners_harness.h"
+#include "wire/replica.h"
 
 namespace cairn::server {
 namespace {
@@ -279,6 +280,42 @@ TEST(Replication, ABackupThatIsTakenAwayIsNoLongerWaitedFor) {
   for (wire::SlotOwner& owner : h.state.slots) owner.backups.clear();
   h.Publish();
   EXPECT_EQ(h[0].Answer(0), "applied");
+}
+
+TEST(Replication, ADifferenceBetweenOwnersIsNoticed) {
+  std::vector<std::string> lines;
+  ShardOptions options;
+  options.log = [&](const std::string& line) { lines.push_back(line); };
+  OwnersHarness h(2, 1, options);
+  const TableId table = h.AddTable(Async());
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
+  h.now += 60'000'000;
+  h[0].shard->OnTick(h.now);  // the right hash of some slot goes along
+  h.Carry();
+  EXPECT_TRUE(lines.empty());
+  // The same stream says that the primary has something else at this position.
+  h.deaf.insert(0);
+  wire::ReplicaHello hello;
+  hello.cluster_id = "test";
+  hello.from_incarnation = Incarnation{1};
+  hello.to_incarnation = Incarnation{2};
+  h[1].Control(ConnId{77}, hello);
+  const auto reply = h[1].NextOn(ConnId{77});
+  const auto greeted = wire::DecodeControl(reply->header, reply->body());
+  wire::OpBatch batch(h[1].pool);
+  wire::OpHeader header;
+  header.kind = wire::OpKind::kHash;
+  header.slot = 0;
+  header.epoch = 1;
+  header.index = header.committed = 1;
+  header.a = h[0].shard->ContentHash(SlotId{0}) + 1;
+  header.b = h.state.version.value;
+  batch.Add(header, nullptr, {}, {}, {});
+  h[1].Deliver(ConnId{77}, *batch.Take(std::get<wire::ReplicaHelloReply>(*greeted).received + 1, 1,
+                                       h.state.version.value));
+  ASSERT_FALSE(lines.empty());
+  EXPECT_NE(lines[0].find("ERROR: partition 0 differs from its primary's at position 1.1"), std::string::npos);
+  EXPECT_EQ(h[1].shard->Received(SlotId{0}), Position{}) << "it has to be copied anew";
 }
 
 }  // namespace

@@ -139,6 +139,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void DropStreams();
   void Ship(uint32_t local, wire::OpHeader header, const wire::PushParams* params, std::span<const RowKey> keys,
             table::Mask mask, std::span<const std::byte> payload);
+  void ShipNothing(uint32_t local);
   void Shipped(uint32_t local, SlotBackup& backup, bool note);
   void FlushStreams();
   void ShipPush(const Request& request, const Part& part, const wire::PushParams& params);
