@@ -86,7 +86,9 @@ def show_where_the_parameters_lie(tables):
     print(f"{len(tables)} tables of {numbers} numbers in all are on")
     for server in json.loads(done.stdout)["servers"]:
         where = f"server {server['index']} at {server['endpoint']}"
-        print(f"  {where}: {server['stats']['rows']} numbers in {server['slots']} partitions")
+        copies = f", {server['backups']} of them copies of the others'" if server["backups"] else ""
+        partitions = server["primaries"] + server["backups"]
+        print(f"  {where}: {server['stats']['rows']} numbers in {partitions} partitions{copies}")
 
 
 def main():

@@ -72,8 +72,12 @@ def test_from_scratch_with_three_servers(job, data, mode, more):
                                   "--data", data, "--batch-size", 10, "--lr", 0.01, "--mode", mode, *more],
                                  CAIRN_PYTHON=sys.executable))
     assert "10 tables of 45278 numbers in all are on" in text
-    there = [int(n) for n in re.findall(r"server \d at \S+: (\d+) numbers in \d+ partitions", text)]
-    assert len(there) == 3 and min(there) > 10_000 and sum(there) == 45278, text
+    there = [[int(n) for n in found] for found in re.findall(
+        r"server \d at \S+: (\d+) numbers in (\d+) partitions, (\d+) of them copies of the others'$", text, re.M)]
+    numbers, partitions, copies = (sum(column) for column in zip(*there))
+    # Each partition is on two of the three.
+    assert len(there) == 3 and (numbers, partitions, copies) == (2 * 45278, 512, 256), text
+    assert min(found[0] for found in there) > 20_000, text
     assert accuracy(text) > LEAST[mode], text
 
 

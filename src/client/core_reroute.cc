@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/planted.h"
 #include "client/core.h"
 #include "client/split_frame.h"
 #include "wire/data.h"
@@ -132,8 +131,7 @@ void Core::MoveFrame(ShardLink::Moving moving) {
     // Behind what was before the old frame, before what was behind it; and not its own id: a shard
     // may still have the old frame parked, with other slots.
     CAIRN_CHECK(++record.moves < kFrameIdStep);
-    uint64_t id = moving.id / kFrameIdStep * kFrameIdStep + record.moves;
-    if (CAIRN_BUG(kRerouteUnordered)) id += uint64_t{1} << 60;
+    const uint64_t id = moving.id / kFrameIdStep * kFrameIdStep + record.moves;
     ShardLink* const link = links_.At(pieces[k].server, pieces[k].thread);
     frame.frame->header().request_id = id;
     link->Seal(*frame.frame);

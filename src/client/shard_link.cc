@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace cairn::client {
 namespace {
@@ -188,6 +189,10 @@ void ShardLink::Rewind(int64_t now_us) {
 void ShardLink::SendMarked(int64_t now_us) {
   marked_us_ = 0;
   bool oldest = true;
+  if (CAIRN_BUG(kRerouteUnordered)) {
+    for (auto it = queue_.rbegin(); it != queue_.rend(); ++it)
+      if (it->first <= sent_through_ && it->second.again) SendOne(it->second, now_us);
+  }
   for (auto& [id, frame] : queue_) {
     if (id > sent_through_) break;
     if (oldest && !frame.parks) {

@@ -9,7 +9,7 @@ namespace {
 // A state that is on its way is not sent again before this.
 constexpr int64_t kResendStateUs = 500'000;
 // Nodes that are not further behind get differences.
-constexpr size_t kRecentStates = 4;
+constexpr size_t kRecentStates = 16;
 }  // namespace
 
 void SchedulerCore::Send(ConnId conn, const wire::ControlMessage& message) {
@@ -59,17 +59,10 @@ void SchedulerCore::Unbind(ConnId conn, int64_t now_us) {
 
 void SchedulerCore::Broadcast(int64_t now_us) {
   if (!std::exchange(untold_, false)) return;
-  std::map<StateVersion, wire::FramePtr> frames;  // one encoding for all who have the same
   for (auto& [incarnation, node] : live_) {
     if (node.conn == ConnId(0) || node.version >= state().version) continue;
-    // Whoever has not got what was sent before says so with its next heartbeat, and gets it whole.
-    const wire::ClusterState* base = FindRecent(node.state_sent != StateVersion(0) ? node.state_sent : node.version);
-    wire::FramePtr& frame = frames[base != nullptr ? base->version : StateVersion(0)];
-    if (!frame) {
-      frame = base != nullptr ? wire::EncodeControl(wire::Difference(*base, state()), pool_)
-                              : wire::EncodeControl(wire::StateMessage{state()}, pool_);
-    }
-    network_.Send(node.conn, frame);
+    // Whoever has not got what was sent before says so with its next heartbeat.
+    network_.Send(node.conn, StateFrame(node.state_sent != StateVersion(0) ? node.state_sent : node.version));
     node.state_sent = state().version;
     node.state_sent_us = now_us;
   }
@@ -84,10 +77,24 @@ const wire::ClusterState* SchedulerCore::FindRecent(StateVersion version) const 
   return nullptr;
 }
 
+// The newest state for a node that has this version; one encoding for all who have the same.
+const wire::FramePtr& SchedulerCore::StateFrame(StateVersion has) {
+  if (frames_of_ != state().version) state_frames_.clear();
+  frames_of_ = state().version;
+  const wire::ClusterState* base = FindRecent(has);
+  wire::FramePtr& frame = state_frames_[base != nullptr ? base->version : StateVersion(0)];
+  if (!frame) {
+    frame = base != nullptr ? wire::EncodeControl(wire::Difference(*base, state()), pool_)
+                            : wire::EncodeControl(wire::StateMessage{state()}, pool_);
+  }
+  return frame;
+}
+
 void SchedulerCore::SendStateIfBehind(Live& node, int64_t now_us) {
   if (node.conn == ConnId(0) || node.version >= state().version) return;
   if (node.state_sent == state().version && now_us - node.state_sent_us < kResendStateUs) return;
-  Send(node.conn, wire::StateMessage{state()});
+  // What it says it has is what it has: nothing of what was sent since can be relied on.
+  if (fatal_.ok()) network_.Send(node.conn, StateFrame(node.version));
   node.state_sent = state().version;
   node.state_sent_us = now_us;
 }

@@ -91,6 +91,7 @@ class SchedulerCore final : public Scheduler {
   void RefuseNode(ConnId conn, Incarnation incarnation, Code code, std::string text);
   void Broadcast(int64_t now_us);
   const wire::ClusterState* FindRecent(StateVersion version) const;
+  const wire::FramePtr& StateFrame(StateVersion has);
   // The newest state, unless it was sent on this connection a moment ago.
   void SendStateIfBehind(Live& node, int64_t now_us);
   void Bind(Incarnation incarnation, ConnId conn, int64_t now_us);
@@ -193,6 +194,8 @@ class SchedulerCore final : public Scheduler {
   DurableState durable_;
   std::map<uint64_t, Incarnation> by_uid_;  // index into durable_.nodes
   std::deque<wire::ClusterState> recent_;   // the last few that were told, the newest last
+  std::map<StateVersion, wire::FramePtr> state_frames_;  // the newest state, by what the node has
+  StateVersion frames_of_;
   uint64_t log_bytes_ = 0;
   Status fatal_;
   bool finished_ = false;

@@ -13,6 +13,7 @@ constexpr uint64_t kUnknownBytes = UINT64_MAX;
 // Records about owners that are in no hurry: not more often than this, and so seldom that states
 // take no more than this many bytes a second in all.
 constexpr int64_t kSmallestGapUs = 50'000;
+constexpr int64_t kLargestHandoverGapUs = 100'000;
 constexpr uint64_t kStateBytesPerSecond = uint64_t{1} << 30;
 // Sizes change all the time; they are looked at so often.
 constexpr int64_t kLookAtBytesUs = 1'000'000;
@@ -85,6 +86,9 @@ bool SchedulerCore::OwnersWorkWaits(int64_t now_us) const {
     const bool again = bytes_changed_ || avoided_;
     work |= again && now_us - placed_us_ >= kLookAtBytesUs && AllServersHeard();
   }
+  // A slot that is being handed over stands still; but everybody is told of every record.
+  const auto handover_gap_us = std::min<int64_t>(kLargestHandoverGapUs, 10 * static_cast<int64_t>(live_.size()));
+  urgent &= now_us - owners_record_us_ >= handover_gap_us;
   return urgent || (work && now_us - owners_record_us_ >= OwnersGapUs());
 }
 

@@ -31,6 +31,7 @@ void ShardImpl::OnReplicaHello(ConnId conn, const wire::ReplicaHello& hello) {
   ReplicaSource& source = sources_[key];
   source.server = static_cast<uint16_t>(hello.from_server);
   source.conn = conn;
+  source.meant_another = CAIRN_BUG(kRestartedIsTheSame) && hello.to_incarnation != server_incarnation_;
   replica_conns_[conn] = key;
   Send(conn, source.receiver.MakeHelloReply(pool_));
   Send(conn, source.receiver.MakeAck(version(), pool_));
@@ -39,6 +40,8 @@ void ShardImpl::OnReplicaHello(ConnId conn, const wire::ReplicaHello& hello) {
 void ShardImpl::OnReplicate(ConnId conn, wire::InFrame& frame) {
   ReplicaSource& source = sources_[replica_conns_.at(conn)];
   source.conn = conn;
+  while (source.meant_another && source.receiver.received() + 1 < frame.header.request_id)
+    source.receiver.Taken();
   switch (source.receiver.Take(frame.header)) {
     case ReplicaReceiver::Verdict::kNext:
       if (frame.header.state_version > version().value) {
@@ -72,6 +75,7 @@ void ShardImpl::TakeOperations(ReplicaSource& source, const wire::InFrame& frame
       continue;
     }
     const uint32_t local = slots_.LocalOfAny(slot.value);
+    if (source.meant_another && local == OwnedSlots::kNotHere) continue;
     const bool newer = slot.value < state_->slots.size() && state_->slots[slot.value].epoch > op.header.epoch;
     if (!newer && local != OwnedSlots::kNotHere && slots_[local].role == OwnedSlot::Role::kBackup) {
       slots_[local].whole = slots_[local].copying = false;

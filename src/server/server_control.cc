@@ -7,7 +7,6 @@
 #include <utility>
 #include <variant>
 
-#include "base/planted.h"
 #include "server/server_control_impl.h"
 
 namespace cairn::server {
@@ -170,7 +169,7 @@ void ServerControlImpl::OnMessage(ConnId conn, const wire::InFrame& frame, int64
 }
 
 bool ServerControlImpl::Heard(Term term, int64_t now_us) {
-  if (term < term_ && !CAIRN_BUG(kOldTermAccepted)) return false;
+  if (term < term_) return false;
   term_ = term;
   heard_us_ = now_us;
   back_off_us_ = kBackOffMinUs;

@@ -105,6 +105,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
     ReplicaReceiver receiver;
     uint16_t server = 0;
     ConnId conn;  // the newest
+    bool meant_another = false;  // a planted bug's
   };
 
   // shard.cc

@@ -27,6 +27,8 @@ class Proxy:
                 if not self._open:
                     return
                 continue
+            for end in (near, far):  # small answers go on at once
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._pairs.add((near, far))
             threading.Thread(target=self._pump, args=(near, far), daemon=True).start()

@@ -16,7 +16,7 @@ def test_cut_connections_lose_nothing_and_repeat_nothing(tmp_path, mode):
             cluster.start_server(index, "--port", str(ports[index]), "--advertise", f"127.0.0.1:{proxies[index].port}")
         for rank in range(3):
             cluster.start_worker(rank, "--dir", cluster.folder / "accounts", "--mode", mode, "--updates", "1000",
-                                 "--keys", "256", "--pause-us", "300")
+                                 "--keys", "256", "--pause-us", "300", "--lives", "4", "--region", "256")
         stream = f"{mode} dense"
         for cut in range(1, 11):
             cluster.wait_acknowledged(range(3), stream, cut * 60)

@@ -58,6 +58,14 @@ void Chaos::Scheduler() {
     world_.faults().Add(Fault::kKvLeaseLost);
     world_.etcd()->EndLeases();
   }
+  if (world_.etcd() != nullptr && Strikes(plan.lease_ends)) {
+    // One of the schedulers, perhaps the one that leads, can't reach the store; everybody else can.
+    const auto& scheduler = world_.schedulers()[random_.Below(plan.schedulers)];
+    if (scheduler != nullptr) {
+      world_.faults().Add(Fault::kKvUnknown);
+      world_.etcd()->CutOff(scheduler->process(), world_.now_us() + random_.Between(1'000'000, 12'000'000));
+    }
+  }
   if (!Strikes(plan.scheduler_kills)) return;
   const auto number = static_cast<uint32_t>(random_.Below(plan.schedulers));
   if (world_.schedulers()[number] == nullptr) return;
@@ -151,11 +159,13 @@ void Chaos::SilenceServer() {
   ServerProcess* server = RandomServer();
   if (server == nullptr || !world_.keeper().MayHurt(*server)) return;
   world_.faults().Add(Fault::kServerSilent);
-  const int64_t until = world_.now_us() + random_.Between(2'000'000, kLongSilenceUs);
+  world_.context().silenced.insert(server->incarnation());
+  const int64_t least = random_.Chance(0.7) ? 6'000'000 : 1'500'000;
+  const int64_t until = world_.now_us() + random_.Between(least, kLongSilenceUs);
   world_.keeper().MarkHurt(*server, until);
   world_.Log("chaos", "server " + std::to_string(server->number()) + " falls silent until " +
                           std::to_string(until));
-  if (random_.Chance(0.4)) return world_.fabric().Pause(server->process(), until);
+  if (random_.Chance(0.3)) return world_.fabric().Pause(server->process(), until);
   // Workers and other servers still reach it: it may go on as if nothing had happened.
   const bool keep = random_.Chance(0.4);
   const uint64_t way = random_.Below(3);

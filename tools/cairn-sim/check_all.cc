@@ -10,7 +10,8 @@ std::vector<std::unique_ptr<Checker>> MakeCheckers(Context& context) {
         MakeAssigned,       MakeJoined,        MakeReferenceModel, MakeReports,   MakeMonotoneReads,
         MakeReadsCommitted, MakeIncarnations,  MakeViewsDurable,   MakeTables,    MakeBarrier,
         MakeOutcomes,       MakeAmplification, MakeQueueBounds,    MakeLeftEarly, MakeOneOwner,
-        MakePromotion,      MakeWaitsFor,      MakeEqualHashes,    MakePlacement, MakeDeeds}) {
+        MakePromotion,      MakeWaitsFor,      MakeEqualHashes,    MakePlacement, MakeAppliedCommitted,
+        MakeInOrder,        MakeDeeds}) {
     all.push_back(make(context));
   }
   return all;

@@ -196,7 +196,8 @@ class LeftEarly final : public Checker {
       const bool dead = std::ranges::any_of(context_.dead, [&](const ShardName& name) {
         return name.incarnation == server.incarnation.value;
       });
-      if (context_.plan.lose_server || dead || confirmed_.contains(server.incarnation.value)) continue;
+      const bool silent = context_.silenced.contains(server.incarnation.value);
+      if (context_.plan.lose_server || dead || silent || confirmed_.contains(server.incarnation.value)) continue;
       Violation("the scheduler leaves before server " + std::to_string(server.index));
     }
   }

@@ -68,8 +68,9 @@ class Promotion final : public Checker {
     const auto* heartbeat = std::get_if<wire::Heartbeat>(&message);
     if (from.role != wire::Role::kServer || heartbeat == nullptr) return;
     for (const wire::SlotNews& news : heartbeat->news) {
-      if (news.kind == wire::SlotNews::kCaughtUp)
-        caught_up_.insert({news.slot, news.epoch, news.server, news.added.value});
+      if (news.kind != wire::SlotNews::kCaughtUp) continue;
+      caught_up_.insert({news.slot, news.epoch, news.server, news.added.value});
+      CheckCaughtUp(news);
     }
   }
   // Before it does anything: it must have all that was told to anybody.
@@ -84,6 +85,22 @@ class Promotion final : public Checker {
   }
 
  private:
+  // From now on it may be promoted.
+  void CheckCaughtUp(const wire::SlotNews& news) {
+    const wire::ClusterState& state = context_.durable;
+    if (news.slot >= state.slots.size() || state.slots[news.slot].epoch != news.epoch) return;
+    const wire::Backup* backup = state.slots[news.slot].FindBackup(news.server);
+    const wire::ServerInfo* server = state.FindServer(news.server);
+    if (backup == nullptr || backup->added != news.added || server == nullptr) return;
+    const ShardName name{news.server, backup->thread, server->incarnation.value};
+    const uint64_t told = context_.told[news.slot];
+    const Position last = Position::Of(context_.history.LineEpoch(SlotId(news.slot)), told);
+    if (told == 0 || context_.history.Holds(SlotId(news.slot), context_.Received(name, SlotId(news.slot)), last))
+      return;
+    Violation(ToString(name) + " is reported as caught up in slot " + std::to_string(news.slot) +
+              " and does not have (" + std::to_string(last.epoch()) + ", " + std::to_string(told) +
+              "), which has been told to somebody");
+  }
   void Compare(uint32_t slot, const wire::SlotOwner& old, const wire::SlotOwner& now,
                const wire::ClusterState& state) {
     if (old.epoch == now.epoch) {
@@ -124,6 +141,36 @@ class WaitsFor final : public Checker {
       if (!backup.in_sync || shard->second->WaitsFor(SlotId(slot), backup.server)) continue;
       Violation(Words(slot, owner) + ": server " + std::to_string(backup.server) +
                 " is on record as in sync, and the primary does not wait for it");
+    }
+  }
+};
+
+// Whoever becomes primary must have what a backup has applied: it can't be taken back.
+class AppliedCommitted final : public Checker {
+ public:
+  explicit AppliedCommitted(Context& context) : Checker("applied-committed", context) {}
+  void OnDurable(const wire::ClusterState& state) override {
+    for (uint32_t s = 0; s < state.slots.size(); ++s) Look(SlotId(s));
+  }
+  void OnMoment() override { OnDurable(context_.durable); }
+  void OnReplicated(const ShardName& shard, SlotId slot) override {
+    if (context_.RoleOf(shard, slot) == server::Shard::SlotRole::kBackup) LookAt(shard, slot);
+  }
+
+ private:
+  void Look(SlotId slot) {
+    for (const ShardName& owner : context_.InSync(slot))
+      if (context_.RoleOf(owner, slot) == server::Shard::SlotRole::kBackup) LookAt(owner, slot);
+  }
+  void LookAt(const ShardName& shard, SlotId slot) {
+    const auto owners = context_.InSync(slot);
+    const Position applied = context_.Applied(shard, slot);
+    if (applied.index() == 0 || std::ranges::find(owners, shard) == owners.end()) return;
+    for (const ShardName& owner : owners) {
+      if (context_.history.Holds(slot, context_.Received(owner, slot), applied)) continue;
+      return Violation(ToString(shard) + " has applied (" + std::to_string(applied.epoch()) + ", " +
+                       std::to_string(applied.index()) + ") of slot " + std::to_string(slot.value) + ", which " +
+                       ToString(owner) + ", also in sync, has not received");
     }
   }
 };
@@ -201,6 +248,7 @@ class Placement final : public Checker {
 CheckerPtr MakeOneOwner(Context& context) { return std::make_unique<OneOwner>(context); }
 CheckerPtr MakePromotion(Context& context) { return std::make_unique<Promotion>(context); }
 CheckerPtr MakeWaitsFor(Context& context) { return std::make_unique<WaitsFor>(context); }
+CheckerPtr MakeAppliedCommitted(Context& context) { return std::make_unique<AppliedCommitted>(context); }
 CheckerPtr MakeEqualHashes(Context& context) { return std::make_unique<EqualHashes>(context); }
 CheckerPtr MakePlacement(Context& context) { return std::make_unique<Placement>(context); }
 

@@ -97,6 +97,11 @@ Position Context::Applied(const ShardName& shard, SlotId slot) const {
   return at.epoch() != 0 ? at : Position::Of(EpochLed(shard, slot), at.index());
 }
 
+server::Shard::SlotRole Context::RoleOf(const ShardName& shard, SlotId slot) const {
+  auto it = shards.find(shard);
+  return it == shards.end() ? server::Shard::SlotRole::kNone : it->second->RoleOf(slot);
+}
+
 bool Context::IsAtEnd(const ShardName& shard, SlotId slot) const {
   const auto owners = InSync(slot);
   auto it = shards.find(shard);

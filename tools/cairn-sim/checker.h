@@ -117,6 +117,7 @@ struct Context {
   // that each was given.
   std::map<ShardName, server::Shard*> shards;
   std::set<ShardName> dead;
+  std::set<uint64_t> silenced;  // incarnations of servers that the scheduler may take for dead
   std::map<std::pair<int, int32_t>, ShardName> shard_names;  // by process and thread
   std::map<ShardName, std::shared_ptr<const wire::ClusterState>> shard_states;
   std::map<uint64_t, std::shared_ptr<const wire::ClusterState>> states;  // given to shards, by version
@@ -148,6 +149,7 @@ struct Context {
   // What the shard has of the slot, received or applied.
   Position Received(const ShardName& shard, SlotId slot) const;
   Position Applied(const ShardName& shard, SlotId slot) const;
+  server::Shard::SlotRole RoleOf(const ShardName& shard, SlotId slot) const;
   // It is the recorded owner, or one in sync, and has applied the line to its end.
   bool IsAtEnd(const ShardName& shard, SlotId slot) const;
 };
@@ -172,6 +174,8 @@ class Checker {
   // A part of the line has never happened: everything about the slot that came from the events above
   // is to be forgotten; what remains is told anew.
   virtual void ForgetSlot(SlotId) {}
+  // A backup has been sent operations of this slot.
+  virtual void OnReplicated(const ShardName&, SlotId) {}
   // Every operation, on the line or not.
   virtual void OnOperation(const Op&) {}
   // `held`: what the shard has when it becomes the slot's primary under `epoch`.

@@ -37,10 +37,13 @@ CheckerPtr MakeMonotoneReads(Context& context);  // monotone-reads
 // check_commit.cc
 CheckerPtr MakeEarlyAck(Context& context);        // early-ack
 CheckerPtr MakeReadsCommitted(Context& context);  // reads-committed
+// check_order.cc
+CheckerPtr MakeInOrder(Context& context);  // in-order
 // check_owners.cc
 CheckerPtr MakeOneOwner(Context& context);     // one-owner
 CheckerPtr MakePromotion(Context& context);    // promotion
 CheckerPtr MakeWaitsFor(Context& context);     // waits-for
+CheckerPtr MakeAppliedCommitted(Context& context);  // applied-committed
 CheckerPtr MakeEqualHashes(Context& context);  // equal-hashes
 CheckerPtr MakePlacement(Context& context);    // placement
 // check_scheduler.cc

@@ -58,6 +58,17 @@ bool History::Begin(SlotId slot, uint64_t epoch, Position held, const ShardName&
   return line.index() > 0 && !Holds(slot, Position::Of(epoch, held.index()), line);
 }
 
+void History::KeepStaged(SlotId slot, uint64_t epoch) {
+  SlotHistory& history = slots_[slot.value];
+  Branch& branch = history.branches.at(epoch);
+  for (auto it = history.branches.find(epoch); it != history.branches.begin();) {
+    --it;
+    if (it->second.by != branch.by) continue;
+    branch.staged = std::exchange(it->second.staged, {});
+    return;
+  }
+}
+
 const Op* History::Add(Op op) {
   SlotHistory& history = slots_[op.slot.value];
   const uint64_t epoch = op.position.epoch();

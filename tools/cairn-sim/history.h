@@ -73,6 +73,9 @@ class History {
   // `by` begins to act as primary under `epoch`, going on from what it has: `held`. True if
   // operations of the line have thereby never happened.
   bool Begin(SlotId slot, uint64_t epoch, Position held, const ShardName& by);
+  // It was the primary before and has missed that somebody else was in between: what is staged there
+  // stays. After Begin.
+  void KeepStaged(SlotId slot, uint64_t epoch);
   // The next operation of its branch. Null if it is none: it lies before the branch's beginning.
   const Op* Add(Op op);
   void Stage(uint64_t epoch, StagedPart part);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "growth.h"
 #include "seeds.h"
 
 namespace {
@@ -38,7 +39,7 @@ int main(int argc, char** argv) {
   cairn::sim::PlantedOptions planted;
   uint64_t seed = 0;
   std::string bug;
-  bool trace = false, hunt = false;
+  bool trace = false, hunt = false, growth = false;
   auto* count = app.add_option("--seeds", seeds.count, "how many seeds to run");
   app.add_option("--start", seeds.start, "the first of them")->needs(count);
   app.add_option("--threads", seeds.threads, "cores to use (all)");
@@ -47,7 +48,9 @@ int main(int argc, char** argv) {
   app.add_flag("--planted-bugs", hunt, "switch on one planted bug after the other and catch each");
   app.add_option("--most-seeds", planted.most_seeds, "seeds to try per planted bug");
   app.add_option("--bug", bug, "switch on this planted bug (with --seed or --planted-bugs)");
+  app.add_flag("--growth", growth, "print how the scheduler's messages and bytes grow with the cluster");
   CLI11_PARSE(app, argc, argv);
+  if (growth) return cairn::sim::RunGrowth();
   if (one->count() > 0) return RunOne(seed, bug, trace);
   if (hunt) {
     planted.only = bug;

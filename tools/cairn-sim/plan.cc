@@ -180,13 +180,13 @@ void MakeFaults(Plan& plan, Random& random) {
 // Owners, and what happens to servers; drawn apart too.
 void MakeOwners(Plan& plan, Random random) {
   const double dice = static_cast<double>(random.Below(100)) / 100;
-  plan.replicas = dice < 0.15 ? 1 : dice < 0.7 ? 2 : 3;
+  plan.replicas = dice < 0.15 ? 1 : dice < 0.65 ? 2 : 3;
   if (random.Chance(0.5)) plan.servers = std::max(plan.servers, plan.replicas);
   if (plan.replicas > 1 && random.Chance(0.25)) ++plan.servers;
   plan.servers = std::min(plan.servers, 5u);
   while (plan.threads.size() < plan.servers)
     plan.threads.push_back(static_cast<uint32_t>(random.Between(1, 3)));
-  if (plan.replicas > 1 && plan.servers > 1 && random.Chance(0.1)) plan.min_in_sync = 2;
+  if (plan.replicas > 1 && plan.servers > 1 && random.Chance(0.15)) plan.min_in_sync = 2;
   if (plan.replicas > 1) plan.slots = std::min(plan.slots, 40u);
   plan.replica_resend_us = random.Between(300 * kMs, 3 * kSecond);
   plan.slow_after_us = random.Between(2 * kSecond, 8 * kSecond);
@@ -201,9 +201,9 @@ void MakeOwners(Plan& plan, Random random) {
   if (plan.severity == 0) return;
   const double scale = plan.severity == 1 ? 0.4 : plan.severity == 2 ? 1.0 : 2.0;
   auto maybe = [&](double chance, double p) { return random.Chance(chance) ? p * scale : 0; };
-  plan.server_kills = maybe(0.6, 0.12);
-  plan.server_silence = maybe(0.5, 0.1);
-  plan.server_cuts = maybe(0.5, 0.1);
+  plan.server_kills = maybe(0.7, 0.25);
+  plan.server_silence = maybe(0.6, 0.2);
+  plan.server_cuts = maybe(0.5, 0.15);
   plan.slow_links = maybe(0.3, 0.2);
   plan.kv_faults = maybe(0.6, 0.02);
   plan.lease_ends = maybe(0.5, 0.05);

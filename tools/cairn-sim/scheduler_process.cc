@@ -9,6 +9,8 @@ constexpr int64_t kTickUs = 100'000;
 constexpr int64_t kCampaignEveryUs = 500'000;
 constexpr int64_t kLeaseSeconds = 5;
 constexpr int64_t kKeepLeaseUs = kLeaseSeconds * 1'000'000 / 3;
+constexpr int64_t kTryAgainUs = 500'000;
+constexpr int64_t kLongWaitUs = 500'000;  // for its store: nobody could be heard meanwhile
 }  // namespace
 
 SchedulerProcess::SchedulerProcess(World& world, uint32_t number) : world_(world), number_(number) {
@@ -60,15 +62,31 @@ void SchedulerProcess::Campaign() {
   options.now_us = [this] { return kv_->now_us(); };
   options.pause = [this](int64_t us) { kv_->Pause(us); };
   store_ = std::make_unique<scheduler::EtcdStore>(*kv_, options);
+  etcd_heard_us_ = world_.now_us();
   Lead(*store_);
   if (alive()) world_.fabric().Run(process_, world_.now_us() + kKeepLeaseUs, [this] { KeepLease(); });
 }
 
 void SchedulerProcess::KeepLease() {
+  const int64_t asked_us = world_.now_us();
   const auto leads = election_->KeepAlive();
   if (!alive()) return;
   if (leads.ok() && !*leads) return world_.KillScheduler(number_, true);
-  world_.fabric().Run(process_, world_.now_us() + kKeepLeaseUs, [this] { KeepLease(); });
+  if (leads.ok()) etcd_heard_us_ = asked_us;
+  // Another one may lead by now: it stops answering.
+  away_ = world_.now_us() - etcd_heard_us_ >= kLeaseSeconds * 1'000'000;
+  const int64_t pause = leads.ok() ? kKeepLeaseUs : kTryAgainUs;
+  world_.fabric().Run(process_, world_.now_us() + pause, [this] { KeepLease(); });
+}
+
+// What was sent to it while it waited for its store is handled behind that.
+template <class Function>
+void SchedulerProcess::Call(Function function) {
+  const int64_t start_us = world_.now_us();
+  function(start_us);
+  if (!alive()) return;
+  if (const int64_t waited_us = world_.now_us() - start_us; waited_us >= kLongWaitUs) core_->OnWaited(waited_us);
+  AfterCall();
 }
 
 void SchedulerProcess::Lead(scheduler::MetaStore& store) {
@@ -90,25 +108,22 @@ void SchedulerProcess::Lead(scheduler::MetaStore& store) {
 }
 
 void SchedulerProcess::Tick() {
-  core_->OnTick(world_.now_us());
-  AfterCall();
+  Call([this](int64_t now_us) { core_->OnTick(now_us); });
   world_.fabric().Run(process_, world_.now_us() + kTickUs, [this] { Tick(); });
 }
 
 void SchedulerProcess::OnMessage(ConnId conn, wire::InFrame& frame) {
-  if (core_ == nullptr) {
+  if (core_ == nullptr || away_) {
     const wire::Refusal refusal{frame.header.request_id, Code::kUnavailable, "this scheduler does not lead"};
     port_->Send(conn, wire::EncodeControl(refusal, world_.pool()));
     return port_->Close(conn);
   }
-  core_->OnMessage(conn, frame, world_.now_us());
-  AfterCall();
+  Call([&](int64_t now_us) { core_->OnMessage(conn, frame, now_us); });
 }
 
 void SchedulerProcess::OnDisconnect(ConnId conn) {
   if (core_ == nullptr) return;
-  core_->OnDisconnect(conn, world_.now_us());
-  AfterCall();
+  Call([&](int64_t now_us) { core_->OnDisconnect(conn, now_us); });
 }
 
 void SchedulerProcess::AfterCall() {

@@ -33,6 +33,8 @@ class SchedulerProcess final : public PortHandler {
   void KeepLease();
   void Tick();
   void AfterCall();
+  template <class Function>
+  void Call(Function function);
   bool alive() const { return world_.fabric().alive(process_); }
 
   World& world_;
@@ -43,6 +45,8 @@ class SchedulerProcess final : public PortHandler {
   std::unique_ptr<scheduler::EtcdElection> election_;
   std::unique_ptr<scheduler::EtcdStore> store_;
   std::unique_ptr<scheduler::Scheduler> core_;
+  int64_t etcd_heard_us_ = 0;
+  bool away_ = false;  // leads, but its store has not answered for as long as its lease lasts
 };
 
 }  // namespace cairn::sim

@@ -84,8 +84,13 @@ void ServerKeeper::Replace(const ServerProcess& server) {
 }
 
 void ServerKeeper::Kill(ServerProcess& server, uint64_t sends_left, bool restart) {
-  auto kill = [this, &server, silent = random_.Chance(0.3), restart] {
+  auto kill = [this, &server, silent = random_.Chance(0.3), restart, fuse = sends_left > 0] {
     if (server.gone()) return;
+    // Meanwhile it may have become the only one that can be relied on.
+    if (fuse && !world_.plan().lose_server && !MayHurt(server)) {
+      hurt_until_us_[server.number()] = world_.now_us();
+      return world_.fabric().Unmute(server.process());
+    }
     world_.fabric().Kill(server.process(), silent);
     server.set_gone();
     if (restart && JobRuns()) Replace(server);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <variant>
 
 #include "server_keeper.h"
+#include "wire/replica.h"
 
 namespace cairn::sim {
 
@@ -52,8 +54,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     world_.context().shards[name_] = shard_.get();
     world_.context().shard_names[{owner_.process_, static_cast<int32_t>(name_.thread)}] = name_;
     NoteHeld();
-    shard_->OnRegistered(index, incarnation);
     NoteLed();
+    shard_->OnRegistered(index, incarnation);
   }
   void State(std::shared_ptr<const wire::ClusterState> state) {
     if (state->version > shard_->version()) {
@@ -62,8 +64,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
       state_ = state;
     }
     NoteHeld();
-    shard_->OnState(std::move(state), world_.now_us());
     NoteLed();
+    shard_->OnState(std::move(state), world_.now_us());
     After();
   }
 
@@ -72,7 +74,14 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     After();
   }
   void OnMessage(ConnId conn, wire::InFrame& frame) override {
+    std::set<uint32_t> replicated;
+    if (frame.header.type == wire::FrameType::kReplicate) {
+      wire::OpReader reader(frame.body());
+      for (wire::OpView op; reader.Next(&op);) replicated.insert(op.header.slot);
+    }
     shard_->OnMessage(conn, frame, world_.now_us());
+    for (uint32_t slot : replicated)
+      world_.Tell([&](Checker& c) { c.OnReplicated(name_, SlotId(slot)); });
     world_.Tell([&](Checker& c) { c.OnEarlyBytes(name_, shard_->early_bytes(), early_budget_); });
     After();
   }
@@ -141,7 +150,7 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     // Its own epoch is new: what it goes on from is what it had before it heard of it.
     auto held = held_.find(slot.value);
     const uint64_t before = held == held_.end() ? 0 : held->second.epoch();
-    world_.TellPromoted(name_, slot, base.epoch(), Position::Of(before, base.index()));
+    world_.TellPromoted(name_, slot, base.epoch(), Position::Of(before, base.index()), false);
   }
 
  private:
@@ -154,14 +163,18 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     }
     if (name_.incarnation != 0) world_.context().shard_states[name_] = state_;
   }
-  // A slot's first primary is not promoted, nor is one that has missed that it was none for a while.
+  // A slot's first primary is not promoted, nor is one that has missed that it was none for a while:
+  // they begin, or go on, with the state that they are about to be given.
   void NoteLed() {
     if (!state_ || name_.incarnation == 0) return;
+    const wire::ServerInfo* self = state_->FindServer(name_.server);
+    if (self == nullptr || self->incarnation.value != name_.incarnation) return;
     for (uint32_t s = 0; s < state_->slots.size(); ++s) {
       const wire::SlotOwner& owner = state_->slots[s];
       if (owner.server != name_.server || owner.thread != name_.thread) continue;
+      if (shard_->RoleOf(SlotId(s)) == server::Shard::SlotRole::kBackup) continue;
       if (world_.context().EpochLed(name_, SlotId(s)) < owner.epoch)
-        world_.TellPromoted(name_, SlotId(s), owner.epoch, held_.contains(s) ? held_[s] : Position{});
+        world_.TellPromoted(name_, SlotId(s), owner.epoch, held_.contains(s) ? held_[s] : Position{}, true);
     }
   }
   void Tick() {

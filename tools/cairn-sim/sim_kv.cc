@@ -66,6 +66,11 @@ void SimEtcd::Revoke(int64_t lease) {
   ends_us_.erase(lease);
 }
 
+bool SimEtcd::IsCutOff(int process) {
+  auto it = cut_until_us_.find(process);
+  return it != cut_until_us_.end() && it->second > world_.now_us() && !world_.healed();
+}
+
 void SimEtcd::EndLeases() {
   for (int64_t lease : etcd_.Leases()) Revoke(lease);
 }
@@ -78,6 +83,7 @@ int64_t SimKv::now_us() const { return world_.fabric().alive(process_) ? world_.
 void SimKv::Pause(int64_t us) { world_.RunAround(process_, us); }
 
 SimKv::Fate SimKv::Choose() {
+  if (etcd_.IsCutOff(process_)) return Fate::kRequestLost;
   if (world_.healed() || !random_.Chance(world_.plan().kv_faults)) return Fate::kFine;
   world_.faults().Add(Fault::kKvUnknown);
   switch (random_.Below(3)) {

@@ -28,6 +28,9 @@ class SimEtcd {
   int64_t Grant(int64_t ttl_s);
   int64_t KeepAlive(int64_t lease);  // the seconds it has now
   void Revoke(int64_t lease);
+  // The process does not reach it until then.
+  void CutOff(int process, int64_t until_us) { cut_until_us_[process] = until_us; }
+  bool IsCutOff(int process);
   // Every lease ends now: etcd's clock was wrong, or its members were away.
   void EndLeases();
 
@@ -38,6 +41,7 @@ class SimEtcd {
   const OnDurable on_durable_;
   scheduler::MemoryEtcd etcd_;
   std::map<int64_t, int64_t> ends_us_;  // of each lease
+  std::map<int, int64_t> cut_until_us_;
   std::map<int64_t, int> leaders_;      // revision that made a leader key → process
 };
 

@@ -106,7 +106,8 @@ class World final : public Tap {
   void TellOperation(Op op);
   void TellUndecided(const PushEvent& event, uint64_t epoch);
   void TellStaged(uint64_t epoch, StagedPart part);
-  void TellPromoted(const ShardName& shard, SlotId slot, uint64_t epoch, Position held);
+  // `goes_on`: it is the primary as before, and has missed that somebody else was.
+  void TellPromoted(const ShardName& shard, SlotId slot, uint64_t epoch, Position held, bool goes_on);
 
   void Dispose(std::function<void()> owner_of_the_dead) {
     graveyard_.push_back(std::move(owner_of_the_dead));

@@ -74,13 +74,14 @@ void World::TellStaged(uint64_t epoch, StagedPart part) {
   context_.history.Stage(epoch, std::move(part));
 }
 
-void World::TellPromoted(const ShardName& shard, SlotId slot, uint64_t epoch, Position held) {
+void World::TellPromoted(const ShardName& shard, SlotId slot, uint64_t epoch, Position held, bool goes_on) {
   context_.led[{shard, slot.value}] = epoch;
   Tell([&](Checker& c) { c.OnPromoted(shard, slot, epoch, held); });
   const bool had_staged = !context_.history.Pending(slot).empty();
   const bool lost = context_.history.Begin(slot, epoch, held, shard);
   if (epoch > 1) ++outcome_.promotions;
   if (lost) ++outcome_.lines_cut;
+  if (goes_on) context_.history.KeepStaged(slot, epoch);
   // What was only staged is gone, too.
   if (lost || had_staged) Replay(slot);
   if (trace_.printing()) {
@@ -102,6 +103,10 @@ void World::Replay(SlotId slot) {
     }
     TellLine(op);
   });
+  for (const StagedPart* part : context_.history.Pending(slot)) {
+    const StagedEvent event = EventOf(*part);
+    Tell([&](Checker& c) { c.OnStaged(event); });
+  }
   context_.replaying = false;
 }
 

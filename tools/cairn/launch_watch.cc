@@ -52,6 +52,7 @@ void Launcher::Watch() {
     seen.asked_ms = answer->asked_ms;
     silent_ = !answer->summary.has_value();
     if (answer->summary) {
+      counts_.Apply(*answer->summary);
       const ClusterSummary& summary = *answer->summary;
       seen.answered = true;
       seen.over = summary.phase == "ended" || summary.phase == "failed";
@@ -105,6 +106,7 @@ void Launcher::ReadFinal(const std::string& line) {
   Result<ClusterSummary> summary = ParseSummary(line);
   if (!summary.ok()) return;
   final_ = std::move(summary).value();
+  counts_.Apply(*final_);
   cluster::JobSeen seen{.asked_ms = MonotonicMs(), .answered = true, .over = true};
   seen.failure = final_->phase == "failed" ? final_->failure : "";
   seen.anybody_joined = final_->anybody_joined();
@@ -148,9 +150,10 @@ std::string Launcher::Summary() const {
   }
   std::string line = "finished in " + seconds + ": " + Counted(supervisor_.workers_done(), "worker") +
                      " done, " + Counted(supervisor_.restarts(), "restart");
-  if (final_ && final_->rounds > 0) line += ", " + Counted(final_->rounds, "round");
+  const std::string least = counts_.incomplete() ? ", at least " : ", ";
+  if (final_ && final_->rounds > 0) line += least + Counted(final_->rounds, "round");
   if (final_ && final_->rounds == 0 && final_->pushes > 0)
-    line += ", " + std::to_string(final_->pushes) + " pushes";
+    line += least + std::to_string(final_->pushes) + " pushes";
   return line + (logs.empty() ? "" : ", " + logs);
 }
 

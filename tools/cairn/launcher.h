@@ -125,6 +125,7 @@ class Launcher {
   const int64_t started_ms_;
   int64_t next_progress_ms_ = 0;
   StatusPoller::Answer last_answer_;
+  SteadyCounts counts_;
   bool silent_ = false;            // the scheduler has not answered the last question
   int64_t copying_since_ms_ = 0;   // some partition lacks a copy; 0: none does
   uint32_t complete_answers_ = 0;  // in a row, since then

@@ -69,6 +69,7 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
   for (const Json& server : List(json, "servers")) {
     if (!server.is_object()) continue;
     ++out.servers;
+    out.counts.push_back({static_cast<uint64_t>(Number(server, "incarnation")), 0, 0});
     if (const auto leaving = server.find("leaving"); leaving != server.end() && leaving->is_boolean())
       out.servers_leaving += leaving->get<bool>() ? 1 : 0;
     out.pushes_per_s += Number(server, "pushes_per_s");
@@ -77,6 +78,8 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
     if (stats == server.end() || !stats->is_object()) continue;
     out.rounds = std::max(out.rounds, static_cast<uint64_t>(Number(*stats, "rounds")));
     out.pushes += static_cast<uint64_t>(Number(*stats, "pushes"));
+    out.counts.back().rounds = static_cast<uint64_t>(Number(*stats, "rounds"));
+    out.counts.back().pushes = static_cast<uint64_t>(Number(*stats, "pushes"));
   }
   for (const Json& table : List(json, "tables")) {
     if (table.is_object() && Word(table, "mode") == "sync") out.sync_tables = true;
@@ -89,6 +92,28 @@ Result<ClusterSummary> AskSummary(const wire::Endpoint& scheduler, int64_t timeo
   if (!answer.ok()) return answer.status();
   if (const auto* reply = std::get_if<wire::StatusReply>(&*answer)) return ParseSummary(reply->json);
   return Result<ClusterSummary>(Code::kProtocol, wire::ToString(scheduler) + " is no scheduler");
+}
+
+uint64_t SteadyCounts::Count::Next(uint64_t now) {
+  if (now < last) before += last - now;
+  last = now;
+  return before + now;
+}
+
+void SteadyCounts::Apply(ClusterSummary& summary) {
+  std::map<uint64_t, ClusterSummary::ServerCounts> servers;
+  uint64_t rounds = 0, pushes = 0;
+  for (const ClusterSummary::ServerCounts& now : summary.counts) {
+    ClusterSummary::ServerCounts& server = servers[now.incarnation];
+    if (const auto known = servers_.find(now.incarnation); known != servers_.end()) server = known->second;
+    server.rounds = std::max(server.rounds, now.rounds);
+    server.pushes = std::max(server.pushes, now.pushes);
+    rounds = std::max(rounds, server.rounds);
+    pushes += server.pushes;
+  }
+  servers_ = std::move(servers);
+  summary.rounds = rounds_.Next(rounds);
+  summary.pushes = pushes_.Next(pushes);
 }
 
 StatusPoller::~StatusPoller() {

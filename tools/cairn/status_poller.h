@@ -5,11 +5,13 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "cairn/status.h"
 #include "wire/cluster_state.h"
@@ -37,6 +39,10 @@ struct ClusterSummary {
   std::vector<uint32_t> done_ranks;
   uint64_t view = 0;                // 0: the cluster has never been complete
   uint64_t rounds = 0, pushes = 0;  // rounds: of the server that has closed the most
+  struct ServerCounts {
+    uint64_t incarnation = 0, rounds = 0, pushes = 0;
+  };
+  std::vector<ServerCounts> counts;  // of each server
   double pushes_per_s = 0, bytes_per_s = 0;
   bool sync_tables = false;
   uint32_t servers_wanted = 0, servers_leaving = 0, replicas = 0;  // 0: not said, or none
@@ -44,6 +50,22 @@ struct ClusterSummary {
   SlotCounts slots;
 
   bool anybody_joined() const { return workers > 0 || done > 0 || view > 0; }
+};
+// Servers count from their start, and a scheduler that was started again has not heard them yet: keeps
+// rounds and pushes from falling.
+class SteadyCounts {
+ public:
+  void Apply(ClusterSummary& summary);
+  // Something counted since the last answer went with a server: the numbers are what is known.
+  bool incomplete() const { return rounds_.before > 0 || pushes_.before > 0; }
+
+ private:
+  struct Count {
+    uint64_t before = 0, last = 0;  // of servers that are gone; of those that are there
+    uint64_t Next(uint64_t now);
+  };
+  std::map<uint64_t, ClusterSummary::ServerCounts> servers_;  // by incarnation, those of the last answer
+  Count rounds_, pushes_;
 };
 // An error if `json` is no status of a scheduler.
 Result<ClusterSummary> ParseSummary(const std::string& json);

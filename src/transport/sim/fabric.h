@@ -91,6 +91,8 @@ class Fabric {
   bool alive(int process) const { return processes_[static_cast<size_t>(process)].alive; }
   // Nothing that the process sends from now on leaves it (it is dying inside a call).
   void Mute(int process) { processes_[static_cast<size_t>(process)].muted = true; }
+  // It lives on; what it has sent meanwhile is lost.
+  void Unmute(int process) { processes_[static_cast<size_t>(process)].muted = false; }
   // It sends so many frames more and not another one: `then` is called behind the call in which the
   // last of them left, and must kill it.
   void DieAfterSends(int process, uint64_t sends, std::function<void()> then);
