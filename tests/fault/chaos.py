@@ -241,7 +241,8 @@ def main(arguments):
     options = parse(arguments)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)
     rng = random.Random(seed)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # in the background, too
+        signal.signal(number, signal.default_int_handler)
     modes = ["async", "sync"] if options.mode == "both" else [options.mode]
     shares = [(options.kills + i) // len(modes) for i in reversed(range(len(modes)))]
     print(f"seed {seed}: {options.kills} kills, 1 scheduler, {options.servers} servers, {options.workers} workers, "
