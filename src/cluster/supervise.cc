@@ -93,6 +93,7 @@ bool Supervisor::TakeRestart(const NodeName& node, const ProcessEnd& end, const 
   uint32_t& restarts = restarts_[static_cast<size_t>(node.role)];
   if (restarts >= options_.max_restarts) return false;
   ++restarts;
+  failure_seen_.clear();  // what it said of its own end is not why the job ends some day
   Say(ToString(node) + " " + ToString(end) + ": starting it again (" + std::to_string(restarts) + " of " +
       std::to_string(options_.max_restarts) + ")" + what_follows);
   Start(node);

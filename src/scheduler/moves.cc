@@ -244,10 +244,13 @@ void SchedulerCore::LogOwners(const OwnersRecord& record) {
     log_("server " + std::to_string(server) +
          (StayingServers(state()) > 0 ? " wants to leave: its partitions move to the others"
                                       : " wants to leave, but no other server would be left to take the "
-                                        "partitions: it stays until one joins or the job ends"));
+                                        "partitions"));
   for (const wire::ServerInfo& server : record.left)
     log_("server " + std::to_string(server.index) + " (" + ToString(server.endpoint) +
          ") has handed everything over and leaves");
+  if (const size_t staying = StayingServers(state()); !record.left.empty() && staying < state().replicas)
+    log_("alarm: with " + Count(staying, "server") + " each partition has " + std::to_string(staying) +
+         (staying == 1 ? " copy" : " copies") + ", " + std::to_string(state().replicas) + " are wanted");
   if (single_ && !AnySingle(state())) {
     single_ = false;
     log_("every partition has more than one owner in sync again");

@@ -78,8 +78,9 @@ void ShardImpl::TakeOperations(ReplicaSource& source, const wire::InFrame& frame
     if (source.meant_another && local == OwnedSlots::kNotHere) continue;
     const bool newer = slot.value < state_->slots.size() && state_->slots[slot.value].epoch > op.header.epoch;
     if (!newer && local != OwnedSlots::kNotHere && slots_[local].role == OwnedSlot::Role::kBackup) {
-      slots_[local].whole = slots_[local].copying = false;
-      Log("partition " + std::to_string(slot.value) + " has to be copied here again: " + taken.message());
+      const bool was_whole = std::exchange(slots_[local].whole, false);
+      slots_[local].copying = false;
+      if (was_whole) Log("partition " + std::to_string(slot.value) + " has to be copied here again: " + taken.message());
     }
     source.receiver.Refuse(slot, newer ? state_->slots[slot.value].epoch : op.header.epoch);
   }

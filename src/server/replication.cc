@@ -232,8 +232,6 @@ void ShardImpl::OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry
     if (backup.stream != &stream || backup.broken || backup.first_shipped == 0) continue;
     if (up_to < backup.first_shipped) continue;
     backup.broken = news_changed_ = true;
-    Log("partition " + std::to_string(entry.slot) + ": server " + std::to_string(backup.server) +
-        " can't follow any more, it will be copied to anew");
   }
 }
 

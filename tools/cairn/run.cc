@@ -105,6 +105,10 @@ int RunJob(LaunchOptions options) {
   const uint64_t servers = nodes * options.supervise.servers;
   const uint32_t asked = options.replicas ? *options.replicas : environment->replicas.value_or(0);
   options.supervise.replicas = static_cast<uint32_t>(std::min<uint64_t>(asked != 0 ? asked : 2, servers));
+  if (asked > servers) {
+    Complain("run: with " + Counted(servers, "server") + " each partition has " +
+             Counted(servers, servers == 1 ? "copy" : "copie") + ", not " + std::to_string(asked));
+  }
   if (options.min_in_sync.value_or(1) > options.supervise.replicas) {
     Complain("run: --min-in-sync " + std::to_string(*options.min_in_sync) + ", but a partition has " +
              std::to_string(options.supervise.replicas) +
