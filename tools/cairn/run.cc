@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "launcher.h"
+#include "progress.h"
 
 namespace cairn::tool {
 
@@ -107,7 +108,7 @@ int RunJob(LaunchOptions options) {
   options.supervise.replicas = static_cast<uint32_t>(std::min<uint64_t>(asked != 0 ? asked : 2, servers));
   if (asked > servers) {
     Complain("run: with " + Counted(servers, "server") + " each partition has " +
-             Counted(servers, servers == 1 ? "copy" : "copie") + ", not " + std::to_string(asked));
+             std::to_string(servers) + (servers == 1 ? " copy" : " copies") + ", not " + std::to_string(asked));
   }
   if (options.min_in_sync.value_or(1) > options.supervise.replicas) {
     Complain("run: --min-in-sync " + std::to_string(*options.min_in_sync) + ", but a partition has " +
