@@ -99,16 +99,19 @@ std::map<uint32_t, Owned> OwnedByServer(const wire::ClusterState& s, const std::
 }
 
 Json SlotsJson(const wire::ClusterState& s, uint32_t total) {
-  uint32_t in_sync = 0, copying = 0, handing_over = 0, single = 0;
+  uint32_t in_sync = 0, settled = 0, copying = 0, handing_over = 0, single = 0;
   for (const wire::SlotOwner& owner : s.slots) {
     const uint32_t have = InSyncOwners(owner);
-    in_sync += have == owner.backups.size() + 1 && have >= WantedOwners(s) ? 1 : 0;
+    const bool all = have == owner.backups.size() + 1;
+    in_sync += all && have >= s.replicas ? 1 : 0;
+    settled += all && have >= WantedOwners(s) ? 1 : 0;  // as many as there are servers for
     copying += have < owner.backups.size() + 1 ? 1 : 0;
     handing_over += owner.heir != wire::kNoServer ? 1 : 0;
     single += have == 1 ? 1 : 0;
   }
   return {{"total", total},
           {"in_sync", in_sync},
+          {"settled", settled},
           {"copying", copying},
           {"handing_over", handing_over},
           {"single", single}};
