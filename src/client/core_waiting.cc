@@ -101,9 +101,10 @@ std::string Core::AwaitedBy(const Record& record, int64_t now_us) const {
     const ShardLink* link = links_.At(part.server, part.thread);
     if (std::find(silent.begin(), silent.end(), link) == silent.end()) silent.push_back(link);
   }
-  // Without the scheduler nobody takes the place of a server that is gone.
+  // Without the scheduler nobody takes the place of a server that is gone; otherwise it may know why they
+  // are silent (too few copies, say).
   const std::string scheduler =
-      scheduler_.Silent(now_us) ? scheduler_.Awaiting(now_us) : std::string();
+      scheduler_.Silent(now_us) ? scheduler_.Awaiting(now_us) : scheduler_.said_awaiting();
   if (silent.empty()) {
     return "its servers have a newer state of the cluster, which has not come yet" +
            (scheduler.empty() ? "" : ": " + scheduler);

@@ -29,7 +29,8 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
 }
 
 bool Supervisor::LosesTables(const NodeName& node, const ProcessEnd& end) {
-  const bool died = end.signal != 0 || end.code == kStartAgainCode;
+  // 128 and more: a signal ended it, and it could still say so.
+  const bool died = end.signal != 0 || end.code == kStartAgainCode || end.code > 128;
   if (!died || replicas_ < 2) return true;
   const std::string what = ToString(node) + " " + ToString(end);
   const bool done = over_ || (options_.node_rank == 0 && !Any(wire::Role::kScheduler)) ||

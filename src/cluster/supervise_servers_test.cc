@@ -45,6 +45,17 @@ TEST_F(Owners, AServerThatIsKilledTooOftenIsGivenUpAsLongAsThereIsAnother) {
   EXPECT_EQ(supervisor_.exit_code(), 128 + SIGKILL);
 }
 
+TEST_F(Owners, AServerThatASignalEndedIsStartedAgainEvenIfItCouldSaySo) {
+  EXPECT_EQ(End(Server(1), {.code = 128 + SIGTERM}), "start server 1");
+}
+
+TEST_F(Owners, WhatARestartedServerSaidIsNotWhyTheJobEndsLater) {
+  supervisor_.OnReason("server 1 is lost to the job");
+  EXPECT_EQ(End(Server(1), {.code = kStartAgainCode}), "start server 1");
+  EXPECT_EQ(End(Server(0), {.code = 1}), "terminate worker 0");
+  EXPECT_EQ(supervisor_.cause().find("lost to the job"), std::string::npos) << supervisor_.cause();
+}
+
 TEST_F(Owners, AServerThatFailsEndsTheJob) {
   EXPECT_EQ(End(Server(1), {.code = 1}), "terminate worker 0");
   EXPECT_EQ(supervisor_.exit_code(), 1);
