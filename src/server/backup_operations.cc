@@ -11,11 +11,11 @@ Status ShardImpl::CheckReplicaHello(const wire::ReplicaHello& hello) const {
   if (hello.protocol_min > wire::kProtocolVersion || hello.protocol_max < wire::kProtocolVersion)
     return {Code::kProtocol, "speaks protocol " + std::to_string(wire::kProtocolVersion) +
                                  ", another server another one: use the same release everywhere"};
+  if (CAIRN_BUG(kRestartedIsTheSame) && hello.to_incarnation != server_incarnation_) return Status::Ok();
   if (!registered_ || !state_) return {Code::kUnavailable, "not registered yet"};
   if (hello.cluster_id != state_->cluster_id)
     return {Code::kProtocol, "belongs to cluster " + state_->cluster_id + ", not " + hello.cluster_id};
-  const bool restarted = hello.to_incarnation != server_incarnation_ && !CAIRN_BUG(kRestartedIsTheSame);
-  if (restarted || hello.to_thread != options_.thread)
+  if (hello.to_incarnation != server_incarnation_ || hello.to_thread != options_.thread)
     return {Code::kProtocol, "is thread " + std::to_string(options_.thread) + " of incarnation " +
                                  std::to_string(server_incarnation_.value) + ", another one is meant"};
   const wire::ServerInfo* from = state_->FindServer(hello.from_server);

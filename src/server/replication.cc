@@ -304,7 +304,7 @@ std::vector<wire::SlotNews> ShardImpl::news() const {
       } else if (backup.phase == SlotBackup::Phase::kWaited && backup.caught_up) {
         say(wire::SlotNews::kCaughtUp, backup.server, backup.added);
       } else if (backup.shipped > backup.stream->sender.confirmed() &&
-                 backup.stream->sender.oldest_unconfirmed_us(now_us_) >= options_.slow_after_us) {
+                 Slow(backup.stream->sender)) {
         say(wire::SlotNews::kSlow, backup.server, backup.added);
       }
     }

@@ -275,6 +275,8 @@ TEST(Replication, ABackupThatIsTakenAwayIsNoLongerWaitedFor) {
   h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
   h.now += 11'000'000;
   h[0].shard->OnTick(h.now);
+  EXPECT_TRUE(h.News(0, wire::SlotNews::kSlow).empty()) << "it did not run itself";
+  for (int i = 0; i < 110; ++i) h[0].shard->OnTick(h.now += 100'000);
   EXPECT_FALSE(h.News(0, wire::SlotNews::kSlow).empty());
   EXPECT_EQ(h[0].Answer(0), "");
   for (wire::SlotOwner& owner : h.state.slots) owner.backups.clear();

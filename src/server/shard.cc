@@ -2,6 +2,7 @@
 // tells about itself.
 #include "server/shard.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -9,14 +10,27 @@
 #include "server/shard_impl.h"
 
 namespace cairn::server {
+namespace {
+constexpr int64_t kOwnPauseUs = 1'000'000;  // ticks come every 100 ms
+}  // namespace
 
 std::unique_ptr<Shard> Shard::Make(const ShardOptions& options, Network& network, BufferPool& pool,
                                    ShardObserver* observer) {
   return std::make_unique<ShardImpl>(options, network, pool, observer);
 }
 
-void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
+// If this thread did not run, it could not hear confirmations either: nobody else was slow.
+void ShardImpl::NoteTime(int64_t now_us) {
+  if (now_us - now_us_ > kOwnPauseUs) awake_us_ = now_us;
   now_us_ = now_us;
+}
+
+bool ShardImpl::Slow(const ReplicaSender& sender) const {
+  return std::min(sender.oldest_unconfirmed_us(now_us_), now_us_ - awake_us_) >= options_.slow_after_us;
+}
+
+void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
+  NoteTime(now_us);
   stats_.bytes_in += sizeof(frame.header) + frame.storage.size();
   Dispatch(conn, frame, now_us);
   if (streams_.empty()) return;
@@ -201,7 +215,7 @@ void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
 }
 
 void ShardImpl::OnTick(int64_t now_us) {
-  now_us_ = now_us;
+  NoteTime(now_us);
   TellStillWaiting(now_us);
   if (!streams_.empty()) OnTimers(now_us);
 }
@@ -209,7 +223,7 @@ void ShardImpl::OnTick(int64_t now_us) {
 void ShardImpl::OnTimers(int64_t now_us) {
   for (auto& [key, stream] : streams_) {
     stream->sender.OnTick(now_us);
-    if (stream->sender.oldest_unconfirmed_us(now_us) >= options_.slow_after_us) news_changed_ = true;
+    if (Slow(stream->sender)) news_changed_ = true;
   }
   TellCommits();
   SendHash();

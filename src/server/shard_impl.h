@@ -112,6 +112,8 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us);
   void OnControl(ConnId conn, const wire::InFrame& frame);
   void OnTimers(int64_t now_us);
+  void NoteTime(int64_t now_us);
+  bool Slow(const ReplicaSender& sender) const;
   void Log(const std::string& line) const {
     if (options_.log) options_.log(line);
   }
@@ -284,7 +286,8 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   ViewNumber hold_view_;
   std::vector<wire::TableRound> hold_rounds_;
 
-  int64_t now_us_ = 0;  // of the event under way
+  int64_t now_us_ = 0;    // of the event under way
+  int64_t awake_us_ = 0;  // when this thread last began to run after a pause
   SendersByConn senders_by_conn_;  // outlives the streams
   std::map<std::pair<Incarnation, uint32_t>, std::unique_ptr<BackupStream>> streams_;
   std::map<ReceiverKey, ReplicaSource> sources_;

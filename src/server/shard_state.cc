@@ -144,12 +144,13 @@ void ShardImpl::UpdateHold() {
                              [&, id = id](const wire::TableRound& r) { return r.table == id; });
     if (said == hold_rounds_.end()) {
       hold_rounds_.push_back({id, start});
-    } else if (slots_came_ && !CAIRN_BUG(kHoldNotInherited)) {
+    } else if (slots_came_) {
       said->round = start = std::max(said->round, start);  // slots came here: never less
     } else {
       continue;
     }
     if (!CAIRN_BUG(kNoHold)) table.held = start;
+    if (slots_came_ && CAIRN_BUG(kHoldNotInherited)) table.held.reset();
   }
 }
 

@@ -152,7 +152,42 @@ void Chaos::KillServer() {
   const uint64_t sends_left = random_.Chance(0.3) ? 0 : 1 + random_.Below(kMostSendsLeft);
   world_.Log("chaos", "server " + std::to_string(server->number()) + " dies after " +
                           std::to_string(sends_left) + " frames");
+  if (random_.Chance(0.5)) return KillWithCompany(*server, restart);
   world_.keeper().Kill(*server, sends_left, restart);
+}
+
+// What makes a death hard to deal with: one other server did not hear the last of it, a worker comes
+// back meanwhile, its own successor is there before anybody knows, or nobody can be told.
+void Chaos::KillWithCompany(ServerProcess& server, bool restart) {
+  ServerKeeper& keeper = world_.keeper();
+  const uint64_t dice = random_.Below(4);
+  if (dice == 0) KillWorker();
+  if (dice == 1) {
+    world_.faults().Add(Fault::kSchedulerCrash);
+    for (uint32_t s = 0; s < world_.plan().schedulers; ++s) world_.KillScheduler(s, true);
+  }
+  const auto living = keeper.Living();
+  ServerProcess* other = living[random_.Below(living.size())];
+  if (dice != 2 || other == &server) return keeper.Kill(server, 0, restart, dice == 1);
+  const int64_t cut_us = random_.Between(20'000, 700'000);
+  world_.faults().Add(Fault::kServersCut);
+  keeper.MarkHurt(server, INT64_MAX / 2);
+  keeper.MarkHurt(*other, world_.now_us() + cut_us);
+  world_.fabric().Block(ServerHost(server.machine()), ServerHost(other->machine()), world_.now_us() + cut_us,
+                        false);
+  world_.queue().After(cut_us, [&keeper, &server, restart] { keeper.KillIfPossible(server, restart); });
+}
+
+// Some workers hear of what happened later than others: they go on with whom they know.
+void Chaos::KeepWorkersBehind() {
+  if (world_.healed()) return;
+  const Plan& plan = world_.plan();
+  const bool keep = random_.Chance(0.5);
+  for (uint32_t w = 0; w < plan.workers + plan.late_workers; ++w) {
+    if (random_.Chance(0.4)) continue;
+    const int64_t until = world_.now_us() + random_.Between(500'000, 3'500'000);
+    for (uint32_t s = 0; s < plan.schedulers; ++s) world_.fabric().Block(SchedulerHost(s), WorkerHost(w), until, keep);
+  }
 }
 
 void Chaos::SilenceServer() {
@@ -167,6 +202,11 @@ void Chaos::SilenceServer() {
                           std::to_string(until));
   if (random_.Chance(0.3)) return world_.fabric().Pause(server->process(), until);
   // Workers and other servers still reach it: it may go on as if nothing had happened.
+  if (random_.Chance(0.7))
+    world_.queue().After(random_.Between(3'500'000, 5'200'000), [this] { KeepWorkersBehind(); });
+  if (random_.Chance(0.3)) world_.queue().After(random_.Between(500'000, 4'000'000), [this] {
+    if (!world_.healed()) KillWorker();
+  });
   const bool keep = random_.Chance(0.4);
   const uint64_t way = random_.Below(3);
   for (uint32_t s = 0; s < world_.plan().schedulers; ++s) {

@@ -21,7 +21,9 @@ class Chaos {
   void Pause();
   void KillWorker();
   void KillServer();
+  void KillWithCompany(ServerProcess& server, bool restart);
   void SilenceServer();
+  void KeepWorkersBehind();
   void CutServers();
   void LoseOwners();
   void Scheduler();

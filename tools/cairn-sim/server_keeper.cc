@@ -77,14 +77,21 @@ void ServerKeeper::StartLater(uint32_t machine, int64_t delay_us) {
 }
 
 // Its successor knows nothing of what it had.
-void ServerKeeper::Replace(const ServerProcess& server) {
-  const bool same = random_.Chance(0.6);
+void ServerKeeper::Replace(const ServerProcess& server, bool soon) {
+  const bool same = soon || random_.Chance(0.6);
   world_.faults().Add(Fault::kServerRestart);
-  StartLater(same ? server.machine() : machines_++, random_.Between(100'000, same ? 6'000'000 : 3'000'000));
+  const int64_t most_us = soon ? 400'000 : same ? 6'000'000 : 3'000'000;
+  StartLater(same ? server.machine() : machines_++, random_.Between(50'000, most_us));
 }
 
-void ServerKeeper::Kill(ServerProcess& server, uint64_t sends_left, bool restart) {
-  auto kill = [this, &server, silent = random_.Chance(0.3), restart, fuse = sends_left > 0] {
+void ServerKeeper::KillIfPossible(ServerProcess& server, bool restart) {
+  if (server.gone()) return;
+  hurt_until_us_[server.number()] = world_.now_us();
+  if (!world_.healed() && MayHurt(server)) Kill(server, 0, restart);
+}
+
+void ServerKeeper::Kill(ServerProcess& server, uint64_t sends_left, bool restart, bool soon) {
+  auto kill = [this, &server, silent = random_.Chance(0.3), restart, soon, fuse = sends_left > 0] {
     if (server.gone()) return;
     // Meanwhile it may have become the only one that can be relied on.
     if (fuse && !world_.plan().lose_server && !MayHurt(server)) {
@@ -93,7 +100,7 @@ void ServerKeeper::Kill(ServerProcess& server, uint64_t sends_left, bool restart
     }
     world_.fabric().Kill(server.process(), silent);
     server.set_gone();
-    if (restart && JobRuns()) Replace(server);
+    if (restart && JobRuns()) Replace(server, soon);
   };
   MarkHurt(server, INT64_MAX / 2);
   if (sends_left == 0) return kill();
@@ -108,7 +115,7 @@ void ServerKeeper::OnLeft(ServerProcess& server, const Status& result) {
   if (result.ok() && JobRuns()) world_.context().deeds.Add(Deed::kServerLeaves);
   // Declared dead while it lived: it is started again, as new.
   if (!result.ok() && JobRuns() && !server.draining() && Living().size() + starting_ < kMostServers)
-    Replace(server);
+    Replace(server, false);
 }
 
 std::vector<ServerProcess*> ServerKeeper::Living() const {

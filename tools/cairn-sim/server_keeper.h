@@ -27,7 +27,9 @@ class ServerKeeper final : public PortHandler {
   bool Over() const;
   std::string WhoIsLeft() const;
   // Dead at once, or after so many frames more. `restart`: another one comes in its place.
-  void Kill(ServerProcess& server, uint64_t sends_left, bool restart);
+  void Kill(ServerProcess& server, uint64_t sends_left, bool restart, bool soon = false);
+  // At once, if the job still survives it.
+  void KillIfPossible(ServerProcess& server, bool restart);
   // Not to be relied on until then, and a little longer.
   void MarkHurt(const ServerProcess& server, int64_t until_us);
   bool Healthy(const ServerProcess& server) const;
@@ -45,7 +47,7 @@ class ServerKeeper final : public PortHandler {
  private:
   ServerProcess& StartOne(uint32_t machine, int32_t wanted_rank);
   void StartLater(uint32_t machine, int64_t delay_us);
-  void Replace(const ServerProcess& server);
+  void Replace(const ServerProcess& server, bool soon);
   bool JobRuns() const;
   // Servers that come, go, or are asked for by a number.
   void PlanDeeds();
