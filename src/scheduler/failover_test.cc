@@ -247,7 +247,10 @@ TEST_F(Owners, BackupIsNotDroppedAsSlowWhileItsPrimaryIsSuspect) {
   c.Advance(1'000'000, {&s1, &s2, &w0, &w1});
   ASSERT_NE(c.state().slots[slot].FindBackup(1), nullptr) << "it may be all that is left";
   c.Advance(200'000, {&s0, &s1, &s2, &w0, &w1});
-  EXPECT_EQ(c.state().slots[slot].FindBackup(1), nullptr) << "the primary is back";
+  EXPECT_NE(c.state().slots[slot].FindBackup(1), nullptr) << "the primary is back, and no longer says so";
+  Say(s0, {Of(slot, News::kSlow)});
+  c.scheduler->OnTick(c.now_us += 100'000);
+  EXPECT_EQ(c.state().slots[slot].FindBackup(1), nullptr);
 }
 
 TEST_F(Owners, RestartedSchedulerMovesNothingBeforeEverybodyIsHeard) {

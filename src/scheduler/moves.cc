@@ -46,7 +46,8 @@ struct SchedulerCore::OwnersRecord {
 
 void SchedulerCore::TakeOwnersReport(Live& node, uint32_t index, const wire::Heartbeat& heartbeat) {
   if (heartbeat.leaving && !node.wants_to_leave) node.wants_to_leave = unsettled_ = true;
-  if (!heartbeat.news.empty()) {
+  // What a primary no longer says is no longer so.
+  if (heartbeat.version >= node.news_held && (!heartbeat.news.empty() || !node.news.empty())) {
     node.news = heartbeat.news;
     node.news_held = heartbeat.version;
     unsettled_ = true;
@@ -133,7 +134,8 @@ void SchedulerCore::ApplyNews(DurableState& next, int64_t now_us, OwnersRecord* 
     std::vector<wire::SlotNews> later;  // while a view is pending owners change only for deaths
     for (const wire::SlotNews& news : live->news) {
       // The same while the primary itself is suspect: the backup may be all that is left.
-      const bool suspect = news.kind == wire::SlotNews::kSlow && !HeardLately(server.index, now_us);
+      const bool drops = news.kind == wire::SlotNews::kSlow || news.kind == wire::SlotNews::kDiverged;
+      const bool suspect = drops && !HeardLately(server.index, now_us);
       if (suspect || (pending && news.kind != wire::SlotNews::kCaughtUp)) {
         later.push_back(news);
         continue;

@@ -1,5 +1,6 @@
 // The backup's side of replication (docs/consistency.md, rules 40, 42 to 44 and 51): frames of
 // operations are taken in order, confirmed on receipt, and applied when they are committed.
+#include <algorithm>
 #include <utility>
 
 #include "base/planted.h"
@@ -144,7 +145,9 @@ Status ShardImpl::EndCopy(uint32_t local, const wire::OpView& op) {
 Status ShardImpl::ContinueUnder(OwnedSlot& slot, const wire::OpHeader& header) {
   if (!slot.whole) return {Code::kUnavailable, "the copy is not whole"};
   if (slot.index > header.index) return {Code::kUnavailable, "it has operations that its new primary has not"};
-  while (slot.received > header.index) {
+  // What is committed is the same everywhere; all above comes anew, and may be something else: another
+  // primary in between may have told this one something that it told nobody else.
+  while (slot.received > std::max(slot.index, header.committed)) {
     tail_bytes_ -= slot.tail.back().size();
     slot.tail.pop_back();
     --slot.received;

@@ -32,6 +32,7 @@ struct SlotBackup {
   StateVersion added;
   BackupStream* stream = nullptr;
   Phase phase = Phase::kWaiting;
+  int64_t since_us = 0;          // when this primary heard of it
   uint64_t shipped = 0;          // the stream's frame with the last thing sent for this slot
   uint64_t copy_end = 0;         // kCopying: the frame that ends the copy
   uint64_t confirmed_index = 0;  // known only where several backups make it matter

@@ -38,10 +38,18 @@ void ShardImpl::OnPush(const Request& request) {
   SendWhenCommitted(request.conn, std::move(reply), push.entries, false);
 }
 
+bool ShardImpl::Feeds(const BackupStream& stream) const {
+  for (uint32_t local = 0; local < slots_.size(); ++local)
+    for (const SlotBackup& backup : slots_[local].backups)
+      if (backup.stream == &stream && backup.fed()) return true;
+  return false;
+}
+
 // Backups that can't keep up slow down those who push.
 Status ShardImpl::CheckBacklog() const {
   for (const auto& [key, stream] : streams_) {
     if (stream->sender.unconfirmed_bytes() <= options_.most_unconfirmed_bytes) continue;
+    if (!Feeds(*stream)) continue;  // its server has been dropped: what it still lacks delays nobody
     return {Code::kResourceExhausted, options_.name + " waits for " + stream->sender.Describe() +
                                           ", which has not confirmed " +
                                           std::to_string(stream->sender.unconfirmed_bytes()) + " bytes"};

@@ -171,13 +171,13 @@ void ReplicaSender::OnAck(const wire::InFrame& frame, int64_t now_us) {
     queue_.pop_front();
     ++confirmed_;
   }
-  if (news) progress_us_ = now_us;
+  if (news) progress_us_ = confirmed_us_ = now_us;
   if (news || queue_.empty()) back_off_us_ = times_.reconnect_min_us;
   if (news || !refused->empty()) owner_.OnConfirmed(*this, up_to, *refused, now_us);
 }
 
 int64_t ReplicaSender::oldest_unconfirmed_us(int64_t now_us) const {
-  return queue_.empty() ? 0 : now_us - queue_.front().flushed_us;
+  return queue_.empty() ? 0 : now_us - std::max(queue_.front().flushed_us, confirmed_us_);
 }
 
 std::string ReplicaSender::Describe() const {

@@ -79,7 +79,7 @@ class ReplicaSender {
   // The receiver has every frame up to this one.
   uint64_t confirmed() const { return confirmed_; }
   uint64_t unconfirmed_bytes() const { return unconfirmed_bytes_; }
-  // How long the oldest unconfirmed frame has waited since its Flush; 0 where all are confirmed.
+  // How long nothing has been confirmed while something waits for it; 0 where all are confirmed.
   int64_t oldest_unconfirmed_us(int64_t now_us) const;
   bool ready() const { return phase_ == Phase::kReady; }
   uint64_t sent_bytes() const { return sent_bytes_; }  // each frame counted once
@@ -124,6 +124,7 @@ class ReplicaSender {
   wire::OpBatch batch_;
   uint64_t next_ = 1;
   uint64_t confirmed_ = 0;
+  int64_t confirmed_us_ = 0;  // when it last rose
   std::deque<Unconfirmed> queue_;  // numbers confirmed_ + 1 … next_ - 1
   uint64_t unconfirmed_bytes_ = 0;
   uint64_t sent_bytes_ = 0, resent_frames_ = 0;

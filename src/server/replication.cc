@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kBatchBytes = 256 * 1024;
 constexpr size_t kChunkBytes = 256 * 1024;
 constexpr size_t kMostOpBytes = size_t{255} << 20;
+constexpr uint64_t kMostBehindBytes = uint64_t{16} << 20;
 // A copy smaller than this needs no pause after it.
 constexpr uint64_t kSmallCopyBytes = uint64_t{1} << 20;
 }  // namespace
@@ -61,7 +62,7 @@ void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushPara
                      std::span<const RowKey> keys, table::Mask mask, std::span<const std::byte> payload) {
   OwnedSlot& slot = slots_[local];
   size_t fed = 0;
-  for (const SlotBackup& backup : slot.backups) fed += backup.fed();
+  for (const SlotBackup& backup : slot.backups) fed += backup.fed() && !backup.broken;
   if (fed == 0) return;
   if (payload.size() + keys.size_bytes() > kMostOpBytes) return ShipNothing(local);
   header.slot = slot.id.value;
@@ -70,7 +71,7 @@ void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushPara
   // What the only backup receives is committed by that.
   header.committed = fed == 1 ? slot.index : slot.committed;
   for (SlotBackup& backup : slot.backups) {
-    if (!backup.fed()) continue;
+    if (!backup.fed() || backup.broken) continue;
     backup.stream->sender.batch().Add(header, params, keys, mask, payload);
     Shipped(local, backup, fed > 1);
   }
@@ -154,6 +155,8 @@ void ShardImpl::StartCopies() {
   if (copies_wanted_ == 0) return;
   for (auto& [key, stream] : streams_) {
     if (stream->copying != OwnedSlots::kNotHere || now_us_ < stream->next_copy_us) continue;
+    // Into a stream that does not move nothing large is put.
+    if (!stream->sender.ready() || stream->sender.unconfirmed_bytes() > kMostBehindBytes) continue;
     for (uint32_t local = 0; local < slots_.size(); ++local) {
       OwnedSlot& slot = slots_[local];
       if (slot.role != OwnedSlot::Role::kPrimary || slot.handing_over) continue;
@@ -306,6 +309,9 @@ std::vector<wire::SlotNews> ShardImpl::news() const {
       } else if (backup.shipped > backup.stream->sender.confirmed() &&
                  Slow(backup.stream->sender)) {
         say(wire::SlotNews::kSlow, backup.server, backup.added);
+      } else if (backup.phase == SlotBackup::Phase::kWaiting && !backup.stream->sender.ready() &&
+                 now_us_ - std::max(backup.since_us, awake_us_) >= options_.slow_after_us) {
+        say(wire::SlotNews::kSlow, backup.server, backup.added);  // it can't even be reached
       }
     }
     const uint16_t heir = state_->slots[slot.id.value].heir;

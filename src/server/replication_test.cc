@@ -211,6 +211,70 @@ TEST(Replication, ANewPrimaryCommitsItsTail) {
   EXPECT_EQ(h[2].Stored(table, 0), -2.0f);
 }
 
+TEST(Replication, ATailOfAnotherLineIsNotKept) {
+  OwnersHarness h(4, 3);
+  const TableId table = h.AddTable(Async());
+  h.stalled = {1, 3};
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));  // reaches server 2 alone
+  h.Carry();
+  h.Fail(0, 1);
+  h.stalled = {2};
+  h[1].Deliver(1, h[1].Push(1, table, {{0, 5, 1}}));  // at the same index, reaches server 3 alone
+  h.Carry();
+  EXPECT_EQ(h[3].shard->Received(SlotId{0}).index(), 1u);
+  h.Fail(1, 2);
+  h.stalled.clear();
+  h.Carry();
+  h[2].Deliver(0, h[2].Push(0, table, {{0, 2, 1}}));
+  h[2].Deliver(1, h[2].Push(1, table, {{0, 5, 1}}));
+  h.Carry();
+  EXPECT_EQ(h[2].Answer(0), "applied");
+  EXPECT_EQ(h[2].Answer(1), "applied");
+  EXPECT_EQ(h[2].Stored(table, 0), -7.0f);
+  EXPECT_EQ(h[3].Stored(table, 0), -7.0f) << "one is lost, the other there twice";
+}
+
+TEST(Replication, APrimaryThatMissedAnEpochGoesOn) {
+  OwnersHarness h(2, 1);
+  const TableId table = h.AddTable(Async());
+  h.deaf.insert(0);
+  for (wire::SlotOwner& owner : h.state.slots) owner = {1, 0, 2, h.state.version.Next(), wire::kNoServer, {}};
+  h.Publish();
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
+  h.Carry();
+  EXPECT_NE(h[0].Answer(0).find(kMoved), std::string::npos);
+  h.deaf.clear();
+  for (wire::SlotOwner& owner : h.state.slots) owner = {0, 0, 3, h.state.version.Next(), wire::kNoServer, {}};
+  h.Publish();
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
+  h.Carry();
+  EXPECT_EQ(h[0].Answer(0), "applied");
+}
+
+TEST(Replication, AnswersToAConnectionThatIsGoneAreNotKept) {
+  OwnersHarness h(2, 1);
+  const TableId table = h.AddTable(Async());
+  h.stalled.insert(1);
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
+  EXPECT_EQ(h[0].shard->high_water().held_answers, 1u);
+  h[0].shard->OnDisconnect(h[0].conns[0], h.now);
+  EXPECT_EQ(h[0].shard->high_water().held_answers, 0u);
+}
+
+TEST(Replication, ANewBackupDoesNotWaitForOneThatIsGone) {
+  OwnersHarness h(3, 1);
+  const TableId table = h.AddTable(Async());
+  h.stalled.insert(1);
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
+  h.AddBackup(2);
+  h.Carry();
+  EXPECT_TRUE(h.News(0, wire::SlotNews::kCaughtUp).size() < OwnersHarness::kSlots);
+  for (wire::SlotOwner& owner : h.state.slots) owner.backups.erase(owner.backups.begin());
+  h.Publish();
+  h.Carry();
+  EXPECT_EQ(h.News(0, wire::SlotNews::kCaughtUp).size(), OwnersHarness::kSlots);
+}
+
 TEST(Replication, ARestartedBackupIsAnotherOne) {
   OwnersHarness h(2, 1);
   const TableId table = h.AddTable(Async());

@@ -212,6 +212,8 @@ void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
   }
   connections_.erase(conn);
   parked_.ForgetConnection(conn);
+  // Who asks again gets another answer.
+  std::erase_if(held_, [&](const auto& item) { return item.second.conn == conn; });
 }
 
 void ShardImpl::OnTick(int64_t now_us) {

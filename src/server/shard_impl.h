@@ -208,6 +208,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
 
   // pushes.cc
   void OnPush(const Request& request);
+  bool Feeds(const BackupStream& stream) const;
   Status CheckBacklog() const;
   // Calls take(Part) for each entry; values are cut only if `shape` is ok.
   template <class Take>

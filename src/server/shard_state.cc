@@ -30,6 +30,7 @@ void ShardImpl::OnState(std::shared_ptr<const wire::ClusterState> state, int64_t
   UpdateClients();
   UpdateTables();
   UpdateHold();
+  CheckCaughtUp();
   RegateAll();
   if (!EndOfJob().ok()) return AnswerAllParked(EndOfJob());
   for (auto& [id, table] : tables_)

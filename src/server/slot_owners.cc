@@ -75,6 +75,9 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
     slot.backups.clear();
     slot.deposed = false;
   }
+  // It has missed an epoch of another primary, which can have committed nothing without this one.
+  const bool again = was == OwnedSlot::Role::kPrimary && slot.epoch != owner.epoch;
+  if (again) slot.deposed = false;
   slot.role = OwnedSlot::Role::kPrimary;
   slot.epoch = owner.epoch;
   slot.since = owner.since;
@@ -82,7 +85,7 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   slot.owned = !slot.handing_over || CAIRN_BUG(kHandoverUndrained);
   handing_over_ += slot.handing_over;
   UpdateBackups(local, owner);
-  if (was == OwnedSlot::Role::kBackup) {
+  if (was == OwnedSlot::Role::kBackup || again) {
     for (SlotBackup& backup : slot.backups)
       if (backup.fed()) TellPromoted(local, backup, tail);
     if (observer_ != nullptr) observer_->OnPromoted(slot.id, slot.position());
@@ -103,6 +106,14 @@ void ShardImpl::UpdateBackups(uint32_t local, const wire::SlotOwner& owner) {
                                    [&](const wire::Backup& want) { return same(have, want); });
     return !stays;
   });
+  // Nobody waits any more for those who are gone.
+  for (SlotBackup& backup : slot.backups) {
+    std::erase_if(backup.caught_up_marks, [&](const auto& mark) {
+      return std::none_of(slot.backups.begin(), slot.backups.end(), [&](const SlotBackup& other) {
+        return other.waited() && other.stream == mark.first;
+      });
+    });
+  }
   for (const wire::Backup& want : owner.backups) {
     auto it = std::find_if(slot.backups.begin(), slot.backups.end(),
                            [&](const SlotBackup& have) { return same(have, want); });
@@ -114,6 +125,7 @@ void ShardImpl::UpdateBackups(uint32_t local, const wire::SlotOwner& owner) {
       if (fresh.stream == nullptr) continue;  // the decoder has seen to it that the server is there
       if (want.in_sync) fresh.phase = SlotBackup::Phase::kInSync;
       fresh.confirmed_index = slot.committed;
+      fresh.since_us = now_us_;
       slot.backups.push_back(std::move(fresh));
     } else if (want.in_sync && it->phase == SlotBackup::Phase::kWaited) {
       it->phase = SlotBackup::Phase::kInSync;
@@ -136,6 +148,7 @@ void ShardImpl::TellPromoted(uint32_t local, SlotBackup& backup, const std::dequ
   for (const auto& raw : tail) {
     if (CAIRN_BUG(kTailNotSent)) break;
     backup.stream->sender.batch().AddRaw(raw, slot.epoch, fed == 1 ? slot.index : slot.committed);
+    Shipped(local, backup, fed > 1);  // large batches leave
   }
   Shipped(local, backup, fed > 1);
 }
