@@ -1,15 +1,16 @@
-"""A server and the scheduler are killed while mnist_lenet.py trains, and the losses stay the same.
+"""A server and the scheduler are killed while mnist_lenet.py trains: the losses stay the same.
 
     python examples/mnist_lenet_killed.py
     python examples/mnist_lenet_killed.py -s 3 -w 2 --kill server scheduler server
 
-Trains twice, with `cairn run` and the same seed: first in peace, then with a kill -9 here and there.
+Trains twice, with `cairn run` and the same seed: in peace, then with a kill -9 here and there.
 The training script knows nothing of it. Every partition of the parameters lies on two servers, so
 another one goes on where one dies, and `cairn run` starts the dead again. Sync with
 deterministic=True repeats bit for bit, so the two runs can be compared to the last bit: exit code 0
 says that every loss of every worker was the same.
 """
 import argparse
+import collections
 import json
 import os
 import pathlib
@@ -43,10 +44,12 @@ class Training:
         self.longest_pause_s, self.cluster, self._seen_s = 0.0, None, None
         self._cairn = cairn_program()
         self._log = open(pathlib.Path(options.keep) / f"{name}.log", "w") if options.keep else None
-        command = [self._cairn, "run", "-s", str(options.servers), "-w", str(options.workers), "--no-logs",
-                   "--no-progress", "--replicas", "2", "--max-restarts", str(len(options.kill)),
+        command = [self._cairn, "run", "-s", str(options.servers), "-w", str(options.workers),
+                   "--replicas", "2", "--max-restarts", str(len(options.kill)),
+                   "--no-logs", "--no-progress",
                    str(HERE / "mnist_lenet.py"), "--exact", "--every", "1", "--epochs", "1",
-                   "--limit", str(options.limit)] + (["--data", options.data] if options.data else [])
+                   "--limit", str(options.limit)]
+        command += ["--data", options.data] if options.data else []
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                          stdin=subprocess.DEVNULL, text=True,
                                          env={"CAIRN_PYTHON": sys.executable, **os.environ})
@@ -65,15 +68,17 @@ class Training:
             self._log.close()
 
     def __iter__(self):
-        last = ""
+        last = collections.deque(maxlen=15)
         for line in self._process.stdout:
-            last = line = line.rstrip("\n")
+            line = line.rstrip("\n")
+            last.append(line)
             if self._log:
                 print(line, file=self._log, flush=True)
             self._note(line)
             yield line
         if self._process.wait() != 0:
-            raise SystemExit(f"{last}\nthe training ended with exit code {self._process.returncode}")
+            end = f"the training ended with exit code {self._process.returncode}"
+            raise SystemExit("\n".join([*last, end]))
         self.seconds = time.monotonic() - self._began_s
 
     def _note(self, line):
@@ -92,7 +97,8 @@ class Training:
 
     def every_partition_has_two_copies(self):
         """False also while the scheduler is away."""
-        asked = subprocess.run([self._cairn, "status", "--json", self.cluster], capture_output=True, text=True)
+        asked = subprocess.run([self._cairn, "status", "--json", self.cluster],
+                               capture_output=True, text=True)
         slots = json.loads(asked.stdout)["slots"] if asked.returncode == 0 else None
         return slots is not None and slots["in_sync"] == slots["total"]
 
@@ -114,7 +120,8 @@ class Killer:
 
     def __init__(self, training, what, steps, servers):
         self._training, self._asked_s = training, 0.0
-        self._due = [(max(1, steps * (i + 1) // (len(what) + 1)), one) for i, one in enumerate(what)]
+        self._due = [(max(1, steps * (i + 1) // (len(what) + 1)), one)
+                     for i, one in enumerate(what)]
         self._servers, self._next_server = servers, 0
 
     @property
@@ -163,14 +170,18 @@ def told(line):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-s", "--servers", type=int, default=3)
     parser.add_argument("-w", "--workers", type=int, default=2)
-    parser.add_argument("--kill", nargs="+", choices=["server", "scheduler"], default=["server", "scheduler"],
+    parser.add_argument("--kill", nargs="+", choices=["server", "scheduler"],
+                        default=["server", "scheduler"],
                         help="whom, in this order, spread over the steps")
-    parser.add_argument("--limit", type=int, default=12800, help="train on the first so many samples")
+    parser.add_argument("--limit", type=int, default=12800,
+                        help="train on the first so many samples")
     parser.add_argument("--data", help="folder of the IDX files (script/fetch-mnist's)")
-    parser.add_argument("--keep", metavar="FOLDER", help="the whole output of both runs goes there")
+    parser.add_argument("--keep", metavar="FOLDER",
+                        help="the whole output of both runs goes there")
     parser.add_argument("--timeout", type=float, default=300, help="seconds that a run may take")
     options = parser.parse_args()
     if options.servers < 2:
@@ -196,12 +207,13 @@ def main():
     print(f"  {killed.steps} steps on each of {options.workers} workers, {killed.seconds:.1f} s; "
           f"longest pause between two steps {killed.longest_pause_s:.2f} s")
     if killer.left:
-        raise SystemExit(f"the training was over before everybody was killed (left: {', '.join(killer.left)}): "
-                         "give a larger --limit")
+        raise SystemExit("the training was over before everybody was killed (left: "
+                         f"{', '.join(killer.left)}): give a larger --limit")
     if found := list(differences(peace.losses, killed.losses)):
         raise SystemExit("\n".join(found))
     for rank, losses in peace.losses.items():
-        print(f"worker {rank}: {len(losses)} losses, from {losses[0]} to {losses[-1]}: the same in both runs")
+        print(f"worker {rank}: {len(losses)} losses, from {losses[0]} to {losses[-1]}: "
+              "the same in both runs")
 
 
 if __name__ == "__main__":

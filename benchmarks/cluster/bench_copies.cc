@@ -69,8 +69,12 @@ class Copies {
     std::vector<float> out(spec.size);
     const double gigabytes = static_cast<double>(bytes) / 1e9;
     const auto figure = [&](const char* what, double ways, bool pushes, auto work) {
-      Measure({Name("dense", mode, what) + " " + size_name, ways * gigabytes, "GB/s",
-               limits_.loopback_gb_per_s, pushes, {}},
+      Measure({Name("dense", mode, what) + " " + size_name,
+               ways * gigabytes,
+               "GB/s",
+               limits_.loopback_gb_per_s,
+               pushes,
+               {}},
               [&](size_t i) { Check(work(tables[i]).Wait()); });
     };
     figure("push", 1, true, [&](cairn::DenseTable& t) { return t.Push(std::span<const float>(gradient)); });
@@ -105,10 +109,15 @@ class Copies {
     cairn::Random random(1);
     for (cairn::RowKey& key : keys) key = cairn::Mix64(random.Below(flags_.rows));
     const double row_bytes = 8.0 + 4.0 * flags_.dim;
-    const double limit = std::min(limits_.loopback_gb_per_s * 1e9 / row_bytes, limits_.gather_rows_per_s) / 1e6;
+    const double limit =
+        std::min(limits_.loopback_gb_per_s * 1e9 / row_bytes, limits_.gather_rows_per_s) / 1e6;
     const auto figure = [&](const char* what, bool pushes, auto work) {
       Measure({Name("sparse", mode, what) + " " + std::to_string(flags_.keys / 1000) + " k keys",
-               static_cast<double>(flags_.keys) / 1e6, "M keys/s", limit, pushes, {}},
+               static_cast<double>(flags_.keys) / 1e6,
+               "M keys/s",
+               limit,
+               pushes,
+               {}},
               [&](size_t i) { Check(work(tables[i]).Wait()); });
     };
     figure("push", true, [&](cairn::SparseTable& t) { return t.Push(keys, std::span<const float>(rows)); });
@@ -140,8 +149,8 @@ class Copies {
     std::vector<bench::Row> rows;
     for (const Figure& figure : figures_)
       for (size_t i = 0; i < 2; ++i)
-        rows.push_back({figure.work + (i == 0 ? ", 1 copy" : ", 2 copies"), figure.median_us[i], Rate(figure, i),
-                        figure.unit, Limit(figure, i), "loopback TCP, or random gather"});
+        rows.push_back({figure.work + (i == 0 ? ", 1 copy" : ", 2 copies"), figure.median_us[i],
+                        Rate(figure, i), figure.unit, Limit(figure, i), "loopback TCP, or random gather"});
     return rows;
   }
 
@@ -160,7 +169,8 @@ class Copies {
       for (size_t i = 0; i < 2; ++i) {
         work(i);  // unmeasured: the other cluster had the caches
         if (turn == 0) work(i);
-        bench::Sample(flags_.seconds / kTurns, [&] { work(i); }, &micros[i]);
+        bench::Sample(
+            flags_.seconds / kTurns, [&] { work(i); }, &micros[i]);
       }
     }
     for (size_t i = 0; i < 2; ++i) figure.median_us[i] = bench::Median(std::move(micros[i]));
@@ -219,7 +229,8 @@ int Run(const Flags& flags) {
 int main(int argc, char** argv) {
   CLI::App app{"Measures what a second copy of every partition costs, beside this machine's limits."};
   Flags flags;
-  app.add_option("--one-copy", flags.one_copy, "Scheduler of the cluster without backups, host:port")->required();
+  app.add_option("--one-copy", flags.one_copy, "Scheduler of the cluster without backups, host:port")
+      ->required();
   app.add_option("--json", flags.json, "Write the figures to this file too");
   app.add_option("--seconds", flags.seconds, "Time per figure and cluster")
       ->check(CLI::PositiveNumber)

@@ -22,6 +22,7 @@ WAYS = {
     "cairn1": ("cairn Sync, 1 worker, 1 server", "cairn -s 1 -w 1 sync", "plain", 1.15),
     "ddp2": ("DDP gloo, 2 processes", ["ddp", "ddp"], None, None),
     "cairn2": ("cairn Sync, 2 workers, 2 servers", "cairn -s 2 -w 2 sync", "ddp2", 1.0),
+    "single2": ("the same, --replicas 1", "cairn -s 2 -w 2 --replicas 1 sync", "ddp2", None),
     "async2": ("cairn Async, 2 workers, 2 servers", "cairn -s 2 -w 2 async", "ddp2", None),
 }
 

@@ -1,11 +1,11 @@
-"""The package's tests with several workers, while servers and the scheduler of their jobs are killed:
-they must pass as ever. For script/check; takes minutes.
+"""The package's tests with several workers, while servers and the scheduler of their jobs are
+killed: they must pass as ever. For script/check; takes minutes.
 
     CAIRN_BIN=build/dev/bin python python/tests/check_server_deaths.py [TEST FILE …]
 
-The tests find this file as the program `cairn`. It starts the real one, and every second or two kills
-a server with -9, if every partition has its copies, or the scheduler. Jobs that count restarts
-themselves (--max-restarts) are left in peace.
+The tests find this file as the program `cairn`. It starts the real one, and every second or two
+kills a server with -9, if every partition has its copies, or the scheduler. Jobs that count
+restarts themselves (--max-restarts) are left in peace.
 """
 import collections
 import ctypes
@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -20,8 +21,8 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-FILES = ("test_optimizer_workers.py", "test_embedding_workers.py", "test_sync_equals_one_process.py",
-         "test_allreduce_hybrid.py")
+FILES = ("test_optimizer_workers.py", "test_embedding_workers.py",
+         "test_sync_equals_one_process.py", "test_allreduce_hybrid.py")
 SECONDS = 600  # for a file of tests
 REAL, LOG = "CHECKED_CAIRN", "CHECKED_KILLS"
 
@@ -44,20 +45,21 @@ class Job:
                 if parent != self.launcher.pid:
                     continue
                 command = (entry / "cmdline").read_bytes().decode().split("\0")
-                environment = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+                environment = (entry / "environ").read_bytes().decode(errors="replace")
             except OSError:
                 continue  # it has ended
-            port = dict(v.split("=", 1) for v in environment if "=" in v).get("CAIRN_SCHED_PORT")
+            port = re.search(r"(?:^|\0)CAIRN_SCHED_PORT=(\d+)", environment)
             if command[0] == self._real and command[1] in ("server", "scheduler") and port:
-                found[command[1]].append((int(entry.name), port))
+                found[command[1]].append((int(entry.name), port[1]))
         return found
 
     def may_lose_a_server(self, port, servers):
-        asked = subprocess.run([self._real, "status", "--json", f"127.0.0.1:{port}"], capture_output=True, text=True)
+        asked = subprocess.run([self._real, "status", "--json", f"127.0.0.1:{port}"],
+                               capture_output=True, text=True)
         status = json.loads(asked.stdout) if asked.returncode == 0 else {}
         slots = status.get("slots", {})
-        return (status.get("phase") == "running" and status["replicas"] > 1 and len(status["servers"]) >= servers
-                and slots["in_sync"] == slots["total"])
+        return (status.get("phase") == "running" and status["replicas"] > 1
+                and len(status["servers"]) >= servers and slots["in_sync"] == slots["total"])
 
 
 def _end_with_parent():
@@ -103,17 +105,22 @@ def main():
     with tempfile.TemporaryDirectory() as place:
         place = pathlib.Path(place)
         (place / "bin").mkdir()
-        (place / "bin" / "cairn").write_text(f"#!{sys.executable}\n" + pathlib.Path(__file__).read_text())
-        (place / "bin" / "cairn").chmod(0o755)
+        program = place / "bin" / "cairn"
+        program.write_text(f"#!{sys.executable}\n" + pathlib.Path(__file__).read_text())
+        program.chmod(0o755)
         (place / "python").symlink_to(folder.parent / "python")
         for name in sys.argv[1:] or FILES:
             (place / "kills").write_text("")
-            environment = {**os.environ, "CAIRN_BIN": str(place / "bin"), "PYTHONPATH": str(place / "python"),
+            environment = {**os.environ, "CAIRN_BIN": str(place / "bin"),
+                           "PYTHONPATH": str(place / "python"),
                            REAL: str(folder / "cairn"), LOG: str(place / "kills")}
-            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / name)]
-            done = subprocess.run(command, env=environment, timeout=SECONDS)
-            kills = sum((collections.Counter(json.loads(line)) for line in open(place / "kills")), collections.Counter())
-            print(f"{name}: killed {kills['server']} servers, {kills['scheduler']} schedulers", flush=True)
+            done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                                   str(HERE / name)], env=environment, timeout=SECONDS)
+            kills = collections.Counter()
+            for line in (place / "kills").read_text().splitlines():
+                kills.update(json.loads(line))
+            print(f"{name}: killed {kills['server']} servers, {kills['scheduler']} schedulers",
+                  flush=True)
             if done.returncode != 0 or not kills["server"]:
                 failed.append(name)
     if failed:

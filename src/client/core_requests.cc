@@ -214,7 +214,7 @@ void Core::OnFrameEnd(const Outgoing& frame, const Status& outcome, const Answer
   if (state.marks) NoteMark(record, state, answer.made_under);
   if (record.outcome.ok()) record.outcome = outcome;
   if (--record.unanswered == 0) return Finish(frame.request, now_us);
-  if (CAIRN_BUG(kNextRoundEarly) && frame.kind == Request::Kind::kRound) {
+  if (CAIRN_BUG(kNextRoundEarly) && reroutes_ == 0 && frame.kind == Request::Kind::kRound) {
     OrderOf(record.request.table)->Ended(frame.request);
     ReleaseRounds(record.request.table, now_us);
   }

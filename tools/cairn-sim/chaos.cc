@@ -23,6 +23,7 @@ constexpr uint64_t kMostSendsLeft = 40;
 
 Chaos::Chaos(World& world) : world_(world), random_(Mix64(world.plan().seed, 99)) {
   if (world.plan().lose_server) lose_at_us_ = random_.Between(2'000'000, 9'000'000);
+  if (world.plan().depose) depose_at_us_ = random_.Between(2'000'000, 7'000'000);
 }
 
 void Chaos::Start() {
@@ -35,6 +36,7 @@ void Chaos::Tick() {
   if (world_.healed()) return;
   const Plan& plan = world_.plan();
   if (lose_at_us_ > 0 && world_.now_us() >= lose_at_us_) LoseOwners();
+  if (depose_at_us_ > 0 && world_.now_us() >= depose_at_us_) Depose();
   if (Strikes(plan.partitions)) Partition();
   if (Strikes(plan.pauses)) Pause();
   if (Strikes(plan.worker_kills)) KillWorker();
@@ -144,9 +146,20 @@ void Chaos::KillWorker() {
   world_.launcher().Kill(running[random_.Below(running.size())], random_.Chance(0.3));
 }
 
-void Chaos::KillServer() {
+// Mostly one that has something to lose. Null if nobody may be hurt now.
+ServerProcess* Chaos::Victim() {
+  const wire::ClusterState& state = world_.context().durable;
   ServerProcess* server = RandomServer();
-  if (server == nullptr || !world_.keeper().MayHurt(*server)) return;
+  if (!state.slots.empty() && random_.Chance(0.8))
+    server = world_.keeper().Find(state.slots[random_.Below(state.slots.size())].server);
+  if (server == nullptr || !world_.keeper().Healthy(*server) || !world_.keeper().MayHurt(*server))
+    return nullptr;
+  return server;
+}
+
+void Chaos::KillServer() {
+  ServerProcess* server = Victim();
+  if (server == nullptr) return;
   world_.faults().Add(Fault::kServerCrash);
   const bool restart = world_.plan().min_in_sync > 1 || random_.Chance(0.75);
   const uint64_t sends_left = random_.Chance(0.3) ? 0 : 1 + random_.Below(kMostSendsLeft);
@@ -178,21 +191,23 @@ void Chaos::KillWithCompany(ServerProcess& server, bool restart) {
   world_.queue().After(cut_us, [&keeper, &server, restart] { keeper.KillIfPossible(server, restart); });
 }
 
-// Some workers hear of what happened later than others: they go on with whom they know.
-void Chaos::KeepWorkersBehind() {
+// Some workers hear of what happened later than others: they go on with whom they know. (A shard that
+// has an older state than its workers does nothing for them, so they must not hear of anything else.)
+void Chaos::KeepWorkersBehind(bool all) {
   if (world_.healed()) return;
   const Plan& plan = world_.plan();
   const bool keep = random_.Chance(0.5);
   for (uint32_t w = 0; w < plan.workers + plan.late_workers; ++w) {
-    if (random_.Chance(0.4)) continue;
-    const int64_t until = world_.now_us() + random_.Between(500'000, 3'500'000);
+    if (!all && random_.Chance(0.4)) continue;
+    const int64_t until = world_.now_us() + random_.Between(all ? 5'500'000 : 2'000'000, 6'500'000);
+    world_.Log("chaos", "worker " + std::to_string(w) + " does not hear the scheduler until " + std::to_string(until));
     for (uint32_t s = 0; s < plan.schedulers; ++s) world_.fabric().Block(SchedulerHost(s), WorkerHost(w), until, keep);
   }
 }
 
 void Chaos::SilenceServer() {
-  ServerProcess* server = RandomServer();
-  if (server == nullptr || !world_.keeper().MayHurt(*server)) return;
+  ServerProcess* server = Victim();
+  if (server == nullptr) return;
   world_.faults().Add(Fault::kServerSilent);
   world_.context().silenced.insert(server->incarnation());
   const int64_t least = random_.Chance(0.7) ? 6'000'000 : 1'500'000;
@@ -203,16 +218,36 @@ void Chaos::SilenceServer() {
   if (random_.Chance(0.3)) return world_.fabric().Pause(server->process(), until);
   // Workers and other servers still reach it: it may go on as if nothing had happened.
   if (random_.Chance(0.7))
-    world_.queue().After(random_.Between(3'500'000, 5'200'000), [this] { KeepWorkersBehind(); });
+    world_.queue().After(random_.Between(0, random_.Chance(0.5) ? 4'000'000 : 800'000),
+                         [this] { KeepWorkersBehind(random_.Chance(0.5)); });
   if (random_.Chance(0.3)) world_.queue().After(random_.Between(500'000, 4'000'000), [this] {
     if (!world_.healed()) KillWorker();
   });
   const bool keep = random_.Chance(0.4);
   const uint64_t way = random_.Below(3);
+  world_.Log("chaos", "server " + std::to_string(server->number()) + " is cut off from the scheduler" +
+                          (way == 1 ? ": can't hear" : way == 2 ? ": can't be heard" : ""));
   for (uint32_t s = 0; s < world_.plan().schedulers; ++s) {
     if (way != 1) world_.fabric().Block(ServerHost(server->machine()), SchedulerHost(s), until, keep);
     if (way != 2) world_.fabric().Block(SchedulerHost(s), ServerHost(server->machine()), until, keep);
   }
+}
+
+// A primary and its workers go on together while the scheduler gives its slots to others.
+void Chaos::Depose() {
+  ServerProcess* server = Victim();
+  if (server == nullptr) return;  // a little later, perhaps
+  depose_at_us_ = 0;
+  world_.faults().Add(Fault::kServerSilent);
+  world_.context().silenced.insert(server->incarnation());
+  world_.Log("chaos", "server " + std::to_string(server->number()) + " is to be deposed");
+  const int64_t until = world_.now_us() + random_.Between(7'000'000, 12'000'000);
+  world_.keeper().MarkHurt(*server, until);
+  for (uint32_t s = 0; s < world_.plan().schedulers; ++s) {
+    world_.fabric().Block(ServerHost(server->machine()), SchedulerHost(s), until, false);
+    world_.fabric().Block(SchedulerHost(s), ServerHost(server->machine()), until, false);
+  }
+  KeepWorkersBehind(true);
 }
 
 // Both are heard by the scheduler, and each may call the other slow.

@@ -23,18 +23,20 @@ class Chaos {
   void KillServer();
   void KillWithCompany(ServerProcess& server, bool restart);
   void SilenceServer();
-  void KeepWorkersBehind();
+  void KeepWorkersBehind(bool all);
+  void Depose();
   void CutServers();
   void LoseOwners();
   void Scheduler();
   ServerProcess* RandomServer();
+  ServerProcess* Victim();
   int RandomHost();
   bool Strikes(double per_second);
 
   World& world_;
   Random random_;
   int64_t servers_quiet_until_us_ = 0;  // silence between servers and scheduler must not add up
-  int64_t lose_at_us_ = 0;
+  int64_t lose_at_us_ = 0, depose_at_us_ = 0;
 };
 
 }  // namespace cairn::sim

@@ -114,6 +114,38 @@ class Amplification final : public Checker {
   std::map<uint64_t, Sent> sent_;
 };
 
+// The same between servers: every operation goes to every backup once, and again only after a fault.
+class ReplicaAmplification final : public Checker {
+ public:
+  explicit ReplicaAmplification(Context& context) : Checker("amplification", context) {}
+  void OnOperation(const Op& op) override { ++operations_[op.shard]; }
+  void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
+                  std::span<const std::byte>) override {
+    const ShardName* sender = context_.NameOf(from);
+    if (sender != nullptr && header.type == wire::FrameType::kReplicate) ++frames_[*sender];
+  }
+  void OnControlSent(const Actor& from, const Actor*, const wire::ControlMessage& message) override {
+    const ShardName* sender = context_.NameOf(from);
+    if (sender != nullptr && std::holds_alternative<wire::ReplicaHello>(message)) ++connections_[*sender];
+  }
+  void AtEnd() override {
+    // Commits and hashes go out by themselves, too.
+    const auto seconds = static_cast<uint64_t>(context_.now_us() / 1'000'000) + 1;
+    for (const auto& [shard, frames] : frames_) {
+      const uint64_t bound = 3 * context_.plan.replicas * operations_[shard] + 50 * seconds +
+                             kFramesPerConnection * connections_[shard] + 200;
+      if (frames <= bound) continue;
+      Violation(ToString(shard) + " sent " + std::to_string(frames) + " frames to its backups for " +
+                std::to_string(operations_[shard]) + " operations, over " +
+                std::to_string(connections_[shard]) + " connections");
+    }
+  }
+
+ private:
+  static constexpr uint64_t kFramesPerConnection = 200;
+  std::map<ShardName, uint64_t> operations_, frames_, connections_;
+};
+
 class QueueBounds final : public Checker {
  public:
   explicit QueueBounds(Context& context) : Checker("queue-bounds", context) {}
@@ -144,6 +176,19 @@ class QueueBounds final : public Checker {
                 " bytes of early contributions, the bound is " + std::to_string(budget));
     }
   }
+  // What a shard keeps because its backups, or its primary, are slow.
+  void OnHighWater(const ShardName& shard, const server::Shard::HighWater& now) override {
+    const uint64_t streams = kMostStreams * (context_.plan.most_unconfirmed_bytes + kLargestCopy);
+    if (now.unconfirmed_bytes > streams || now.tail_bytes > streams) {
+      Violation(ToString(shard) + " keeps " + std::to_string(now.unconfirmed_bytes) +
+                " bytes for its backups and " + std::to_string(now.tail_bytes) +
+                " as a backup; the bound is " + std::to_string(streams));
+    }
+    if (now.held_answers > kMostHeldAnswers) {
+      Violation(ToString(shard) + " holds " + std::to_string(now.held_answers) + " answers, the bound is " +
+                std::to_string(kMostHeldAnswers));
+    }
+  }
   // The client can only free what it has been told; that a shard has decided comes before it.
   void OnPush(const PushEvent& e) override {
     if (e.outcome != server::Outcome::kApplied && e.outcome != server::Outcome::kRefused) return;
@@ -157,6 +202,9 @@ class QueueBounds final : public Checker {
 
  private:
   static constexpr uint64_t kLargestPush = 48 * 1024;
+  static constexpr uint64_t kLargestCopy = 512 * 1024;
+  static constexpr uint64_t kMostStreams = 16;
+  static constexpr uint64_t kMostHeldAnswers = 2000;  // all workers' windows, and copies of them
   struct Unacked {
     uint64_t bytes = 0;
     std::map<std::pair<uint32_t, uint64_t>, uint64_t> parts;
@@ -220,6 +268,7 @@ class LeftEarly final : public Checker {
 
 CheckerPtr MakeOutcomes(Context& context) { return std::make_unique<Outcomes>(context); }
 CheckerPtr MakeAmplification(Context& context) { return std::make_unique<Amplification>(context); }
+CheckerPtr MakeReplicaAmplification(Context& context) { return std::make_unique<ReplicaAmplification>(context); }
 CheckerPtr MakeQueueBounds(Context& context) { return std::make_unique<QueueBounds>(context); }
 CheckerPtr MakeLeftEarly(Context& context) { return std::make_unique<LeftEarly>(context); }
 

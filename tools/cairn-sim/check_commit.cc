@@ -40,10 +40,8 @@ class AnswerChecker : public Checker {
                        ", which is in sync, has " + Words(slot, held) + " instead of " + Words(slot, at));
     }
     CheckEnough(sender, slot, what);
-    if (context_.history.OnLine(slot, at)) {
-      uint64_t& told = context_.told[slot.value];
-      told = std::max(told, index);
-    }
+    Position& told = context_.told[slot.value];
+    if (index > told.index()) told = Position::Of(context_.history.MadeIn(slot, at), index);
   }
 
  private:

@@ -122,8 +122,8 @@ struct Context {
   std::map<ShardName, std::shared_ptr<const wire::ClusterState>> shard_states;
   std::map<uint64_t, std::shared_ptr<const wire::ClusterState>> states;  // given to shards, by version
   std::map<std::pair<ShardName, uint32_t>, uint64_t> led;  // the last epoch in which it led the slot
-  // By slot: the highest index of the line that an answer to anybody has told of.
-  std::map<uint32_t, uint64_t> told;
+  // By slot: the last operation that an answer to anybody has told of, and the epoch it was made in.
+  std::map<uint32_t, Position> told;
   // The scheduler's durable decisions.
   wire::ClusterState durable;
   std::map<uint32_t, wire::TableInfo> tables;  // every table that ever was, by id

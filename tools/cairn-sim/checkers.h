@@ -54,6 +54,7 @@ CheckerPtr MakeBarrier(Context& context);       // barrier
 // check_calls.cc
 CheckerPtr MakeOutcomes(Context& context);       // outcomes
 CheckerPtr MakeAmplification(Context& context);  // amplification
+CheckerPtr MakeReplicaAmplification(Context& context);  // amplification
 CheckerPtr MakeQueueBounds(Context& context);    // queue-bounds
 CheckerPtr MakeLeftEarly(Context& context);      // left-early
 

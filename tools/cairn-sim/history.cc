@@ -36,7 +36,7 @@ void History::Walk(SlotId slot, Position from, Look look) const {
   }
 }
 
-bool History::Begin(SlotId slot, uint64_t epoch, Position held, const ShardName& by) {
+History::Turn History::Begin(SlotId slot, uint64_t epoch, Position held, const ShardName& by) {
   SlotHistory& history = slots_[slot.value];
   auto [it, added] = history.branches.try_emplace(epoch);
   if (!added) {
@@ -44,18 +44,20 @@ bool History::Begin(SlotId slot, uint64_t epoch, Position held, const ShardName&
       complain_("slot " + std::to_string(slot.value) + " has two primaries under epoch " +
                 std::to_string(epoch) + ": " + ToString(it->second.by) + " and " + ToString(by));
     }
-    return false;
+    return {};
   }
   ++branch_count_;
   Branch& branch = it->second;
   branch.by = by;
   branch.parent = held.index() == 0 ? 0 : held.epoch();
   branch.base = held.index();
-  if (epoch < history.line) return false;
+  if (epoch < history.line) return {};
   const Position line = history.line == 0 ? Position{} : End(slot);
   history.line = epoch;
-  // What the line had and the new branch has not, or has otherwise.
-  return line.index() > 0 && !Holds(slot, Position::Of(epoch, held.index()), line);
+  Turn turn;
+  turn.lost = line.index() > 0 && !Holds(slot, Position::Of(epoch, held.index()), line);
+  turn.regained = held.index() > line.index();
+  return turn;
 }
 
 void History::KeepStaged(SlotId slot, uint64_t epoch) {

@@ -70,9 +70,12 @@ class History {
   using Complain = std::function<void(const std::string&)>;
   explicit History(Complain complain) : complain_(std::move(complain)) {}
 
-  // `by` begins to act as primary under `epoch`, going on from what it has: `held`. True if
-  // operations of the line have thereby never happened.
-  bool Begin(SlotId slot, uint64_t epoch, Position held, const ShardName& by);
+  // `by` begins to act as primary under `epoch`, going on from what it has: `held`. Operations of the
+  // line may thereby never have happened, and others that had been given up have, after all.
+  struct Turn {
+    bool lost = false, regained = false;
+  };
+  Turn Begin(SlotId slot, uint64_t epoch, Position held, const ShardName& by);
   // It was the primary before and has missed that somebody else was in between: what is staged there
   // stays. After Begin.
   void KeepStaged(SlotId slot, uint64_t epoch);

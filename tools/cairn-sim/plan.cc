@@ -197,14 +197,17 @@ void MakeOwners(Plan& plan, Random random) {
   if (random.Chance(0.25)) plan.drains = static_cast<uint32_t>(random.Between(1, 2));
   if (random.Chance(0.2)) plan.scales = static_cast<uint32_t>(random.Between(1, 2));
   plan.settle = random.Chance(0.3);
+  plan.depose = plan.replicas > 1 && random.Chance(0.2);
+  // Work that lasts as long as the faults do.
+  if (random.Chance(0.6)) plan.think_us = random.Between(150 * kMs, 600 * kMs);
   if (random.Chance(0.25)) plan.schedulers = 3;
   if (plan.severity == 0) return;
   const double scale = plan.severity == 1 ? 0.4 : plan.severity == 2 ? 1.0 : 2.0;
   auto maybe = [&](double chance, double p) { return random.Chance(chance) ? p * scale : 0; };
-  plan.server_kills = maybe(0.7, 0.25);
-  plan.server_silence = maybe(0.6, 0.2);
+  plan.server_kills = maybe(0.7, 0.35);
+  plan.server_silence = maybe(0.7, 0.3);
   plan.server_cuts = maybe(0.5, 0.15);
-  plan.slow_links = maybe(0.3, 0.2);
+  plan.slow_links = maybe(0.5, 0.4);
   plan.kv_faults = maybe(0.6, 0.02);
   plan.lease_ends = maybe(0.5, 0.05);
 }

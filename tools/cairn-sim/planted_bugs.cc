@@ -81,7 +81,11 @@ int RunPlantedBugs(const PlantedOptions& options) {
   }
   std::printf("planted bugs: %zu  not caught: %d\n", options.only.empty() ? std::size(kBugs) : size_t{1},
               missed);
-  return missed == 0 ? 0 : 1;
+  if (options.at_least == 0) return missed == 0 ? 0 : 1;
+  std::printf("at least %llu have to be caught within %llu seeds each\n",
+              static_cast<unsigned long long>(options.at_least),
+              static_cast<unsigned long long>(options.most_seeds));
+  return std::size(kBugs) - static_cast<size_t>(missed) >= options.at_least ? 0 : 1;
 }
 
 }  // namespace cairn::sim

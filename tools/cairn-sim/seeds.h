@@ -24,6 +24,7 @@ int RunSeeds(const SeedsOptions& options);
 struct PlantedOptions {
   uint64_t start = 1;
   uint64_t most_seeds = 2000;  // per bug
+  uint64_t at_least = 0;       // bugs that must be caught; 0: all
   std::string only;            // one bug by name; empty: all
   unsigned threads = 0;
 };

@@ -167,6 +167,7 @@ ServerProcess* ServerKeeper::Find(uint32_t index) const {
 bool ServerKeeper::MayHurt(const ServerProcess& server) const {
   const wire::ClusterState& state = world_.context().durable;
   if (state.phase != wire::Phase::kRunning || state.replicas < 2) return false;
+  if (server.incarnation() == 0) return false;  // it may be on record, and not know it yet
   // Those who leave take their copies with them.
   if (scale_ != 0 && state.expected_servers != scale_) return false;
   for (const ServerProcess* other : Living())

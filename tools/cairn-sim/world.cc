@@ -20,6 +20,7 @@ constexpr size_t kViolationsKept = 5;
 constexpr int64_t kLivenessBoundUs = 120'000'000;
 constexpr uint64_t kMaxEvents = 6'000'000;  // more is a livelock
 constexpr int64_t kMomentUs = 400'000;
+constexpr int64_t kQuietUs = 3'000'000;  // so long without a change of owners: nothing is under way
 constexpr int64_t kSettleBoundUs = 60'000'000;  // copies, moves and what must be detected first
 // "; slot 3: 1#5e2 +0#4 ?2#9 >0": primary, epoch, backups in sync and not, heir. Only those that changed.
 std::string OwnersWords(const wire::ClusterState& before, const wire::ClusterState& state) {
@@ -120,7 +121,8 @@ Outcome World::Run() {
 
 void World::OnMoment() {
   Tell([](Checker& c) { c.OnMoment(); });
-  if (healed_ && !settled_ && Misplaced().empty()) {
+  const bool quiet = now_us() - owners_changed_us_ >= kQuietUs;
+  if (healed_ && !settled_ && quiet && Misplaced().empty()) {
     settled_ = true;
     Log("world", "every slot has all of its owners");
     Tell([](Checker& c) { c.OnSettled(); });
@@ -130,7 +132,8 @@ void World::OnMoment() {
   if (!Over()) queue_.After(kMomentUs, [this] { OnMoment(); });
 }
 
-// Empty if nobody is leaving, and every slot has as many owners as it should, all of them in sync.
+// Empty if nobody is leaving, every slot has as many owners as it should, all of them in sync, and
+// each server has a share of the owners. (By bytes they are even; slots differ in size.)
 std::string World::Misplaced() const {
   const wire::ClusterState& state = context_.durable;
   if (state.phase != wire::Phase::kRunning) return "the job does not run";
@@ -147,6 +150,15 @@ std::string World::Misplaced() const {
              std::to_string(wanted) + (in_sync ? "" : ", not all in sync") +
              (owner.heir != wire::kNoServer ? ", is being handed over" : "");
     }
+  }
+  const size_t share = state.slots.size() * wanted / state.servers.size();
+  for (const wire::ServerInfo& server : state.servers) {
+    size_t owned = 0;
+    for (const wire::SlotOwner& owner : state.slots)
+      owned += owner.server == server.index || owner.FindBackup(static_cast<uint16_t>(server.index)) != nullptr;
+    if (owned < share / 4)
+      return "server " + std::to_string(server.index) + " owns " + std::to_string(owned) + " of " +
+             std::to_string(state.slots.size()) + " slots";
   }
   return {};
 }
@@ -221,6 +233,7 @@ void World::OnDurable(std::span<const std::byte> record) {
     return context_.report("views-durable", "a record of the log: " + decoded.status().ToString());
   const wire::ClusterState before = std::exchange(context_.durable, std::move(decoded->state));
   const wire::ClusterState& state = context_.durable;
+  if (state.slots != before.slots || state.servers != before.servers) owners_changed_us_ = now_us();
   for (const auto& table : state.tables) context_.tables.try_emplace(table.id.value, table);
   for (const auto& worker : state.workers) context_.ranks[worker.incarnation.value] = worker.rank.value;
   if (trace_.printing()) {

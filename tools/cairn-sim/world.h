@@ -147,6 +147,7 @@ class World final : public Tap {
   std::map<uint64_t, wire::ClusterState> told_from_;  // durable states, by version, not very old
   bool healed_ = false;
   bool settled_ = false;
+  int64_t owners_changed_us_ = 0;
   bool scheduler_left_ = false;
   uint64_t uids_ = 0;
 };

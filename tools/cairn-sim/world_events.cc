@@ -78,12 +78,12 @@ void World::TellPromoted(const ShardName& shard, SlotId slot, uint64_t epoch, Po
   context_.led[{shard, slot.value}] = epoch;
   Tell([&](Checker& c) { c.OnPromoted(shard, slot, epoch, held); });
   const bool had_staged = !context_.history.Pending(slot).empty();
-  const bool lost = context_.history.Begin(slot, epoch, held, shard);
+  const auto [lost, regained] = context_.history.Begin(slot, epoch, held, shard);
   if (epoch > 1) ++outcome_.promotions;
   if (lost) ++outcome_.lines_cut;
   if (goes_on) context_.history.KeepStaged(slot, epoch);
   // What was only staged is gone, too.
-  if (lost || had_staged) Replay(slot);
+  if (lost || regained || had_staged) Replay(slot);
   if (trace_.printing()) {
     Log("history", "slot " + std::to_string(slot.value) + " epoch " + std::to_string(epoch) + " by " +
                        ToString(shard) + " from (" + std::to_string(held.epoch()) + ", " +

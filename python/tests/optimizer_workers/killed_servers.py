@@ -1,8 +1,8 @@
 """Training in which rank 0 kills the servers and the scheduler: killed_servers.py CAIRN [kills].
 
-Dense parameters with momentum and tables of rows with Adam, summed in the order of ranks, in one and
-in two phases (a clip in every third step). Each loss is printed in full. Rank 0 kills right before
-its step: what it sends then meets a dying or a dead server.
+Dense parameters with momentum and tables of rows with Adam, summed in the order of ranks, in one
+and in two phases (a clip in every third step). Each loss is printed in full. Rank 0 kills right
+before its step: what it sends then meets a dying or a dead server.
 """
 import json
 import os
@@ -70,9 +70,10 @@ class Model(nn.Module):
 model = Model()
 tables = nn.ModuleList([model.words, model.bags])
 sync = cairn.Sync(deterministic=True)
-rows = cairn.DistributedOptimizer(torch.optim.SparseAdam(tables.parameters(), lr=0.01), tables, mode=sync)
-dense = cairn.DistributedOptimizer(torch.optim.SGD(model.top.parameters(), lr=0.05, momentum=0.9),
-                                   model.top, mode=sync)
+rows = torch.optim.SparseAdam(tables.parameters(), lr=0.01)
+rows = cairn.DistributedOptimizer(rows, tables, mode=sync)
+dense = torch.optim.SGD(model.top.parameters(), lr=0.05, momentum=0.9)
+dense = cairn.DistributedOptimizer(dense, model.top, mode=sync)
 generator = torch.Generator().manual_seed(rank)
 for step in range(STEPS):
     ids = torch.randint(500, (16, 4), generator=generator)
@@ -89,5 +90,6 @@ for step in range(STEPS):
     print(f"step {step} loss {loss.item()!r}", flush=True)
 every = torch.arange(500)
 with torch.no_grad():
-    left = nn.ParameterList([model.words(every * 7_919), model.bags(every[:, None]), *model.top.parameters()])
+    left = nn.ParameterList([model.words(every * 7_919), model.bags(every[:, None]),
+                             *model.top.parameters()])
 print(f"ended {digest(left)}", flush=True)
