@@ -43,6 +43,14 @@ def test_seeds_end_with_the_totals():
     ("kReportForgotten", "reports"),
     ("kAssignOnceAgain", "assigned"),
     ("kJoinedByOne", "joined"),
+    ("kAckUncommitted", "early-ack"),
+    ("kDuplicateUncommitted", "early-ack"),
+    ("kPullUncommitted", "reads-committed"),
+    ("kCaughtUpNotWaited", "waits-for"),
+    ("kCaughtUpEarly", "promotion"),
+    ("kPromoteNotInSync", "promotion"),
+    ("kApplyUncommitted", "applied-committed"),
+    ("kNumbersNotReplicated", "applied-once"),
 ])
 def test_a_planted_bug_is_named_with_its_checker(bug, checker):
     run = sim("--planted-bugs", "--bug", bug)
@@ -53,6 +61,12 @@ def test_a_planted_bug_is_named_with_its_checker(bug, checker):
 def test_what_two_phases_assigns_and_joining_do_is_counted():
     totals = sim("--seeds", "60").stdout
     for deed in ("closed as decided", "decided to skip", "parts with a mask", "round of assigns", "all joined"):
+        assert int(re.search(rf"^{deed}\s+(\d+)$", totals, re.MULTILINE).group(1)) > 0, deed
+
+
+def test_what_owners_do_is_counted():
+    totals = sim("--seeds", "60").stdout
+    for deed in ("slots promoted", "slots handed over", "backups copied", "uncommitted part lost", "server crash"):
         assert int(re.search(rf"^{deed}\s+(\d+)$", totals, re.MULTILINE).group(1)) > 0, deed
 
 

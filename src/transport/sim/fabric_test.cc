@@ -131,5 +131,54 @@ TEST_F(FabricTest, TheSameSeedGivesTheSameTrace) {
   EXPECT_NE(first.first, other.first);
 }
 
+TEST_F(FabricTest, AProcessDiesBetweenTwoFramesOfOneCall) {
+  Connect();
+  fabric_->DieAfterSends(client_process_, 2, [this] { fabric_->Kill(client_process_, true); });
+  for (uint32_t n = 1; n <= 4; ++n) Send(n);  // what a role sends in one call
+  EXPECT_TRUE(fabric_->alive(client_process_));
+  Drain();
+  EXPECT_FALSE(fabric_->alive(client_process_));
+  EXPECT_EQ(server_.got, (std::vector<uint32_t>{1, 2}));
+}
+
+TEST_F(FabricTest, WhoIsUnmutedLivesOnWithoutWhatItSaid) {
+  Connect();
+  fabric_->DieAfterSends(client_process_, 1, [this] { fabric_->Unmute(client_process_); });
+  Send(1);
+  Send(2);
+  Drain();
+  Send(3);
+  Drain();
+  EXPECT_EQ(server_.got, (std::vector<uint32_t>{1, 3}));
+}
+
+TEST_F(FabricTest, ABusyProcessHandlesWhatCameBehindItsCall) {
+  Connect();
+  fabric_->SetBusy(server_process_, true);
+  Send(1);
+  Send(2);
+  Drain();
+  EXPECT_TRUE(server_.got.empty());
+  fabric_->SetBusy(server_process_, false);
+  Drain();
+  EXPECT_EQ(server_.got, (std::vector<uint32_t>{1, 2}));
+}
+
+TEST_F(FabricTest, ASlowLinkTakesLongerOneWayUntilItHeals) {
+  Connect();
+  fabric_->SlowLink(1, 2, 700'000);
+  const int64_t start_us = queue_->now_us();
+  Send(1);
+  Drain();
+  EXPECT_EQ(server_.got.size(), 1u);
+  EXPECT_GE(queue_->now_us() - start_us, 700'000);
+  fabric_->HealAll();
+  const int64_t healed_us = queue_->now_us();
+  Send(2);
+  Drain();
+  EXPECT_EQ(server_.got.size(), 2u);
+  EXPECT_LT(queue_->now_us() - healed_us, 700'000);
+}
+
 }  // namespace
 }  // namespace cairn::sim
