@@ -329,6 +329,51 @@ TEST(Ends, AHeartbeatRefusedAsRetiredIsTheEnd) {
   EXPECT_EQ(c.core->fatal().code(), Code::kRetired);
 }
 
+// Its scheduler was started again without its log. A scheduler that does not know a worker refuses the
+// heartbeat, and then tells by the registration that it is another cluster's.
+TEST(Ends, ASchedulerOfAnotherClusterIsTheEnd) {
+  FakeCluster c;
+  c.StartAll();
+  Status barrier;
+  c.core->Barrier(
+      c.now + 600'000'000, [&](Status s) { barrier = s; }, c.now);
+  c.Run();
+  c.scheduler_answers = false;  // the test answers
+  c.heard.clear();
+  c.Say(c.SchedulerConn(), wire::Refusal{0, Code::kUnavailable, "this scheduler does not know the node"});
+  EXPECT_TRUE(c.core->fatal().ok()) << "one that was replaced and does not know it yet says that too";
+  c.Wait(2 * c.options.heartbeat_us);
+  ASSERT_FALSE(c.heard.empty());
+  const auto* again = std::get_if<wire::Register>(&c.heard.back());
+  ASSERT_NE(again, nullptr);
+  EXPECT_EQ(again->cluster_id, "c") << "nobody had told it which, but it is in this one";
+  c.Say(c.SchedulerConn(), wire::Refusal{0, Code::kProtocol, "this is cluster x, not c"});
+  EXPECT_EQ(barrier.code(), Code::kProtocol);
+  EXPECT_NE(barrier.message().find("this is cluster x, not c"), std::string::npos) << barrier.message();
+}
+
+TEST(Ends, ASchedulerThatGivesThisWorkerAnotherIncarnationIsTheEnd) {
+  FakeCluster c;
+  c.StartAll();
+  c.state.term = Term{3};
+  c.NewState();
+  // The name of the cluster may be the same, and its terms begin anew.
+  c.Say(c.SchedulerConn(), wire::Registered{c.options.uid, "c", Term{1}, Incarnation{7}, 0, 0});
+  EXPECT_TRUE(c.core->fatal().ok());
+  c.Say(c.SchedulerConn(), wire::Registered{c.options.uid, "c", Term{1}, Incarnation{2}, 0, 0});
+  EXPECT_EQ(c.core->fatal().code(), Code::kProtocol);
+  EXPECT_NE(c.core->fatal().message().find("was its log lost?"), std::string::npos);
+}
+
+TEST(Ends, ASchedulerThatKnowsThisWorkerAfterAllIsHeardOn) {
+  FakeCluster c;
+  c.StartAll();
+  c.Say(c.SchedulerConn(), wire::Refusal{0, Code::kUnavailable, "this scheduler is a standby"});
+  c.Wait(2 * c.options.heartbeat_us);
+  EXPECT_TRUE(c.core->fatal().ok());
+  EXPECT_TRUE(std::holds_alternative<wire::Heartbeat>(c.heard.back())) << "no longer a registration";
+}
+
 TEST(Cancel, EndsCallsAndClosesConnections) {
   FakeCluster c;
   c.StartAll();

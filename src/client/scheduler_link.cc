@@ -85,7 +85,11 @@ void SchedulerLink::OnConnected(int64_t now_us) {
   phase_ = Phase::kUp;
   since_us_ = now_us;
   ++connection_number_;
-  registered() ? Heartbeat(now_us) : SendRegister(now_us);
+  Say(now_us);
+}
+
+void SchedulerLink::Say(int64_t now_us) {
+  registered() && !register_again_ ? Heartbeat(now_us) : SendRegister(now_us);
 }
 
 void SchedulerLink::OnTick(int64_t now_us) {
@@ -103,7 +107,7 @@ void SchedulerLink::OnTick(int64_t now_us) {
       std::max(options_.resend_after_us, 2 * options_.heartbeat_us)) {
     return Reopen(now_us);
   }
-  if (now_us >= beat_us_) registered() ? Heartbeat(now_us) : SendRegister(now_us);
+  if (now_us >= beat_us_) Say(now_us);
 }
 
 void SchedulerLink::Send(const wire::ControlMessage& message) {
@@ -113,11 +117,11 @@ void SchedulerLink::Send(const wire::ControlMessage& message) {
 void SchedulerLink::SendRegister(int64_t now_us) {
   beat_us_ = now_us + options_.heartbeat_us;
   wire::Register message;
-  message.cluster_id = options_.cluster_id;
+  message.cluster_id = cluster_id_;
   message.role = wire::Role::kWorker;
   message.uid = options_.uid;
   message.endpoint = {options_.host, 0};
-  message.wanted_rank = options_.wanted_rank;
+  message.wanted_rank = registered() ? static_cast<int32_t>(rank_.value) : options_.wanted_rank;
   Send(message);
 }
 
@@ -176,9 +180,22 @@ bool SchedulerLink::TakeTerm(Term term) {
   return true;
 }
 
+void SchedulerLink::EndForLostLog(const std::string& what, int64_t now_us) {
+  owner_.OnRefused({Code::kProtocol, Named() + " " + what + ": was its log lost? It goes on with its cluster "
+                                      "only if it is started again with the same --state-dir"}, now_us);
+}
+
 void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
-  if (message.uid != options_.uid || !TakeTerm(message.term) || registered()) return;
-  if (message.incarnation.value == 0) return;
+  if (message.uid != options_.uid || message.incarnation.value == 0) return;
+  // No scheduler gives two to the same worker, of whatever term: its records are gone.
+  if (registered() && message.incarnation != incarnation_ && message.cluster_id == cluster_id_) {
+    return EndForLostLog("knew this worker as incarnation " + std::to_string(incarnation_.value) +
+                             " and now calls it " + std::to_string(message.incarnation.value),
+                         now_us);
+  }
+  if (!TakeTerm(message.term)) return;
+  if (std::exchange(register_again_, false)) Heartbeat(now_us);
+  if (registered()) return;
   if (!options_.cluster_id.empty() && message.cluster_id != options_.cluster_id) {
     return owner_.OnRefused({Code::kProtocol, Named() +
                                                   " belongs to cluster \"" + message.cluster_id +
@@ -221,8 +238,12 @@ void SchedulerLink::Take(wire::StateMessage& message, int64_t now_us) {
 void SchedulerLink::Take(const wire::Refusal& message, int64_t now_us) {
   if (message.request != 0) return owner_.OnReply(message, now_us);
   last_refusal_ = message.text;
+  // One that does not know this worker says so too: it answers who it is when it is told who we are.
+  if (message.code == Code::kUnavailable && registered()) register_again_ = true;
   if (StandsBy(message)) return Reopen(now_us);
   if (message.code == Code::kUnavailable) return;  // the timer tries again
+  if (registered() && message.code == Code::kProtocol)
+    return owner_.OnRefused({message.code, Named() + " is another one now: " + message.text}, now_us);
   owner_.OnRefused({message.code, message.text}, now_us);
 }
 

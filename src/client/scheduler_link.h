@@ -77,8 +77,11 @@ class SchedulerLink {
   void Connect(int64_t now_us);
   void Reopen(int64_t now_us);
   void SendRegister(int64_t now_us);
+  // What is said every so often: who it is, or that it is alive.
+  void Say(int64_t now_us);
   bool StandsBy(const wire::ControlMessage& message) const;
   bool TakeTerm(Term term);
+  void EndForLostLog(const std::string& what, int64_t now_us);
   void Take(const wire::Registered& message, int64_t now_us);
   void Take(const wire::HeartbeatReply& message, int64_t now_us);
   void Take(wire::StateMessage& message, int64_t now_us);
@@ -100,6 +103,7 @@ class SchedulerLink {
   int64_t heard_us_ = 0;
   int64_t beat_us_ = 0;  // next heartbeat or registration
   bool ever_heard_ = false;
+  bool register_again_ = false;  // a scheduler that is heard does not know this worker
   std::string last_refusal_;
   std::string awaiting_;
   Term term_;

@@ -348,7 +348,9 @@ Result<scheduler::EtcdOptions> ParseMeta(std::string_view what, std::string_view
   std::string_view rest = text.substr(kScheme.size());
   const size_t slash = rest.find('/');
   Result<std::vector<wire::Endpoint>> members = ParseEndpoints(what, rest.substr(0, slash));
-  if (!members.ok()) return members.status();
+  if (!members.ok())
+    return Malformed(what, text,
+                     "etcd://HOST:PORT,HOST:PORT/PREFIX (" + members.status().message() + ")");
   scheduler::EtcdOptions options;
   options.members = *std::move(members);
   if (slash == std::string_view::npos) return options;

@@ -45,7 +45,9 @@ NodeName Supervisor::Local(wire::Role role, uint32_t i) const {
 }
 
 std::string Supervisor::cause() const {
-  return secondary_ && !failure_seen_.empty() ? failure_seen_ : cause_;
+  if (!job_failed()) return cause_;
+  const std::string deaths = DeathsTogether();
+  return deaths.empty() ? failure_seen_ : deaths + ": " + failure_seen_;
 }
 
 std::vector<SuperviseAction> Supervisor::Begin(int64_t now_ms) {
@@ -76,6 +78,7 @@ std::vector<SuperviseAction> Supervisor::OnEnd(const NodeName& node, const Proce
       default: SchedulerEnded(node, end, now_ms); break;
     }
   }
+  last_words_.clear();
   Settle(now_ms);
   return Take();
 }
@@ -93,7 +96,6 @@ bool Supervisor::TakeRestart(const NodeName& node, const ProcessEnd& end, const 
   uint32_t& restarts = restarts_[static_cast<size_t>(node.role)];
   if (restarts >= options_.max_restarts) return false;
   ++restarts;
-  failure_seen_.clear();  // what it said of its own end is not why the job ends some day
   Say(ToString(node) + " " + ToString(end) + ": starting it again (" + std::to_string(restarts) + " of " +
       std::to_string(options_.max_restarts) + ")" + what_follows);
   Start(node);
@@ -118,7 +120,8 @@ void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_
   }
   if (end.signal == 0 && end.code != kStartAgainCode) {
     tail_ = node;
-    return Fail({.exit_code = end.code, .cause = what, .consequence = ": the job ends"}, now_ms);
+    return Fail(
+        {.exit_code = end.code, .cause = what, .consequence = ": the job ends", .secondary = true}, now_ms);
   }
   if (TakeRestart(node, end)) return;
   Say(what + " and is given up: " + std::to_string(options_.max_restarts) +
@@ -150,7 +153,10 @@ void Supervisor::SchedulerEnded(const NodeName& node, const ProcessEnd& end, int
 
 void Supervisor::Fail(const Failure& failure, int64_t now_ms) {
   if (stopping() || phase_ == Phase::kDone) return;  // what goes wrong now is only a consequence
-  Say((failure.secondary && !failure_seen_.empty() ? "the job has failed: " + failure_seen_ : failure.cause) +
+  const std::string deaths = DeathsTogether();
+  Say((failure.secondary && !failure_seen_.empty()
+           ? "the job has failed: " + (deaths.empty() ? "" : deaths + ": ") + failure_seen_
+           : failure.cause) +
       failure.consequence);
   if (!exit_code_) {
     exit_code_ = failure.exit_code;
@@ -158,8 +164,8 @@ void Supervisor::Fail(const Failure& failure, int64_t now_ms) {
     secondary_ = failure.secondary;
   }
   if (options_.nodes > 1 && phase_ != Phase::kStarting) {
-    actions_.push_back(
-        {Kind::kAbort, {}, "node " + std::to_string(options_.node_rank) + ": " + failure.cause});
+    aborted_ = "node " + std::to_string(options_.node_rank) + ": " + failure.cause;
+    actions_.push_back({Kind::kAbort, {}, aborted_});
   }
   StopStage(Phase::kStoppingWorkers, now_ms);
 }
@@ -233,7 +239,8 @@ std::vector<SuperviseAction> Supervisor::OnTrouble(int exit_code, const std::str
 std::vector<SuperviseAction> Supervisor::OnSeen(const JobSeen& seen, int64_t now_ms) {
   if (!seen.answered || phase_ == Phase::kDone) return Take();
   if (phase_ != Phase::kStarting || !seen.over) heard_ms_ = now_ms;
-  if (!seen.failure.empty()) failure_seen_ = seen.failure;
+  OnFailure(seen.failure);
+  if (seen.copied && seen.asked_ms > servers_changed_ms_) died_servers_.clear();
   if (phase_ != Phase::kStarting) over_ = over_ || seen.over;
   if (seen.replicas > 0) replicas_ = seen.replicas;
   if (phase_ == Phase::kRunning && !seen.over) FollowScale(seen);

@@ -43,6 +43,7 @@ struct ProcessEnd {
   int code = 0;
   int signal = 0;
   bool left_job = false;  // a worker: the scheduler had it as done before its process ended
+  std::optional<bool> has_copies;  // a server: whether others have what it held, where the scheduler knows
   bool clean() const { return code == 0 && signal == 0; }
   int exit_code() const { return signal != 0 ? 128 + signal : code; }  // as a shell says it
 };
@@ -78,6 +79,7 @@ struct JobSeen {
   uint32_t servers_wanted = 0;   // 0: not said
   uint32_t servers_leaving = 0;  // told to go, and still there
   uint32_t replicas = 0;         // owners of a partition; 0: not said
+  bool copied = false;           // every partition has more than one owner in sync, and all are heard
 };
 
 struct SuperviseAction {
@@ -116,18 +118,23 @@ class Supervisor {
   // An answer of the scheduler's, or that there was none. Needed where nodes > 1, and after kAsk.
   std::vector<SuperviseAction> OnSeen(const JobSeen& seen, int64_t now_ms);
   std::vector<SuperviseAction> OnTick(int64_t now_ms);
-  // Why the job has failed, in the words of a node that is about to be reported ended because of it.
-  void OnReason(const std::string& why) {
-    if (failure_seen_.empty()) failure_seen_ = why;
+  // The scheduler has said that the job has failed, and why.
+  void OnFailure(const std::string& why) {
+    if (!why.empty() && why != aborted_) failure_seen_ = why;
   }
+  // The last words of a node that is about to be reported ended.
+  void OnReason(const std::string& why) { last_words_ = why; }
 
   bool finished() const { return phase_ == Phase::kDone; }
   int exit_code() const { return exit_code_.value_or(0); }
   // For the last line: what ended the job before its time (empty: nothing did), and some counts.
   std::string cause() const;
+  // The cause is the scheduler's: what workers said is a consequence.
+  bool job_failed() const { return secondary_ && !failure_seen_.empty(); }
   bool interrupted() const { return interrupts_ > 0; }
   uint32_t restarts() const { return restarts_[0] + restarts_[1] + restarts_[2]; }
   uint32_t workers_done() const { return workers_done_; }
+  uint32_t servers_given_up() const { return static_cast<uint32_t>(given_up_servers_.size()); }
   uint32_t workers_given_up() const { return static_cast<uint32_t>(given_up_.size()); }
 
  private:
@@ -161,6 +168,8 @@ class Supervisor {
   void StartAll();
   // False: it was one of those that others have copies of, or that are no longer needed.
   bool LosesTables(const NodeName& node, const ProcessEnd& end);
+  // Servers that died since every partition had its copies: "servers 0 and 1 died", if there are several.
+  std::string DeathsTogether() const;
   void FollowScale(const JobSeen& seen);
   uint32_t CountServers() const;
   void Settle(int64_t now_ms);  // moves on to the next phase when nothing holds it back
@@ -174,6 +183,7 @@ class Supervisor {
   std::set<NodeName> alive_;
   std::set<uint32_t> given_up_;  // ranks that the scheduler is told about, again and again
   std::set<uint32_t> given_up_servers_;
+  std::set<uint32_t> died_servers_;  // since every partition had more than one owner in sync
   uint32_t replicas_ = 1;
   uint32_t servers_wanted_ = 0;     // in the whole job
   uint32_t servers_leaving_ = 0;    // seen last
@@ -183,7 +193,8 @@ class Supervisor {
   std::array<uint32_t, 3> restarts_ = {};  // by role
   uint32_t workers_done_ = 0;
   int interrupts_ = 0;
-  std::string cause_, failure_seen_;
+  std::string cause_, failure_seen_, aborted_;  // aborted_: what this launcher has told the scheduler
+  std::string last_words_;                      // of who is being reported ended
   bool secondary_ = false;  // cause_ is a consequence of failure_seen_, if that is known
   bool unused_ = false;     // the workers have ended and none had ever joined
   bool softly_ = false;     // told with SIGINT so far

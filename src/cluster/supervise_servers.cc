@@ -6,6 +6,20 @@
 
 namespace cairn::cluster {
 
+namespace {
+constexpr const char* kNotEvenOneCopy =
+    ": its part of the tables is lost and the job ends; with --replicas 2, and two servers or more, it "
+    "would have gone on";
+
+// For the user, of a server that is started again.
+std::string WhatBecomesOf(const ProcessEnd& server) {
+  if (!server.has_copies) return "";
+  return *server.has_copies ? "; others have copies of its partitions, and they are copied back to it"
+                            : "; not each of its partitions has another copy that is in sync and heard: if none "
+                              "comes back, the scheduler says so and the job ends";
+}
+}  // namespace
+
 void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms) {
   servers_changed_ms_ = now_ms;
   // Servers leave when they are told to, or when the workers have left the job, which may be well
@@ -20,12 +34,28 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
   // A job whose workers never joined, or were all given up, is a failed one to its servers.
   if (phase_ == Phase::kLeaving && end.signal == 0 && (options_.nodes == 1 || unused_)) return;
   if (!LosesTables(node, end)) return;
+  const bool died = end.signal != 0 || end.code > 128;
+  // Servers of a failed job say why as their last.
+  if (!died && !last_words_.empty() && failure_seen_.empty()) failure_seen_ = last_words_;
   Fail({.exit_code = end.exit_code(),
         .cause = ToString(node) + " " + ToString(end),
-        .consequence =
-            end.signal != 0 ? ": its part of the tables is lost and the job ends" : ": the job ends",
-        .secondary = end.signal == 0},
+        .consequence = !died           ? ": the job ends"
+                       : options_.replicas < 2 ? kNotEvenOneCopy
+                                       : ": no other server is left, its part of the tables is lost and the "
+                                         "job ends",
+        .secondary = !died},
        now_ms);
+}
+
+std::string Supervisor::DeathsTogether() const {
+  if (died_servers_.size() < 2) return "";
+  std::string text = "servers ";
+  size_t named = 0;
+  for (uint32_t index : died_servers_) {
+    text += (named == 0 ? "" : named + 1 == died_servers_.size() ? " and " : ", ") + std::to_string(index);
+    ++named;
+  }
+  return text + " died before their partitions were copied anew";
 }
 
 bool Supervisor::LosesTables(const NodeName& node, const ProcessEnd& end) {
@@ -43,12 +73,14 @@ bool Supervisor::LosesTables(const NodeName& node, const ProcessEnd& end) {
     Say(what + ": it is not started again, " + std::to_string(CountServers()) + " others are there");
     return false;
   }
-  if (TakeRestart(node, end, "; others have copies of its partitions, and they are copied back to it"))
-    return false;
+  died_servers_.insert(node.index);
+  if (TakeRestart(node, end, WhatBecomesOf(end))) return false;
   // Whether the job can go on without it is the scheduler's to say.
   if (CountServers() == 0 && options_.nodes == 1) return true;
   Say(what + " and is given up: " + std::to_string(options_.max_restarts) +
-      " restarts are used up (--max-restarts); the others have its partitions");
+      " restarts are used up (--max-restarts); the job goes on with " +
+      std::to_string(CountServers()) + (CountServers() == 1 ? " server" : " servers") +
+      (options_.nodes > 1 ? " here" : "") + ", if they have copies of its partitions");
   given_up_servers_.insert(node.index);
   return false;
 }

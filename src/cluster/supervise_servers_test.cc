@@ -23,15 +23,57 @@ class Owners : public ::testing::Test {
     seen.servers_leaving = leaving;
     return Show(supervisor_.OnSeen(seen, now_));
   }
+  void SeenCopies(bool copied) {
+    JobSeen seen{.asked_ms = ++now_, .answered = true, .copied = copied};
+    supervisor_.OnSeen(seen, ++now_);
+  }
   Supervisor supervisor_{{.servers = 2, .workers = 1, .replicas = 2, .max_restarts = 2}};
   int64_t now_ = 10;
 };
 
 TEST_F(Owners, AKilledServerIsStartedAgain) {
-  const Actions actions = supervisor_.OnEnd(Server(1), kKilled, now_);
+  const ProcessEnd killed{.signal = SIGKILL, .has_copies = true};
+  const Actions actions = supervisor_.OnEnd(Server(1), killed, now_);
   EXPECT_EQ(Show(actions), "start server 1");
   EXPECT_NE(Said(actions).find("copied back"), std::string::npos) << Said(actions);
   EXPECT_EQ(End(Server(0), {.code = kStartAgainCode}), "start server 0") << "it was taken for dead";
+}
+
+TEST_F(Owners, OthersHaveCopiesIsSaidOnlyIfItIsKnown) {
+  EXPECT_EQ(Said(supervisor_.OnEnd(Server(1), kKilled, now_)).find("copies"), std::string::npos);
+  const ProcessEnd last{.signal = SIGKILL, .has_copies = false};
+  const std::string said = Said(supervisor_.OnEnd(Server(0), last, now_));
+  EXPECT_EQ(said.find("others have copies"), std::string::npos) << said;
+  EXPECT_NE(said.find("the job ends"), std::string::npos) << said;
+}
+
+TEST_F(Owners, OfAFailedJobTheServersAreTheCauseAndNotTheWorkers) {
+  SeenCopies(true);
+  EXPECT_EQ(End(Server(0), kKilled), "start server 0");
+  EXPECT_EQ(End(Server(1), kKilled), "start server 1");
+  supervisor_.OnFailure("server 1 is lost");
+  EXPECT_EQ(End(Worker(0), {.code = 1}), "terminate scheduler; terminate server 0; terminate server 1");
+  EXPECT_EQ(supervisor_.cause(), "servers 0 and 1 died before their partitions were copied anew: server 1 is lost");
+  EXPECT_EQ(supervisor_.exit_code(), 1);
+}
+
+TEST_F(Owners, DeathsThatWereMadeGoodAreNotTheCause) {
+  SeenCopies(true);
+  End(Server(0), kKilled);
+  SeenCopies(true);
+  End(Server(1), kKilled);
+  supervisor_.OnFailure("server 1 is lost");
+  End(Worker(0), {.code = 1});
+  EXPECT_EQ(supervisor_.cause(), "server 1 is lost");
+}
+
+TEST_F(Owners, WhatAServerSaysWhenItIsStoppedIsNotTheCause) {
+  EXPECT_EQ(End(kScheduler, {.code = 143}), "terminate worker 0");
+  supervisor_.OnReason("told to stop by SIGINT");
+  End(Worker(0), kClean);
+  supervisor_.OnReason("told to stop by SIGINT");
+  End(Server(0), {.code = 130});
+  EXPECT_EQ(supervisor_.cause(), "scheduler exited with code 143");
 }
 
 TEST_F(Owners, AServerThatIsKilledTooOftenIsGivenUpAsLongAsThereIsAnother) {

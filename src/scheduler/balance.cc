@@ -1,27 +1,27 @@
-// Shares: bytes are moved and primaries handed over until each server has its own (rule 46).
+// Shares: bytes are moved and primaries handed over until each server has its own (rule 46). Asked for
+// a thousand servers with every record, so nothing is looked at again that can't have changed;
+// balance_reference.h says the same in the plain way.
 #include <algorithm>
 #include <cmath>
-#include <deque>
-#include <map>
+#include <iterator>
+#include <optional>
 #include <set>
-#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "scheduler/planner.h"
 
 namespace cairn::scheduler {
 namespace {
 
-// Nothing is moved while every server's bytes are so near to its share.
-constexpr double kSlack = 0.05;
-// Of twice the difference of two servers: a move of more would hardly even them out.
-constexpr double kMostOfDifference = 0.9;
+using Ranked = std::set<std::pair<double, size_t>>;  // by a number, then by place in servers_
 
 }  // namespace
 
 // The slot that evens two servers out best; where they are far apart one of average size, so that
-// number and size are spread alike.
-std::optional<Planner::Move> Planner::BestMoveFrom(const Server& from,
-                                                   const std::vector<size_t>& lightest_first, double mean) {
+// number and size are spread alike. `takers`: those below the mean that may be copied to, lightest first.
+template <class Takers>
+std::optional<Planner::Move> Planner::BestMoveFrom(const Server& from, const Takers& takers, double mean) {
   std::optional<Move> best;
   const double share = static_cast<double>(d_.state.slots.size()) * from.weight / weights_;
   const bool has_primaries_to_spare = from.primaries > share;
@@ -30,36 +30,34 @@ std::optional<Planner::Move> Planner::BestMoveFrom(const Server& from,
     const bool is_primary = owner.server == from.index;
     if (!Settled(slot) || owner.backups.size() >= wire::kMaxBackups) continue;
     if (At(owner.server).copies_out >= limits_.copies_per_server) continue;
-    for (size_t i : lightest_first) {
-      const Server& to = servers_[i];
-      const double difference = from.ratio() - to.ratio();
-      if (to.ratio() >= mean) break;  // its own share is enough
-      const bool owns =
-          owner.server == to.index || owner.FindBackup(static_cast<uint16_t>(to.index)) != nullptr;
-      if (owns || to.avoided || to.copies_in >= limits_.copies_per_server) continue;
-      // One of the two must be out of its share by more than the slack.
-      if (from.ratio() <= mean * (1 + kSlack) && to.ratio() >= mean * (1 - kSlack)) break;
-      const double cost = Cost(slot), both = cost * (1 / from.weight + 1 / to.weight);
-      if (both > kMostOfDifference * 2 * difference) break;
-      const double best_size = std::min(average_, cost * difference / both);
-      double off = std::abs(cost - best_size);
-      if (is_primary != has_primaries_to_spare) off += average_ / 4;
-      if (!best || off < best->off) best = Move{slot, i, off};
-      break;
-    }
+    const auto taker = std::find_if(takers.begin(), takers.end(), [&](const auto& ranked) {
+      const uint32_t index = servers_[ranked.second].index;
+      return owner.server != index && owner.FindBackup(static_cast<uint16_t>(index)) == nullptr;
+    });
+    if (taker == takers.end()) continue;
+    const Server& to = servers_[taker->second];
+    // One of the two must be out of its share by more than the slack.
+    if (from.ratio() <= mean * (1 + kSlack) && to.ratio() >= mean * (1 - kSlack)) continue;
+    const double difference = from.ratio() - to.ratio();
+    const double cost = Cost(slot), both = cost * (1 / from.weight + 1 / to.weight);
+    if (both > kMostOfDifference * 2 * difference) continue;
+    const double best_size = std::min(average_, cost * difference / both);
+    double off = std::abs(cost - best_size);
+    if (is_primary != has_primaries_to_spare) off += average_ / 4;
+    if (!best || off < best->off) best = Move{slot, taker->second, off};
   }
   return best;
 }
 
 void Planner::MoveBytes() {
-  std::vector<size_t> order;
   double sum = 0;
-  for (size_t i = 0; i < servers_.size(); ++i)
-    if (servers_[i].stays) {
-      order.push_back(i);
-      sum += servers_[i].load;
-    }
-  if (order.size() <= wanted_) return;  // everybody has everything
+  size_t staying = 0;
+  for (const Server& server : servers_) {
+    if (!server.stays) continue;
+    sum += server.load;
+    ++staying;
+  }
+  if (staying <= wanted_) return;  // everybody has everything
   const double mean = sum / weights_;
   settled_.resize(servers_.size());
   for (uint32_t slot = 0; slot < d_.state.slots.size(); ++slot) {
@@ -67,88 +65,130 @@ void Planner::MoveBytes() {
     settled_[at_[Slot(slot).server]].push_back(slot);
     for (const wire::Backup& backup : Slot(slot).backups) settled_[at_[backup.server]].push_back(slot);
   }
-  std::set<size_t> tried;  // without success: what is begun meanwhile makes it no better for them
-  for (bool moved = true; moved;) {
-    moved = false;
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return std::tuple(servers_[a].ratio(), a) < std::tuple(servers_[b].ratio(), b);
-    });
-    const bool even = servers_[order.front()].ratio() >= mean * (1 - kSlack) &&
-                      servers_[order.back()].ratio() <= mean * (1 + kSlack);
+  Ranked all, givers, takers;
+  auto enter = [&](size_t i) {
+    const Server& server = servers_[i];
+    const std::pair<double, size_t> key(server.ratio(), i);
+    all.insert(key);
+    if (server.ratio() > mean) givers.insert(key);
+    if (server.ratio() < mean && !server.avoided && server.copies_in < limits_.copies_per_server)
+      takers.insert(key);
+  };
+  auto leave = [&](size_t i) {
+    for (Ranked* ranked : {&all, &givers, &takers}) ranked->erase({servers_[i].ratio(), i});
+  };
+  for (size_t i = 0; i < servers_.size(); ++i)
+    if (servers_[i].stays) enter(i);
+  while (!givers.empty()) {
+    const bool even = all.begin()->first >= mean * (1 - kSlack) && all.rbegin()->first <= mean * (1 + kSlack);
     if (even) return;
-    for (auto from = order.rbegin(); from != order.rend() && !moved; ++from) {
-      if (servers_[*from].ratio() <= mean) break;
-      if (tried.count(*from) > 0) continue;
-      const auto move = BestMoveFrom(servers_[*from], order, mean);
-      if (!move) {
-        tried.insert(*from);
-        continue;
-      }
-      BeginCopy(move->slot, servers_[move->to]);
-      d_.moving_from[move->slot] = static_cast<uint16_t>(servers_[*from].index);
-      servers_[*from].load -= Cost(move->slot);
-      moved = true;
+    const size_t from = givers.rbegin()->second;
+    const auto move = BestMoveFrom(servers_[from], takers, mean);
+    if (!move) {
+      // What is begun meanwhile makes it no better for this one.
+      givers.erase(std::prev(givers.end()));
+      continue;
     }
+    leave(from);
+    leave(move->to);
+    BeginCopy(move->slot, servers_[move->to]);
+    d_.moving_from[move->slot] = static_cast<uint16_t>(servers_[from].index);
+    servers_[from].load -= Cost(move->slot);
+    enter(from);
+    enter(move->to);
   }
 }
 
 void Planner::MovePrimaries() {
   if (wanted_ < 2) return;  // a primary moves with its bytes
-  std::vector<size_t> order;
-  for (size_t i = 0; i < servers_.size(); ++i)
-    if (servers_[i].stays) order.push_back(i);
   auto now = [&](size_t i) { return servers_[i].primaries / servers_[i].weight; };
   auto with_one_more = [&](size_t i) { return (servers_[i].primaries + 1) / servers_[i].weight; };
-  Edges edges;
-  std::set<size_t> tried;  // without success
-  for (bool moved = true; moved;) {
-    moved = false;
-    std::sort(order.begin(), order.end(),
-              [&](size_t a, size_t b) { return std::tuple(now(b), a) < std::tuple(now(a), b); });
-    double least = with_one_more(order.front());
-    for (size_t i : order) least = std::min(least, with_one_more(i));
-    if (now(order.front()) <= least) return;
-    if (edges.empty()) edges = PossibleHandovers();
-    for (size_t i = 0; i < order.size() && now(order[i]) > least && !moved; ++i) {
-      if (tried.count(order[i]) > 0) continue;
-      moved = MoveOnePrimary(order[i], edges);
-      if (!moved) tried.insert(order[i]);
+  Ranked most;  // by the primaries that they have, the most first; without those that found nobody to give to
+  Ranked least;
+  std::vector<bool> tried(servers_.size());
+  auto enter = [&](size_t i) {
+    if (!tried[i]) most.insert({-now(i), i});
+    least.insert({with_one_more(i), i});
+  };
+  auto leave = [&](size_t i) {
+    most.erase({-now(i), i});
+    least.erase({with_one_more(i), i});
+  };
+  for (size_t i = 0; i < servers_.size(); ++i)
+    if (servers_[i].stays) enter(i);
+  bool found = false;
+  while (!most.empty() && -most.begin()->first > least.begin()->first) {
+    if (!std::exchange(found, true)) FindPossibleHandovers();
+    const size_t from = most.begin()->second;
+    const auto path = PathForOnePrimary(from);
+    if (path.empty()) {
+      tried[from] = true;
+      most.erase(most.begin());
+      continue;
+    }
+    leave(from);
+    leave(path.front().to);
+    for (const Step& step : path) HandOver(step.slot, servers_[step.to].index);
+    enter(from);
+    enter(path.front().to);
+  }
+}
+
+void Planner::FindPossibleHandovers() {
+  links_.assign(servers_.size(), {});
+  in_vain_.assign(servers_.size(), -1);
+  came_from_.resize(servers_.size());
+  std::vector<std::pair<size_t, uint32_t>> there;  // to, slot
+  std::vector<std::vector<uint32_t>> led(servers_.size());
+  for (uint32_t slot = 0; slot < d_.state.slots.size(); ++slot)
+    if (Settled(slot)) led[at_[Slot(slot).server]].push_back(slot);
+  for (size_t from = 0; from < servers_.size(); ++from) {
+    there.clear();
+    for (uint32_t slot : led[from])
+      for (const wire::Backup& backup : Slot(slot).backups)
+        if (!At(backup.server).avoided) there.emplace_back(at_[backup.server], slot);
+    std::sort(there.begin(), there.end());
+    for (const auto& [to, slot] : there) {
+      if (links_[from].empty() || links_[from].back().to != to) links_[from].push_back({to, {}});
+      links_[from].back().slots.push_back(slot);
     }
   }
 }
 
-Planner::Edges Planner::PossibleHandovers() {
-  Edges edges;
-  for (uint32_t slot = 0; slot < d_.state.slots.size(); ++slot) {
-    const wire::SlotOwner& owner = Slot(slot);
-    if (!Settled(slot)) continue;
-    for (const wire::Backup& backup : owner.backups)
-      if (!At(backup.server).avoided) edges[at_[owner.server]][at_[backup.server]].push_back(slot);
-  }
-  return edges;
-}
-
-// One primary less here, and one more at a server that is better off with it: directly, or by a chain
-// of handovers where the two share no slot.
-bool Planner::MoveOnePrimary(size_t from, Edges& edges) {
+// The handovers, last one first, that leave one primary less here and one more at a server that is better
+// off with it: one, or a chain where the two share no slot. Empty if there is none.
+//
+// A server from which the search has found nobody (in_vain_: by which number of primaries) is not searched
+// from again for so many or fewer. Handovers only become fewer in the meantime, and whoever gives a primary
+// away then has no fewer than the one that was searched for, so nobody whom it reaches becomes one.
+std::vector<Planner::Step> Planner::PathForOnePrimary(size_t from) {
   const double here = servers_[from].primaries / servers_[from].weight;
-  std::map<size_t, size_t> came_from = {{from, from}};
-  std::deque<size_t> reached = {from};
-  while (!reached.empty()) {
-    const size_t at = reached.front();
-    reached.pop_front();
+  if (in_vain_[from] >= here) return {};
+  constexpr size_t kNobody = SIZE_MAX;
+  std::fill(came_from_.begin(), came_from_.end(), kNobody);
+  came_from_[from] = from;
+  std::vector<size_t> reached = {from};
+  for (size_t next = 0; next < reached.size(); ++next) {
+    const size_t at = reached[next];
     if ((servers_[at].primaries + 1) / servers_[at].weight < here) {
-      for (size_t step = at; step != from; step = came_from[step])
-        HandOver(edges[came_from[step]][step].back(), servers_[step].index);
-      return true;
+      std::vector<Step> path;
+      for (size_t step = at; step != from; step = came_from_[step]) {
+        const auto& links = links_[came_from_[step]];
+        const auto link = std::find_if(links.begin(), links.end(), [&](const Link& l) { return l.to == step; });
+        path.push_back({link->slots.back(), step});
+      }
+      return path;
     }
     if (servers_[at].handing_over >= limits_.handovers_per_server) continue;
-    for (auto& [next, slots] : edges[at]) {
-      while (!slots.empty() && !Settled(slots.back())) slots.pop_back();  // handed over already
-      if (!slots.empty() && came_from.emplace(next, at).second) reached.push_back(next);
+    for (Link& link : links_[at]) {
+      while (!link.slots.empty() && !Settled(link.slots.back())) link.slots.pop_back();  // handed over already
+      if (link.slots.empty() || came_from_[link.to] != kNobody || in_vain_[link.to] >= here) continue;
+      came_from_[link.to] = at;
+      reached.push_back(link.to);
     }
   }
-  return false;
+  for (size_t server : reached) in_vain_[server] = std::max(in_vain_[server], here);
+  return {};
 }
 
 }  // namespace cairn::scheduler

@@ -30,6 +30,7 @@ class SchedulerCore final : public Scheduler {
   void OnMessage(ConnId conn, const wire::InFrame& frame, int64_t now_us) override;
   void OnDisconnect(ConnId conn, int64_t now_us) override;
   void OnTick(int64_t now_us) override;
+  int64_t next_tick_us() const override;
   void OnWaited(int64_t waited_us) override;
   bool finished() const override { return finished_; }
   Status fatal() const override { return fatal_; }
@@ -159,6 +160,7 @@ class SchedulerCore final : public Scheduler {
   SlotBytes KnownBytes() const;
   PlacementLimits Limits(int64_t now_us) const;
   int64_t OwnersGapUs() const;
+  bool PlacementDue(int64_t now_us) const;
 
   // scale.cc
   void OnScale(ConnId conn, const wire::Scale& scale, int64_t now_us);
@@ -217,6 +219,7 @@ class SchedulerCore final : public Scheduler {
   bool avoided_ = false;              // it has left servers out that may be back soon
   StateVersion placed_version_;       // the state after the last placement
   int64_t placed_us_ = 0;
+  int64_t placing_us_ = INT64_MIN / 2;  // when slots last began to move, or could have
   int64_t owners_record_us_ = INT64_MIN / 2;
   bool single_ = false;       // an alarm about slots with one owner has not been cleared
   uint32_t copies_done_ = 0;  // in this wave of moves

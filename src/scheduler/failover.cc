@@ -29,7 +29,10 @@ std::string FailureOf(const wire::ClusterState& state, const wire::ServerInfo& s
                             std::to_string(state.slots.size()) + ")";
   if (state.replicas > 1)
     return lost + "no other owner of " + which +
-           " was in sync: all others had died or were still being copied to; start the job anew";
+           " was in sync: all others had died or were still being copied to; start the job anew, and with "
+           "--replicas " +
+           std::to_string(state.replicas + 1) + " it survives " + std::to_string(state.replicas) +
+           " deaths at a time (with as many servers or more)";
   return lost + which +
          " had no other copy: start the job anew; with --replicas 2, and two servers or "
          "more, it would have survived this";

@@ -39,7 +39,8 @@ Status CheckRegister(const DurableState& d, const wire::Register& request) {
   if (!request.cluster_id.empty() && request.cluster_id != d.state.cluster_id)
     return {Code::kProtocol, "this is cluster " + d.state.cluster_id + ", not " +
                                  Printable(request.cluster_id, kMaxHostBytes) +
-                                 ": check the scheduler's address, or the cluster id"};
+                                 ": check the scheduler's address and the cluster id; a scheduler "
+                                 "that is started again without its log (--state-dir) is a new cluster"};
   if (request.role != wire::Role::kServer && request.role != wire::Role::kWorker)
     return {Code::kInvalidArgument, "only servers and workers register"};
   if (request.uid == 0) return {Code::kInvalidArgument, "a registration needs a uid that is not 0"};

@@ -13,7 +13,9 @@ constexpr uint64_t kUnknownBytes = UINT64_MAX;
 // Records about owners that are in no hurry: not more often than this, and so seldom that states
 // take no more than this many bytes a second in all.
 constexpr int64_t kSmallestGapUs = 50'000;
-constexpr int64_t kLargestHandoverGapUs = 100'000;
+// What ends a handover is in a hurry, since that slot stands still; but everybody is told of every
+// record, so those that end at about the same time share one.
+constexpr int64_t kSmallestHandoverGapUs = 4'000, kLargestHandoverGapUs = 100'000;
 constexpr uint64_t kStateBytesPerSecond = uint64_t{1} << 30;
 // Sizes change all the time; they are looked at so often.
 constexpr int64_t kLookAtBytesUs = 1'000'000;
@@ -24,6 +26,12 @@ bool OwnsNothing(const wire::ClusterState& state, uint32_t server) {
   return std::none_of(state.slots.begin(), state.slots.end(), [&](const wire::SlotOwner& owner) {
     return owner.server == server || owner.FindBackup(static_cast<uint16_t>(server)) != nullptr;
   });
+}
+
+// While a view is pending owners change only for deaths, and for what stands still until then (the
+// new primary is asked for its report too: rule 50).
+bool TakenWhilePending(const wire::SlotNews& news) {
+  return news.kind == wire::SlotNews::kCaughtUp || news.kind == wire::SlotNews::kHandedOver;
 }
 
 bool AnySingle(const wire::ClusterState& state) {
@@ -77,28 +85,41 @@ bool SchedulerCore::OwnersWorkWaits(int64_t now_us) const {
     const Live* live = FindLive(server.incarnation);
     if (live == nullptr) continue;
     for (const wire::SlotNews& news : live->news) {
-      work |= !pending || news.kind == wire::SlotNews::kCaughtUp;
-      urgent |= !pending && news.kind == wire::SlotNews::kHandedOver;  // that slot stands still
+      work |= !pending || TakenWhilePending(news);
+      urgent |= news.kind == wire::SlotNews::kHandedOver;
     }
     work |= !pending && live->wants_to_leave && !server.leaving;
   }
-  if (!pending && durable_.running()) {
+  if (!pending && durable_.running() && PlacementDue(now_us)) {
     work |= placed_version_ != state().version && AllServersHeard();
     const bool again = bytes_changed_ || avoided_;
     work |= again && now_us - placed_us_ >= kLookAtBytesUs && AllServersHeard();
   }
-  // A slot that is being handed over stands still; but everybody is told of every record.
-  const auto handover_gap_us = std::min<int64_t>(kLargestHandoverGapUs, 10 * static_cast<int64_t>(live_.size()));
+  const auto handover_gap_us =
+      std::clamp<int64_t>(10 * static_cast<int64_t>(live_.size()), kSmallestHandoverGapUs, kLargestHandoverGapUs);
   urgent &= now_us - owners_record_us_ >= handover_gap_us;
   return urgent || (work && now_us - owners_record_us_ >= OwnersGapUs());
 }
+
+// Between two looks a slot may stand still whose handing over could end.
+int64_t SchedulerCore::next_tick_us() const {
+  const bool moving = std::any_of(state().slots.begin(), state().slots.end(), [](const auto& owner) {
+    return owner.heir != wire::kNoServer || InSyncOwners(owner) <= owner.backups.size();
+  });
+  return moving ? OwnersGapUs() / 20 : kSmallestGapUs;
+}
+
+// Slots begin to move in waves: a push that waits for one wave is through before the next.
+bool SchedulerCore::PlacementDue(int64_t now_us) const { return now_us - placing_us_ >= OwnersGapUs(); }
 
 bool SchedulerCore::AdvanceOwners(int64_t now_us) {
   if (!OwnersWorkWaits(now_us)) return false;
   DurableState next = Next();
   OwnersRecord record;
   if (durable_.running()) ApplyNews(next, now_us, &record);
-  if (state().pending_view == ViewNumber(0)) {
+  const bool placing = state().pending_view == ViewNumber(0) && PlacementDue(now_us);
+  if (placing) {
+    placing_us_ = now_us;
     MarkLeaving(next, &record);
     if (durable_.running()) PlaceSlots(next, now_us, &record);
     LetEmptyGo(next, &record);
@@ -111,7 +132,7 @@ bool SchedulerCore::AdvanceOwners(int64_t now_us) {
   if (!Commit(std::move(next))) return false;
   owners_record_us_ = now_us;
   // What was placed may make more possible; what was not needs another event.
-  if (!record.placed.any() && state().pending_view == ViewNumber(0)) placed_version_ = state().version;
+  if (!record.placed.any() && placing) placed_version_ = state().version;
   copies_done_ += record.caught_up;
   LogOwners(record);
   for (const wire::ServerInfo& server : record.left) {  // it hears this before a state without it
@@ -131,12 +152,12 @@ void SchedulerCore::ApplyNews(DurableState& next, int64_t now_us, OwnersRecord* 
   for (const wire::ServerInfo& server : state().servers) {
     Live* live = FindLive(server.incarnation);
     if (live == nullptr || live->news.empty()) continue;
-    std::vector<wire::SlotNews> later;  // while a view is pending owners change only for deaths
+    std::vector<wire::SlotNews> later;
     for (const wire::SlotNews& news : live->news) {
       // The same while the primary itself is suspect: the backup may be all that is left.
       const bool drops = news.kind == wire::SlotNews::kSlow || news.kind == wire::SlotNews::kDiverged;
       const bool suspect = drops && !HeardLately(server.index, now_us);
-      if (suspect || (pending && news.kind != wire::SlotNews::kCaughtUp)) {
+      if (suspect || (pending && !TakenWhilePending(news))) {
         later.push_back(news);
         continue;
       }

@@ -23,14 +23,18 @@ Planner::Planner(DurableState& d, const SlotBytes& bytes, const PlacementLimits&
 }
 
 PlacementChange Planner::Run() {
+  if (Repair()) MoveBytes();
+  MovePrimaries();
+  return change_;
+}
+
+bool Planner::Repair() {
   ForgetOldMoves();
   Tally();
   NameSurplus();
   const auto slots = static_cast<uint32_t>(d_.state.slots.size());
   for (uint32_t slot = 0; slot < slots; ++slot) Shrink(slot);
-  if (Grow()) MoveBytes();
-  MovePrimaries();
-  return change_;
+  return Grow();
 }
 
 uint32_t Planner::StayingOwners(const wire::SlotOwner& owner) {

@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -27,6 +26,12 @@ class Planner {
   PlacementChange Run();
 
  private:
+  friend class ReferencePlanner;  // balance_reference.h, for a test
+
+  // Nothing is moved while every server's bytes are so near to its share.
+  static constexpr double kSlack = 0.05;
+  // Of twice the difference of two servers: a move of more would hardly even them out.
+  static constexpr double kMostOfDifference = 0.9;
   // A slot costs something even while it is empty: what can't be told apart is spread by number.
   static constexpr double kEmptySlotBytes = 4096;
 
@@ -46,6 +51,15 @@ class Planner {
     double off = 0;  // how far its size is from the best, in bytes
   };
 
+  struct Link {  // slots that one server could hand over to another
+    size_t to = 0;
+    std::vector<uint32_t> slots;
+  };
+  struct Step {  // a handover
+    uint32_t slot = 0;
+    size_t to = 0;
+  };
+
   Server& At(uint32_t index) { return servers_[at_[index]]; }
   double Cost(uint32_t slot) const {
     return kEmptySlotBytes + (slot < bytes_.size() ? static_cast<double>(bytes_[slot]) : 0.0);
@@ -56,20 +70,20 @@ class Planner {
   uint32_t SafeOwners(const wire::SlotOwner& owner, uint32_t except);
   bool Settled(uint32_t slot);  // it has its owners, all in sync, and nothing is under way
 
+  bool Repair();  // everything but the shares; false: some slot still lacks an owner
   void ForgetOldMoves();
   void Tally();
   void NameSurplus();
   void Shrink(uint32_t slot);
   bool LetGo(uint32_t slot, uint32_t server);
-  bool Grow();  // false: some slot still lacks an owner
+  bool Grow();
   void BeginCopy(uint32_t slot, Server& to);
   void MoveBytes();
-  std::optional<Move> BestMoveFrom(const Server& from, const std::vector<size_t>& lightest_first,
-                                   double mean);
+  template <class Takers>
+  std::optional<Move> BestMoveFrom(const Server& from, const Takers& takers, double mean);
   void MovePrimaries();
-  using Edges = std::map<size_t, std::map<size_t, std::vector<uint32_t>>>;  // from, to: slots
-  Edges PossibleHandovers();
-  bool MoveOnePrimary(size_t from, Edges& edges);
+  void FindPossibleHandovers();
+  std::vector<Step> PathForOnePrimary(size_t from);
   void HandOver(uint32_t slot, uint32_t heir);
 
   DurableState& d_;
@@ -81,6 +95,9 @@ class Planner {
   double weights_ = 0;                          // of those that stay
   double average_ = 0;                          // cost of a slot
   std::vector<std::vector<uint32_t>> settled_;  // slots by owner, as they were before any move
+  std::vector<std::vector<Link>> links_;        // by the server that hands over, in the order of the others
+  std::vector<double> in_vain_;
+  std::vector<size_t> came_from_;
   PlacementChange change_;
 };
 

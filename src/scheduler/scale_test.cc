@@ -1,7 +1,9 @@
 // Servers that join, leave, and are asked for or sent away by `cairn scale`; and a scheduler that is
 // killed at any record of it (rules 2, 45, 46).
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 
 #include "scheduler/fake_cluster.h"
 
@@ -119,6 +121,37 @@ TEST_F(Scaling, OutAndInAgain) {
   ExpectInPlace(1, 1);
   EXPECT_EQ(c.state().replicas, 1u) << "chosen automatically";
   EXPECT_EQ(c.CountLogged("alarm"), 0u);
+}
+
+// A slot that is handed over stands still until the record that ends it, which does not wait for the
+// next wave; but it begins none either, or a push of many slots would wait for one wave after the other.
+TEST_F(Scaling, HandoversComeInWaves) {
+  Join(), Join();
+  c.BeatDone(*servers[2]), c.BeatDone(*servers[3]);
+  int64_t last_wave_us = INT64_MIN / 2;
+  size_t waves = 0, ends = 0;
+  const auto heirs = [&] {
+    std::set<uint32_t> named;
+    for (uint32_t slot = 0; slot < c.state().slots.size(); ++slot)
+      if (c.state().slots[slot].heir != wire::kNoServer) named.insert(slot);
+    return named;
+  };
+  for (int i = 0; i < 10'000; ++i) {
+    const std::set<uint32_t> before = heirs();
+    c.now_us += 1'000;
+    for (FakeNode* server : There()) c.BeatDone(*server);
+    if (i % 100 == 0) c.Beat(w0);
+    c.scheduler->OnTick(c.now_us);
+    const std::set<uint32_t> after = heirs();
+    if (after.size() < before.size()) ++ends;
+    if (std::includes(before.begin(), before.end(), after.begin(), after.end())) continue;
+    EXPECT_GE(c.now_us - last_wave_us, 50'000);
+    last_wave_us = c.now_us;
+    ++waves;
+  }
+  EXPECT_GT(waves, 1u);
+  EXPECT_GE(ends, waves) << "a wave ends before the next begins";
+  ExpectInPlace(4, 2);
 }
 
 TEST_F(Scaling, ServerThatWantsToLeaveIsDrainedAndNotReplaced) {

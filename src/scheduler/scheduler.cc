@@ -110,6 +110,7 @@ Status SchedulerCore::Init(int64_t now_us) {
   if (Status status = CheckOptions(options_); !status.ok()) return status;
   if (Status status = LoadOrCreate(); !status.ok()) return status;
   DurableState next = Next();
+  const uint32_t replicas_before = next.state.replicas;
   next.state.term = next.state.term.Next();
   next.state.min_in_sync = options_.min_in_sync;
   ExpectServers(next, next.state.expected_servers);
@@ -125,6 +126,9 @@ Status SchedulerCore::Init(int64_t now_us) {
     log_("started again, term " + std::to_string(state().term.value) + ": the log has view " +
          std::to_string(state().view.value) + ", " + Count(state().servers.size(), "server") + " and " +
          Count(state().workers.size(), "worker"));
+  if (state().term.value > 1 && state().replicas != replicas_before)
+    log_("each partition had " + Count(replicas_before, "owner") + " in the log, and is to have " +
+         std::to_string(state().replicas) + " from now on (--replicas)");
   Settle(now_us);
   return fatal_;
 }

@@ -54,8 +54,9 @@ class Scheduler {
 
   virtual void OnMessage(ConnId conn, const wire::InFrame& frame, int64_t now_us) = 0;
   virtual void OnDisconnect(ConnId conn, int64_t now_us) = 0;
-  // At least every 100 ms.
+  // At least every 100 ms, and better within this time, which is shorter while slots move.
   virtual void OnTick(int64_t now_us) = 0;
+  virtual int64_t next_tick_us() const = 0;
   // The last call waited so long for the store, and nobody could be heard meanwhile: nobody's silence
   // of that time counts.
   virtual void OnWaited(int64_t waited_us) = 0;

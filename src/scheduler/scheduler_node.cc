@@ -1,5 +1,6 @@
 #include "scheduler/scheduler_node.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <random>
@@ -210,7 +211,7 @@ class Node final : public SchedulerNode {
     if (!result_) {
       if (!leads()) return kTickUs;
       Call([&](int64_t now_us) { scheduler_->OnTick(now_us); });
-      return kTickUs;
+      return std::min(kTickUs, scheduler_->next_tick_us());
     }
     if (network_.alive() == 0 || Loop::NowUs() >= give_up_us_) end_.Set(*result_);
     return kEndTickUs;

@@ -99,7 +99,7 @@ std::map<uint32_t, Owned> OwnedByServer(const wire::ClusterState& s, const std::
 }
 
 Json SlotsJson(const wire::ClusterState& s, uint32_t total) {
-  uint32_t in_sync = 0, settled = 0, copying = 0, handing_over = 0, single = 0;
+  uint32_t in_sync = 0, settled = 0, copying = 0, handing_over = 0, single = 0, blocked = 0;
   for (const wire::SlotOwner& owner : s.slots) {
     const uint32_t have = InSyncOwners(owner);
     const bool all = have == owner.backups.size() + 1;
@@ -108,13 +108,15 @@ Json SlotsJson(const wire::ClusterState& s, uint32_t total) {
     copying += have < owner.backups.size() + 1 ? 1 : 0;
     handing_over += owner.heir != wire::kNoServer ? 1 : 0;
     single += have == 1 ? 1 : 0;
+    blocked += have < s.min_in_sync ? 1 : 0;  // requests to it wait
   }
   return {{"total", total},
           {"in_sync", in_sync},
           {"settled", settled},
           {"copying", copying},
           {"handing_over", handing_over},
-          {"single", single}};
+          {"single", single},
+          {"blocked", blocked}};
 }
 
 }  // namespace

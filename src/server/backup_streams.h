@@ -17,6 +17,17 @@
 
 namespace cairn::server {
 
+// A slot's content on its way to a backup.
+struct SlotCopy {
+  std::vector<std::byte> content;
+  uint64_t index = 0;  // the position that it was taken at
+  size_t sent = 0;     // bytes
+  uint64_t chunks = 0;
+  std::deque<uint64_t> under_way;  // frames with pieces that are not confirmed
+  bool ended = false;              // the end is sent too
+  int64_t began_us = 0;
+};
+
 struct BackupStream {
   BackupStream(ReplicaRoute route, const ReplicaStreamTimes& times, Network& network, BufferPool& pool,
                SendersByConn& by_conn, ReplicaSender::Owner& owner)
@@ -32,8 +43,8 @@ struct BackupStream {
   std::deque<Note> notes;
   std::deque<std::pair<uint64_t, uint64_t>> waiting;  // (frame, held answer), by frame
   uint32_t copying = OwnedSlots::kNotHere;            // the slot whose copy is under way
-  uint64_t copy_bytes = 0;
-  int64_t copy_began_us = 0, next_copy_us = 0;
+  SlotCopy copy;
+  int64_t next_copy_us = 0;
 };
 
 // An answer that waits until everything that it is about is on the backups.

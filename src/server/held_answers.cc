@@ -73,7 +73,7 @@ void ShardImpl::AdvanceHeld(uint64_t id) {
   }
   bool lost = false, blocked = false;
   ForEachLocal(held, [&](const OwnedSlot& slot) {
-    lost |= slot.role != OwnedSlot::Role::kPrimary || (slot.deposed && !CAIRN_BUG(kDeposedAnswers));
+    lost |= slot.role != OwnedSlot::Role::kPrimary || slot.deposed;
     blocked |= !slot.enough;
     for (const SlotBackup& backup : slot.backups) blocked |= backup.waited() && backup.broken;
   });

@@ -1,4 +1,4 @@
-// The primary's side of replication (docs/consistency.md, rules 40, 41, 43, 45, 47 and 51): what goes
+// The primary's side of replication (docs/consistency.md, rules 40, 41, 45, 47 and 51): what goes
 // to the backups, what their confirmations mean, and what the scheduler is told.
 #include <algorithm>
 #include <utility>
@@ -10,11 +10,7 @@ namespace cairn::server {
 namespace {
 // A batch goes out at the end of each event, or when it has this size.
 constexpr size_t kBatchBytes = 256 * 1024;
-constexpr size_t kChunkBytes = 256 * 1024;
 constexpr size_t kMostOpBytes = size_t{255} << 20;
-constexpr uint64_t kMostBehindBytes = uint64_t{16} << 20;
-// A copy smaller than this needs no pause after it.
-constexpr uint64_t kSmallCopyBytes = uint64_t{1} << 20;
 }  // namespace
 
 BackupStream* ShardImpl::StreamTo(uint16_t server, uint16_t thread, int64_t now_us) {
@@ -61,8 +57,8 @@ void ShardImpl::DropStreams() {
 void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushParams* params,
                      std::span<const RowKey> keys, table::Mask mask, std::span<const std::byte> payload) {
   OwnedSlot& slot = slots_[local];
-  size_t fed = 0;
-  for (const SlotBackup& backup : slot.backups) fed += backup.fed() && !backup.broken;
+  size_t fed = 0;  // those that can't follow too: until they are dropped they may be on record as in sync
+  for (const SlotBackup& backup : slot.backups) fed += backup.fed();
   if (fed == 0) return;
   if (payload.size() + keys.size_bytes() > kMostOpBytes) return ShipNothing(local);
   header.slot = slot.id.value;
@@ -151,56 +147,6 @@ void ShardImpl::ShipClose(const TableState& table, uint32_t local, const SlotRou
   Ship(local, header, nullptr, {}, {}, payload.bytes());
 }
 
-void ShardImpl::StartCopies() {
-  if (copies_wanted_ == 0) return;
-  for (auto& [key, stream] : streams_) {
-    if (stream->copying != OwnedSlots::kNotHere || now_us_ < stream->next_copy_us) continue;
-    // Into a stream that does not move nothing large is put.
-    if (!stream->sender.ready() || stream->sender.unconfirmed_bytes() > kMostBehindBytes) continue;
-    for (uint32_t local = 0; local < slots_.size(); ++local) {
-      OwnedSlot& slot = slots_[local];
-      if (slot.role != OwnedSlot::Role::kPrimary || slot.handing_over) continue;
-      auto it = std::find_if(slot.backups.begin(), slot.backups.end(), [&](const SlotBackup& backup) {
-        return backup.stream == stream.get() && backup.phase == SlotBackup::Phase::kWaiting;
-      });
-      if (it == slot.backups.end()) continue;
-      Copy(local, *it);
-      break;
-    }
-  }
-}
-
-void ShardImpl::Copy(uint32_t local, SlotBackup& backup) {
-  const OwnedSlot& slot = slots_[local];
-  ByteWriter content;
-  SaveSlot(local, content);
-  wire::OpHeader header;
-  header.slot = slot.id.value;
-  header.epoch = slot.epoch;
-  header.index = slot.index;
-  const auto add = [&](wire::OpKind kind, uint64_t a, std::span<const std::byte> payload) {
-    header.kind = kind;
-    header.a = a;
-    backup.stream->sender.batch().Add(header, nullptr, {}, {}, payload);
-    Shipped(local, backup, false);
-  };
-  add(wire::OpKind::kBegin, backup.added.value, {});
-  uint64_t chunks = 0;
-  for (auto rest = content.bytes(); !rest.empty(); ++chunks) {
-    const auto chunk = rest.first(std::min(rest.size(), kChunkBytes));
-    add(wire::OpKind::kChunk, chunks, chunk);
-    rest = rest.subspan(chunk.size());
-  }
-  if (CAIRN_BUG(kCopyTailDropped)) ++header.index;
-  add(wire::OpKind::kEnd, chunks, {});
-  backup.copy_end = backup.shipped;
-  backup.phase = SlotBackup::Phase::kCopying;
-  --copies_wanted_;
-  backup.stream->copying = local;
-  backup.stream->copy_bytes = content.size();
-  backup.stream->copy_began_us = now_us_;
-}
-
 void ShardImpl::OnConfirmed(ReplicaSender& sender, uint64_t up_to,
                             std::span<const wire::SlotEntry> refused, int64_t now_us) {
   auto found = std::find_if(streams_.begin(), streams_.end(),
@@ -247,44 +193,6 @@ void ShardImpl::Recommit(OwnedSlot& slot) {
   slot.commit_untold = true;
 }
 
-// The copy is there: from now on this backup's word is waited for.
-void ShardImpl::FinishCopy(BackupStream& stream, uint64_t up_to, int64_t now_us) {
-  if (stream.copying == OwnedSlots::kNotHere) return;
-  const uint32_t local = stream.copying;
-  OwnedSlot& slot = slots_[local];
-  for (SlotBackup& backup : slot.backups) {
-    if (backup.stream != &stream || backup.phase != SlotBackup::Phase::kCopying) continue;
-    if (backup.copy_end > up_to && !CAIRN_BUG(kCaughtUpEarly)) return;
-    if (backup.broken) break;
-    backup.phase = SlotBackup::Phase::kWaited;
-    backup.confirmed_index = std::max(backup.confirmed_index, slot.committed);
-    for (const SlotBackup& other : slot.backups)
-      if (other.waited()) backup.caught_up_marks.emplace_back(other.stream, other.shipped);
-    catching_up_.push_back(local);
-    break;
-  }
-  stream.copying = OwnedSlots::kNotHere;
-  const int64_t took = now_us - stream.copy_began_us;
-  stream.next_copy_us = stream.copy_bytes > kSmallCopyBytes ? now_us + took : 0;
-}
-
-void ShardImpl::CheckCaughtUp() {
-  std::erase_if(catching_up_, [&](uint32_t local) {
-    bool all = true;
-    for (SlotBackup& backup : slots_[local].backups) {
-      if (backup.phase != SlotBackup::Phase::kWaited || backup.caught_up || backup.broken) continue;
-      const bool there = std::all_of(backup.caught_up_marks.begin(), backup.caught_up_marks.end(),
-                                     [](const auto& m) { return m.first->sender.confirmed() >= m.second; });
-      if (there || CAIRN_BUG(kCaughtUpEarly)) {
-        backup.caught_up = news_changed_ = true;
-      } else {
-        all = false;
-      }
-    }
-    return all;
-  });
-}
-
 bool ShardImpl::Drained(const OwnedSlot& slot) const {
   if (slot.deposed) return false;
   return std::all_of(slot.backups.begin(), slot.backups.end(), [](const SlotBackup& backup) {
@@ -328,7 +236,7 @@ std::vector<wire::SlotLoad> ShardImpl::loads() const {
     if (slot.role != OwnedSlot::Role::kPrimary) continue;
     wire::SlotLoad load{slot.id.value, 0, slot.requests};
     for (const auto& [id, table] : tables_)
-      if (table.rows[local]) load.bytes += table.rows[local]->memory_bytes();
+      if (table.rows[local]) load.bytes += table.rows[local]->content_bytes();
     loads.push_back(load);
   }
   return loads;

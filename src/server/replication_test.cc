@@ -174,6 +174,31 @@ TEST(Replication, ANewBackupIsCopiedToAndThenTakesOver) {
   EXPECT_TRUE(SameContent(h, 1, 2));
 }
 
+// Pieces of a copy go a few at a time, and operations pass between them: of other slots, and of the
+// very slot, which the backup keeps until it has the rest.
+TEST(Replication, OperationsPassBetweenThePiecesOfACopy) {
+  ShardOptions options;
+  options.copy_chunk_bytes = 16;
+  OwnersHarness h(2, 0, options);
+  const TableId table = h.AddTable(Async());
+  for (uint64_t n = 1; n <= 20; ++n) h[0].Deliver(0, h[0].Push(0, table, {{0, 1, n}, {1, 1, n}}));
+  h.AddBackup(1);
+  h.CarryOnce();  // the connection
+  uint64_t number = 20;
+  for (int i = 0; i < 200 && h.News(0, wire::SlotNews::kCaughtUp).size() < OwnersHarness::kSlots; ++i) {
+    h.CarryOnce();
+    ++number;
+    h[0].Deliver(0, h[0].Push(0, table, {{0, 1, number}, {1, 1, number}}));
+  }
+  EXPECT_GT(number, 25u) << "the copies went in many pieces";
+  h.Carry();
+  ASSERT_EQ(h.News(0, wire::SlotNews::kCaughtUp).size(), OwnersHarness::kSlots);
+  EXPECT_EQ(h[1].shard->Received(SlotId{0}), h[0].shard->Applied(SlotId{0}));
+  EXPECT_EQ(h[1].Stored(table, 0), -static_cast<float>(number));
+  EXPECT_EQ(h[1].Stored(table, 1), -static_cast<float>(number));
+  EXPECT_TRUE(SameContent(h, 0, 1));
+}
+
 TEST(Replication, WhatIsNotCommittedIsNotAppliedAndBecomesVoid) {
   OwnersHarness h(3, 2);
   const TableId table = h.AddTable(Async());

@@ -151,6 +151,9 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void ShipClose(const TableState& table, uint32_t local, const SlotRound::Closed& closed);
   void StartCopies();
   void Copy(uint32_t local, SlotBackup& backup);
+  void AddToCopy(BackupStream& stream, SlotBackup& backup, wire::OpKind kind, uint64_t a,
+                 std::span<const std::byte> payload);
+  void SendChunks(BackupStream& stream);
   void OnConfirmed(ReplicaSender& sender, uint64_t up_to, std::span<const wire::SlotEntry> refused,
                    int64_t now_us) override;
   void OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry, uint64_t up_to);

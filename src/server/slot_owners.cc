@@ -48,7 +48,9 @@ bool ShardImpl::UpdateOwners() {
     const bool goes_on = std::any_of(backups.begin(), backups.end(), [&](const SlotBackup& backup) {
       return backup.stream == stream.get() && backup.phase == SlotBackup::Phase::kCopying;
     });
-    if (!goes_on) stream->copying = OwnedSlots::kNotHere;
+    if (goes_on) continue;
+    stream->copying = OwnedSlots::kNotHere;
+    stream->copy = {};
   }
   return lost;
 }
@@ -85,10 +87,12 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   slot.owned = !slot.handing_over || CAIRN_BUG(kHandoverUndrained);
   handing_over_ += slot.handing_over;
   UpdateBackups(local, owner);
-  if (was == OwnedSlot::Role::kBackup || again) {
+  // Or all of the slot's first epoch: nothing can have been committed in it either.
+  const bool late = was == OwnedSlot::Role::kNone && owner.epoch > 1;
+  if (was == OwnedSlot::Role::kBackup || again || late) {
     for (SlotBackup& backup : slot.backups)
       if (backup.fed()) TellPromoted(local, backup, tail);
-    if (observer_ != nullptr) observer_->OnPromoted(slot.id, slot.position());
+    if (observer_ != nullptr && !late) observer_->OnPromoted(slot.id, slot.position());
   }
   uint32_t in_sync = 1;
   for (const wire::Backup& backup : owner.backups) in_sync += backup.in_sync;

@@ -131,6 +131,8 @@ uint64_t DenseSlot::memory_bytes() const {
          (staging_piece_ == nullptr ? 0 : Arena::Rounded(bytes_ + kStagingOffset));
 }
 
+uint64_t DenseSlot::content_bytes() const { return bytes_ + state_->memory_bytes(); }
+
 uint64_t DenseSlot::Hash() const {
   uint64_t hash = state_->Hash(XXH3_64bits_withSeed(values_, bytes_, assigned() ? 1 : 0));
   for (const Piece& piece : pieces_) hash = XXH3_64bits_withSeed(&piece.steps, sizeof(piece.steps), hash);

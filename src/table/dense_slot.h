@@ -44,6 +44,7 @@ class DenseSlot final : public SlotTable {
 
   uint64_t rows() const override { return elements_; }
   uint64_t memory_bytes() const override;
+  uint64_t content_bytes() const override;
   uint64_t Hash() const override;
   void Save(ByteWriter& out) const override;
   bool Load(ByteReader& in) override;

@@ -100,6 +100,9 @@ class SlotTable {
 
   virtual uint64_t rows() const = 0;          // sparse: rows stored; dense: elements
   virtual uint64_t memory_bytes() const = 0;
+  // What the content weighs, about as much as it takes: the same on every owner, however it came to be
+  // there, and whatever is staged.
+  virtual uint64_t content_bytes() const = 0;
   // Of values, state, steps and whether the slot is assigned; not of what is staged. By key and
   // content, not by layout or history: equal content gives equal hashes.
   virtual uint64_t Hash() const = 0;

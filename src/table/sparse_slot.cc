@@ -127,6 +127,11 @@ uint64_t SparseSlot::memory_bytes() const {
          (staging_ == nullptr ? 0 : staging_->memory_bytes());
 }
 
+uint64_t SparseSlot::content_bytes() const {
+  constexpr uint64_t kIndexBytes = 18;  // of a row, with its key
+  return rows() * (rows_.row_bytes() + kIndexBytes);
+}
+
 uint64_t SparseSlot::Hash() const {
   constexpr size_t kAhead = 16;  // rows that are on their way to the cache
   struct {

@@ -49,6 +49,7 @@ class SparseSlot final : public SlotTable {
 
   uint64_t rows() const override { return rows_.count(); }
   uint64_t memory_bytes() const override;
+  uint64_t content_bytes() const override;
   uint64_t Hash() const override;
   void Save(ByteWriter& out) const override;
   bool Load(ByteReader& in) override;

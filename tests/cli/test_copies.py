@@ -53,6 +53,28 @@ def test_with_one_copy_a_killed_server_ends_the_job(tmp_path):
         assert "server 1 was killed by signal 9 (Killed): its part of the tables is lost" in run.text
 
 
+def test_two_servers_that_die_at_once_are_named_and_not_the_workers(tmp_path):
+    with soak(tmp_path, "-s", 2, "-w", 2) as run:
+        wait_running(run)
+        servers = [child_with(run.process.pid, f"cairn server --port 0 --rank {rank}") for rank in (0, 1)]
+        for server in servers:
+            os.kill(server, signal.SIGKILL)
+        assert run.wait() != 0, run.text
+        assert "servers 0 and 1 died before" in run.lines[-1] and "--replicas 3" in run.lines[-1], run.text
+        assert "worker" not in run.lines[-1], run.text
+
+
+def test_a_job_that_waits_for_a_server_that_was_given_up_says_so(tmp_path):
+    with soak(tmp_path, "-s", 2, "--min-in-sync", 2, "--max-restarts", 0) as run:
+        wait_running(run)
+        os.kill(child_with(run.process.pid, "cairn server --port 0 --rank 1"), signal.SIGKILL)
+        command = run.wait_for("the job stands still: .*1 server was given up.*: cairn (server --scheduler .*)")[1]
+        with Run(*command.split()):
+            run.wait_for("the job goes on")
+            (tmp_path / "end").touch()
+            run.wait_for(r"lost: 0  twice: 0")
+
+
 def test_more_in_sync_than_there_are_copies_is_refused():
     with Run("run", "-s", 1, "--min-in-sync", 2, "true") as run:
         assert run.wait() == 2 and "nothing would ever be acknowledged" in run.text, run.text
@@ -82,6 +104,35 @@ def test_the_only_server_goes_at_once(tmp_path):
         server.signal(signal.SIGTERM)
         assert server.wait() == 128 + signal.SIGTERM, server.text
         assert "goes at once: no other server is there" in server.text
+
+
+def test_a_scheduler_without_its_log_is_another_cluster(tmp_path):
+    """Started again on its port: nobody waits for ever."""
+    with Run("scheduler", "--port", 0) as scheduler:
+        port = scheduler.wait_for(r"Bind to role=scheduler.*port=(\d+)")[1]
+        job = dict(CAIRN_SCHED_HOST="127.0.0.1", CAIRN_SCHED_PORT=port)
+        with Run("server", **job) as server:
+            worker = subprocess.Popen([BIN / "cairn-soak", "--dir", tmp_path / "accounts", "--mode", "sync", "--until",
+                                       tmp_path / "end"], env=clean_environment(CAIRN_ROLE="worker", **job),
+                                      stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            try:
+                scheduler.wait_for("soak.sync.sparse")
+                scheduler.signal(signal.SIGKILL)
+                scheduler.wait()
+                with Run("scheduler", "--port", port):
+                    assert server.wait() == 1 and "is a new cluster" in server.text, server.text
+                    said = next(line for line in worker.stderr if "is a new cluster" in line)  # a deadline is ctest's
+                    assert f"the scheduler at 127.0.0.1:{port} is another one now" in said
+            finally:
+                worker.kill()
+                worker.wait()
+
+
+def test_a_server_that_min_in_sync_needs_says_why_it_stays(tmp_path):
+    with soak(tmp_path, "-s", 2, "--min-in-sync", 2) as run:
+        wait_running(run)
+        os.kill(child_with(run.process.pid, "cairn server --port 0 --rank 1"), signal.SIGTERM)
+        run.wait_for(r"\[server 1\] can't leave yet: 1 other server would stay, and --min-in-sync 2 wants 2")
 
 
 def test_a_server_that_is_told_to_go_gives_its_partitions_away_first(tmp_path):

@@ -38,6 +38,38 @@ def test_port_zero_and_a_taken_port():
         assert str(first.port) in second.stderr, second.stderr
 
 
+@pytest.mark.parametrize("words, said", [
+    (["--meta", "etcd://"], "--meta=etcd://"),
+    (["--meta", "etcd:///x"], "--meta=etcd:///x"),
+    (["--meta", "etcd://127.0.0.1:1/x", "--state-dir", "x", "--port", 1], "not in both"),
+    (["--min-in-sync", 5], "in sync"),
+    (["--dead-after-ms", 10], "--dead-after-ms"),
+])
+def test_wrong_usage_that_is_found_late_is_wrong_usage_too(words, said):
+    done = cairn("scheduler", *words)
+    assert done.returncode == 2 and said in done.stderr, done
+
+
+def test_more_replicas_than_servers_is_said():
+    with scheduler("--servers", 2, "--replicas", 3) as sched:
+        sched.wait_for("--replicas 3: with 2 servers each partition has")
+
+
+def test_another_number_of_replicas_on_a_log_is_said(tmp_path):
+    for replicas in (2, 1):
+        with scheduler("--servers", 2, "--state-dir", tmp_path / "log", "--replicas", replicas) as sched:
+            if replicas == 1:
+                sched.wait_for("each partition had 2 owners in the log, and is to have 1 from now on")
+            sched.signal(signal.SIGKILL)
+            sched.wait()
+
+
+def test_a_servers_error_is_said_once():
+    with scheduler("--cluster-id", "blue") as sched:
+        done = cairn("server", "--scheduler", f"127.0.0.1:{sched.port}", "--cluster-id", "green")
+        assert done.returncode == 1 and done.stderr.count("this is cluster blue, not green") == 1, done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_nodes_in_good_order(number):
     with scheduler() as sched, Run("server", "--scheduler", f"127.0.0.1:{sched.port}") as server:

@@ -197,7 +197,7 @@ class EqualHashes final : public Checker {
       const auto& state = context_.shard_states[owner];
       if (shard == context_.shards.end() || !state) continue;
       const Position at = context_.Applied(owner, slot);
-      if (at.index() == 0) continue;
+      if (at.index() == 0 || context_.damaged.contains({owner, slot.value})) continue;
       const uint64_t hash = shard->second->ContentHash(slot);
       const uint64_t made_in = context_.history.MadeIn(slot, at);
       auto [it, added] = seen.try_emplace({at.index(), made_in, state->version.value}, Seen{owner, hash});

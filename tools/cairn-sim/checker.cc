@@ -87,6 +87,8 @@ Position Context::Received(const ShardName& shard, SlotId slot) const {
   auto it = shards.find(shard);
   if (it == shards.end()) return {};
   const Position at = it->second->Received(slot);
+  auto damage = damaged.find({shard, slot.value});
+  if (damage != damaged.end() && damage->second.noticed) return damage->second.held;
   return at.epoch() != 0 ? at : Position::Of(EpochLed(shard, slot), at.index());
 }
 

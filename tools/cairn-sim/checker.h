@@ -101,6 +101,14 @@ struct SlotReport {
   bool finite = true;
 };
 
+// A backup whose content is not what it was sent, because of a memory fault.
+struct Damage {
+  StateVersion added;  // of the backup, on record: with another one it has been copied to anew
+  uint64_t index = 0;  // of the operation that was damaged
+  Position held;       // what the backup had, before it noticed
+  bool noticed = false;
+};
+
 // What every checker can see.
 struct Context {
   explicit Context(const Plan& p);
@@ -134,6 +142,8 @@ struct Context {
   std::map<std::pair<uint64_t, uint32_t>, std::vector<Position>> positions;
   // The reference model's reports, by (table, round) and slot.
   std::map<std::pair<uint32_t, uint64_t>, std::map<uint32_t, SlotReport>> reports;
+  // By shard and slot. No owner may be hurt as long as there are any.
+  std::map<std::pair<ShardName, uint32_t>, Damage> damaged;
   DeedCounts deeds;
 
   // The live workers that a round awaits under this state.
@@ -146,7 +156,8 @@ struct Context {
   // The shard that has sent this; null where it is not registered.
   const ShardName* NameOf(const Actor& shard) const;
   uint64_t EpochLed(const ShardName& shard, SlotId slot) const;
-  // What the shard has of the slot, received or applied.
+  // What the shard has of the slot, received or applied. (A backup that has noticed a damage may just
+  // have confirmed operations: they count as received until it is dropped.)
   Position Received(const ShardName& shard, SlotId slot) const;
   Position Applied(const ShardName& shard, SlotId slot) const;
   server::Shard::SlotRole RoleOf(const ShardName& shard, SlotId slot) const;

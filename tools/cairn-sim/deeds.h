@@ -38,8 +38,9 @@ enum class Deed : uint8_t {
   kLineCut,       // operations of a dead primary never happened
   kDeposed,       // a primary that has been replaced does something and does not know it
   kNewLeader,     // of several schedulers another one leads
+  kDamageFound,   // a backup has noticed that its content is not the primary's
 };
-inline constexpr size_t kDeedKinds = 29;
+inline constexpr size_t kDeedKinds = 30;
 const char* Name(Deed deed);
 
 struct DeedCounts {

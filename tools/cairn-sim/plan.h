@@ -74,6 +74,7 @@ struct Plan {
   double server_cuts = 0;     // partitions between servers
   double lease_ends = 0;      // of schedulers' leases, before their time
   double slow_links = 0;      // share of pairs of servers
+  double memory_faults = 0;   // per frame of operations that a backup is sent
   double slow = 0;      // share of nodes that are slow
   int64_t heal_us = 0;  // from here on nothing goes wrong any more
 };

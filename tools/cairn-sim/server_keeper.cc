@@ -154,6 +154,10 @@ bool ServerKeeper::hurting() const {
   return false;
 }
 
+bool ServerKeeper::awaiting() const {
+  return starting_ > 0 || Living().size() != world_.context().durable.servers.size();
+}
+
 ServerProcess* ServerKeeper::Find(uint32_t index) const {
   const wire::ServerInfo* info = world_.context().durable.FindServer(index);
   if (info == nullptr) return nullptr;
@@ -168,6 +172,7 @@ bool ServerKeeper::MayHurt(const ServerProcess& server) const {
   const wire::ClusterState& state = world_.context().durable;
   if (state.phase != wire::Phase::kRunning || state.replicas < 2) return false;
   if (server.incarnation() == 0) return false;  // it may be on record, and not know it yet
+  if (!world_.context().damaged.empty()) return false;
   // Those who leave take their copies with them.
   if (scale_ != 0 && state.expected_servers != scale_) return false;
   for (const ServerProcess* other : Living())

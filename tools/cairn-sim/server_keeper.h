@@ -38,6 +38,7 @@ class ServerKeeper final : public PortHandler {
   // The running process that the state knows under this index; null if it is dead or another one.
   ServerProcess* Find(uint32_t index) const;
   bool hurting() const;  // somebody is not healthy
+  bool awaiting() const;  // somebody is about to come, or to learn that others go on without it
   void AtHeal();
 
   void OnConnected(ConnId conn) override;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "memory_faults.h"
 #include "server_keeper.h"
 #include "wire/replica.h"
 
@@ -36,6 +37,7 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     options.resend_after_us = plan.replica_resend_us;
     options.slow_after_us = plan.slow_after_us;
     options.hash_every_us = plan.hash_every_us;
+    options.copy_chunk_bytes = size_t{64} << (2 * (plan.seed % 5));
     options.most_unconfirmed_bytes = plan.most_unconfirmed_bytes;
     options.log = [this, name](const std::string& line) { world_.Log(name, line); };
     early_budget_ = options.early_contribution_budget;
@@ -65,7 +67,9 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     }
     NoteHeld();
     NoteLed();
+    world_.memory_faults().Look(name_, *shard_);
     shard_->OnState(std::move(state), world_.now_us());
+    world_.memory_faults().Look(name_, *shard_);
     After();
   }
 
@@ -78,8 +82,11 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     if (frame.header.type == wire::FrameType::kReplicate) {
       wire::OpReader reader(frame.body());
       for (wire::OpView op; reader.Next(&op);) replicated.insert(op.header.slot);
+      world_.memory_faults().MayStrike(name_, *shard_, frame);
     }
+    world_.memory_faults().Look(name_, *shard_);
     shard_->OnMessage(conn, frame, world_.now_us());
+    world_.memory_faults().Look(name_, *shard_);
     for (uint32_t slot : replicated)
       world_.Tell([&](Checker& c) { c.OnReplicated(name_, SlotId(slot)); });
     world_.Tell([&](Checker& c) { c.OnEarlyBytes(name_, shard_->early_bytes(), early_budget_); });

@@ -5,6 +5,7 @@
 
 #include "chaos.h"
 #include "launcher.h"
+#include "memory_faults.h"
 #include "scheduler/durable.h"
 #include "scheduler_process.h"
 #include "server_keeper.h"
@@ -93,6 +94,7 @@ std::vector<wire::Endpoint> World::scheduler_endpoints() const {
 
 Outcome World::Run() {
   keeper_ = std::make_unique<ServerKeeper>(*this);
+  memory_faults_ = std::make_unique<MemoryFaults>(*this);
   for (uint32_t i = 0; i < plan_.schedulers; ++i) StartScheduler(i);
   keeper_->Start();
   launcher_ = std::make_unique<Launcher>(*this);
@@ -120,6 +122,7 @@ Outcome World::Run() {
 }
 
 void World::OnMoment() {
+  memory_faults_->OnMoment();
   Tell([](Checker& c) { c.OnMoment(); });
   const bool quiet = now_us() - owners_changed_us_ >= kQuietUs;
   if (healed_ && !settled_ && quiet && Misplaced().empty()) {
@@ -128,7 +131,7 @@ void World::OnMoment() {
     Tell([](Checker& c) { c.OnSettled(); });
   }
   if (!MayEnd() && now_us() > plan_.heal_us + kSettleBoundUs)
-    context_.report("placement", "long after the last fault some slots lack owners: " + Misplaced());
+    context_.report("placement", "long after the last fault not every slot has its owners: " + Misplaced());
   if (!Over()) queue_.After(kMomentUs, [this] { OnMoment(); });
 }
 
@@ -137,6 +140,7 @@ void World::OnMoment() {
 std::string World::Misplaced() const {
   const wire::ClusterState& state = context_.durable;
   if (state.phase != wire::Phase::kRunning) return "the job does not run";
+  if (std::string damage = memory_faults_->NotMended(); !damage.empty()) return damage;
   for (const wire::ServerInfo& server : state.servers) {
     if (server.leaving) return "server " + std::to_string(server.index) + " is leaving";
     if (keeper_->Find(server.index) == nullptr) return "server " + std::to_string(server.index) + " is dead";
@@ -162,6 +166,8 @@ std::string World::Misplaced() const {
   }
   return {};
 }
+
+bool World::AllIsWell() const { return !keeper_->hurting() && !keeper_->awaiting() && Misplaced().empty(); }
 
 void World::RunAround(int process, int64_t us) {
   const int64_t until_us = now_us() + us;
@@ -248,6 +254,7 @@ void World::OnDurable(std::span<const std::byte> record) {
                    std::to_string(state.view.value) + " pending " + std::to_string(state.pending_view.value) +
                    " workers" + workers + OwnersWords(before, state));
   }
+  memory_faults_->OnDurable(state);
   told_from_[state.version.value] = state;
   if (told_from_.size() > 64) told_from_.erase(told_from_.begin());
   Tell([&](Checker& c) { c.OnDurable(state); });

@@ -29,6 +29,7 @@ class SimEtcd;
 class WorkerProcess;
 class Launcher;
 class Chaos;
+class MemoryFaults;
 
 struct Violation {
   std::string checker;
@@ -81,7 +82,10 @@ class World final : public Tap {
   ServerKeeper& keeper() { return *keeper_; }
   const std::vector<std::unique_ptr<SchedulerProcess>>& schedulers() const { return schedulers_; }
   SimEtcd* etcd() { return etcd_.get(); }  // null: the scheduler has a log on a disk
+  MemoryFaults& memory_faults() { return *memory_faults_; }
   bool healed() const { return healed_; }
+  // Every server is healthy, every slot has its owners, and nobody comes who would get some of them.
+  bool AllIsWell() const;
   // The job may end: under some seeds only when every slot has all of its owners again.
   bool MayEnd() const { return !plan_.settle || settled_ || context_.durable.phase != wire::Phase::kRunning; }
   std::vector<wire::Endpoint> scheduler_endpoints() const;
@@ -143,6 +147,7 @@ class World final : public Tap {
   std::unique_ptr<ServerKeeper> keeper_;
   std::unique_ptr<Launcher> launcher_;
   std::unique_ptr<Chaos> chaos_;
+  std::unique_ptr<MemoryFaults> memory_faults_;
   std::vector<std::function<void()>> graveyard_;  // keeps what died in mid-call until the end
   std::map<uint64_t, wire::ClusterState> told_from_;  // durable states, by version, not very old
   bool healed_ = false;

@@ -39,6 +39,7 @@ CLI::Validator Within(T low, T high) {
 
 // "cairn: message" on standard error, and the exit code 1.
 int Complain(const std::string& message);
+int ComplainOfUsage(const std::string& message);  // the same, with kUsageError
 // A line for the user on standard error, in one write.
 void LogLine(const std::string& line);
 

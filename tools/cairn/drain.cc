@@ -86,19 +86,28 @@ std::string Drain::Obstacle(int64_t now_ms) {
   const auto servers = status.find("servers");
   if (phase != "running" || servers == status.end() || !servers->is_array()) return "";
   const std::string self = wire::ToString(node_.endpoint());
-  size_t others = 0;
+  size_t others = 0, leaving = 0;
   std::string progress;
   for (const Json& server : *servers) {
     if (!server.is_object()) continue;
     if (server.value("endpoint", "") != self) {
-      others += IsLeaving(server) ? 0 : 1;
+      (IsLeaving(server) ? leaving : others) += 1;
       continue;
     }
     progress = "leaving: still primary of " + Counted(Count(server, "primaries"), "partition") +
                " and backup of " + std::to_string(Count(server, "backups"));
   }
   if (progress.empty()) return "";  // let go already: the word is on its way
-  if (others == 0) return "no other server is there that could take its partitions";
+  if (others == 0)
+    return (leaving == 0 ? "no other server is there that could take its partitions"
+                         : "all other servers are leaving too, and nobody can take its partitions") +
+           std::string(": they go with it, and the job ends");
+  // The others have everything, but would acknowledge nothing without it.
+  if (const uint64_t must_stay = Count(status, "min_in_sync"); others < must_stay)
+    progress = "can't leave yet: " + Counted(others, "other server") + " would stay, and --min-in-sync " +
+               std::to_string(must_stay) + " wants " + std::to_string(must_stay) +
+               ". Start another one, and it goes when that has the copies; a second signal ends it at once, and "
+               "then requests wait until another one comes";
   if (std::exchange(shown_, progress) != progress) LogLine(progress);
   return "";
 }

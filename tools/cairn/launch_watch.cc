@@ -1,6 +1,7 @@
 // What the launcher makes of the scheduler's answers and of its processes' last words: the progress
 // line, the first traceback, the summary.
 #include <algorithm>
+#include <utility>
 
 #include "launcher.h"
 #include "progress.h"
@@ -61,7 +62,9 @@ void Launcher::Watch() {
       seen.servers_wanted = summary.servers_wanted;
       seen.servers_leaving = summary.servers_leaving;
       seen.replicas = summary.replicas;
+      seen.copied = summary.copied_but_for(0);
       TellOfCopies(summary);
+      TellOfStandstill(summary);
       if (first && !seen.over && options_.nodes.node_rank > 0) CheckSameJob(summary);
       if (!seen.over) last_answer_ = *answer;
     }
@@ -85,6 +88,28 @@ void Launcher::TellOfCopies(const ClusterSummary& summary) {
   if (copying_since_ms_ == 0 || ++complete_answers_ < 2) return;
   Say("every partition has all its copies again, after " + Seconds(now - copying_since_ms_));
   copying_since_ms_ = 0;
+}
+
+// With --min-in-sync a job may wait for a server that nobody starts any more: it was given up, or told to go.
+void Launcher::TellOfStandstill(const ClusterSummary& summary) {
+  constexpr uint32_t kAnswers = 3;  // who is started again is there by then, and gets its copies by itself
+  const bool stands = summary.phase == "running" && summary.slots.blocked > 0 &&
+                      (summary.servers < summary.min_in_sync || standstill_answers_ >= kAnswers);
+  if (!stands) {
+    if (std::exchange(standstill_answers_, 0) >= kAnswers)
+      Say("the job goes on: every partition has enough owners in sync again");
+    return;
+  }
+  if (++standstill_answers_ != kAnswers) return;
+  const uint32_t given_up = supervisor_.servers_given_up();
+  Say("the job stands still: " + std::to_string(summary.slots.blocked) + " of " +
+      Counted(summary.slots.total, "partition") + " have fewer owners in sync than --min-in-sync " +
+      std::to_string(summary.min_in_sync) + " asks for" +
+      (given_up == 0 ? ""
+                     : ", and " + Counted(given_up, "server") + (given_up == 1 ? " was" : " were") +
+                           " given up (--max-restarts)") +
+      ". Start a server by hand, and it goes on (Ctrl-C ends it): cairn server --scheduler " +
+      wire::ToString(place_.scheduler));
 }
 
 void Launcher::ShowProgress() {
@@ -143,7 +168,8 @@ std::string Launcher::Summary() const {
   const std::string seconds = Seconds(MonotonicMs() - started_ms_);
   const std::string logs = logs_.path().empty() ? "" : "logs in " + logs_.path();
   if (supervisor_.exit_code() != 0) {
-    const std::string cause = !first_to_fail_.empty() ? first_to_fail_ : supervisor_.cause();
+    const bool workers_fault = !first_to_fail_.empty() && !supervisor_.job_failed();
+    const std::string cause = workers_fault ? first_to_fail_ : supervisor_.cause();
     return (cause == "interrupted" ? "interrupted after " + seconds
                                    : "failed after " + seconds + ": " + cause) +
            (logs.empty() ? "" : "; " + logs);

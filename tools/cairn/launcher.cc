@@ -241,14 +241,23 @@ void Launcher::ReadSignals() {
   }
 }
 
-// The scheduler has this rank as done: its process may end as it likes.
-bool Launcher::HasLeft(uint32_t rank) const {
+// What the scheduler knows of a node that did not end well: a rank that is done may end as it likes, of
+// a failed job the workers' errors are but the consequence, and a server may leave copies behind.
+void Launcher::JudgeWithScheduler(const NodeName& name, Node& node) {
   constexpr int64_t kAskTimeoutMs = 500;
-  if (place_.scheduler.port == 0) return false;
+  node.end.left_job = false;
+  node.end.has_copies.reset();
+  if (name.role == Role::kScheduler || node.end.clean() || place_.scheduler.port == 0) return;
   const Result<ClusterSummary> summary = AskSummary(place_.scheduler, kAskTimeoutMs);
-  if (!summary.ok()) return false;
+  if (!summary.ok()) return;
   const std::vector<uint32_t>& done = summary->done_ranks;
-  return std::find(done.begin(), done.end(), rank) != done.end();
+  if (name.role == Role::kServer) {
+    if (summary->phase == "running") node.end.has_copies = summary->copied_but_for(1);
+    return;
+  }
+  node.end.left_job =
+      node.end.signal != 0 && std::find(done.begin(), done.end(), name.index) != done.end();
+  if (summary->phase == "failed") supervisor_.OnFailure(summary->failure);
 }
 
 void Launcher::Reap() {
@@ -275,11 +284,10 @@ void Launcher::Reap() {
       }
     }
     Node& node = nodes_.at(name);
-    node.end.left_job = name.role == Role::kWorker && node.end.signal != 0 && HasLeft(name.index);
+    JudgeWithScheduler(name, node);
     const std::vector<std::string> words = node.lines->ending().lines;
     if (name.role == Role::kServer && node.end.code != 0 && !words.empty()) {
-      constexpr std::string_view kPrefix = "cairn: server: ";
-      supervisor_.OnReason(words.back().substr(words.back().starts_with(kPrefix) ? kPrefix.size() : 0));
+      supervisor_.OnReason(words.back());
     }
     Perform(supervisor_.OnEnd(name, node.end, NowMs()));
   }

@@ -86,7 +86,7 @@ class Launcher {
   void ReadReady();
   void ReadSignals();
   void Reap();
-  bool HasLeft(uint32_t rank) const;
+  void JudgeWithScheduler(const cluster::NodeName& name, Node& node);
   void TakeEnd(Node& node);
   void FlushOutput();
 
@@ -98,6 +98,7 @@ class Launcher {
   void CheckSameJob(const ClusterSummary& summary);
   void ShowProgress();
   void TellOfCopies(const ClusterSummary& summary);
+  void TellOfStandstill(const ClusterSummary& summary);
   const Node* FirstToFail(const Node& told) const;
   void ShowLastLines(const cluster::NodeName& name);
   std::string Summary() const;
@@ -129,6 +130,7 @@ class Launcher {
   bool silent_ = false;            // the scheduler has not answered the last question
   int64_t copying_since_ms_ = 0;   // some partition lacks a copy; 0: none does
   uint32_t complete_answers_ = 0;  // in a row, since then
+  uint32_t standstill_answers_ = 0;  // in a row that say that requests wait for a server that is not there
   std::optional<ClusterSummary> final_;
   std::string first_to_fail_;  // "worker 1: ValueError: …", if it is not who ended first
 };

@@ -22,6 +22,11 @@ int Complain(const std::string& message) {
   return 1;
 }
 
+int ComplainOfUsage(const std::string& message) {
+  Complain(message);
+  return kUsageError;
+}
+
 Result<cluster::Environment> EnvironmentOf(wire::Role role) {
   cluster::Variables variables = cluster::ProcessVariables();
   Result<cluster::Environment> environment = cluster::ReadEnvironment(variables);

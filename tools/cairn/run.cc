@@ -112,8 +112,8 @@ int RunJob(LaunchOptions options) {
   }
   if (options.min_in_sync.value_or(1) > options.supervise.replicas) {
     Complain("run: --min-in-sync " + std::to_string(*options.min_in_sync) + ", but a partition has " +
-             std::to_string(options.supervise.replicas) +
-             " copies (--replicas, --servers): nothing would ever be acknowledged");
+             Counted(options.supervise.replicas, "owner") +
+             " (--replicas, --servers): nothing would ever be acknowledged");
     return kUsageError;
   }
   return Launcher(std::move(options), variables).Run();
@@ -153,7 +153,8 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
           "--max-restarts", supervise.max_restarts,
           "restarts in the whole job after a death by a signal: so many of workers, of servers and of the "
           "scheduler (3)")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(Within(0, 1'000'000));
   command
       ->add_option(
           "--replicas", options->replicas,

@@ -47,7 +47,7 @@ std::string Progress(const ClusterSummary& summary) {
 
 void SayHowToStart(const wire::Endpoint& scheduler, uint32_t missing) {
   std::printf(
-      "%s not come yet. Where no `cairn run` starts them, start %s by hand:\n"
+      "%s not come yet. Where no `cairn run` starts them (or has given up on them), start %s by hand:\n"
       "  cairn server --scheduler %s\n",
       (Counted(missing, "server") + (missing == 1 ? " has" : " have")).c_str(),
       missing == 1 ? "it" : "each of them", wire::ToString(scheduler).c_str());
@@ -112,9 +112,12 @@ int RunScale(const Flags& flags) {
   if (flags.servers > now) {
     std::puts(": when the new ones are there, partitions move to them while the job goes on");
   } else if (flags.servers < now) {
-    std::printf(
-        ": %s their partitions to the others and then leave, while the job goes on\n",
-        now - flags.servers == 1 ? "one gives" : (Counted(now - flags.servers, "server") + " give").c_str());
+    const bool one = now - flags.servers == 1;
+    std::printf(": %s to the others and then %s, while the job goes on\n",
+                one ? "one gives its partitions" : (Counted(now - flags.servers, "server") + " give their partitions").c_str(),
+                one ? "leaves" : "leave");
+    if (flags.servers == 1 && now > 1)
+      std::puts("with one server there is one copy of each partition: its death will end the job");
   } else {
     std::puts(": as it is");
   }

@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "interrupt.h"
 #include "job_files.h"
+#include "progress.h"
 #include "scheduler/scheduler_node.h"
 #include "transport/tcp/sockets.h"
 
@@ -98,13 +99,22 @@ int RunScheduler(const Flags& flags) {
   const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kScheduler);
   if (!environment.ok()) return Complain(environment.status().message());
   scheduler::SchedulerNodeOptions options = OptionsOf(flags, *environment);
-  if (Status meta = ReadMeta(flags, *environment, options); !meta.ok()) return Complain(meta.message());
+  if (Status meta = ReadMeta(flags, *environment, options); !meta.ok()) return ComplainOfUsage(meta.message());
   if (options.core.dead_after_us < 2 * options.core.heartbeat_us)
-    return Complain(
+    return ComplainOfUsage(
         "--dead-after-ms must be at least twice --heartbeat-ms: a healthy node would be taken for dead");
   Interrupt interrupt;
   Result<std::unique_ptr<scheduler::SchedulerNode>> node = scheduler::SchedulerNode::Start(options);
-  if (!node.ok()) return Complain(node.status().message());
+  if (!node.ok()) {
+    Complain(node.status().message());
+    return node.status().code() == Code::kInvalidArgument ? kUsageError : 1;
+  }
+  if (options.core.replicas > options.core.expected_servers) {
+    LogLine("--replicas " + std::to_string(options.core.replicas) + ": with " +
+            Counted(options.core.expected_servers, "server") + " each partition has " +
+            (options.core.expected_servers == 1 ? "one copy" : "as many copies") +
+            ", until more servers come (cairn scale)");
+  }
   interrupt.Arm([&node](int) { (*node)->Stop(); });
   JobFile job_file;
   if (flags.ready_fd >= 0) {

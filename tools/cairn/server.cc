@@ -100,7 +100,7 @@ int RunServer(const Flags& flags) {
   const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kServer);
   if (!environment.ok()) return Complain(environment.status().message());
   Result<server::ServerNodeOptions> options = OptionsOf(flags, *environment);
-  if (!options.ok()) return Complain(options.status().message());
+  if (!options.ok()) return ComplainOfUsage(options.status().message());
 
   Interrupt interrupt;
   std::vector<wire::Endpoint> schedulers = {options->control.scheduler};
@@ -131,16 +131,16 @@ int RunServer(const Flags& flags) {
   // The others leave through the scheduler hosted here: it goes last, and this listener with it.
   if (hosted && interrupt.signal() == 0) {
     const Status scheduler_status = hosted->Wait();
-    if (status.ok()) status = scheduler_status;
+    if (status.ok() && !scheduler_status.ok()) {
+      status = scheduler_status;
+      if (status.code() != Code::kJobFailed) Complain("scheduler: " + status.message());
+    }
   }
   interrupt.Disarm();
   if (interrupt.signal() != 0 && !(drain.in_good_order() && status.ok())) return 128 + interrupt.signal();
-  if (status.code() == Code::kJobFailed) return 1;  // the node has said why
-  if (status.code() == Code::kRetired) {
-    Complain("server: " + status.message());
-    return cluster::kStartAgainCode;  // what it held is gone, but a new one may come
-  }
-  return status.ok() ? 0 : Complain("server: " + status.message());
+  // The node has said why.
+  if (status.code() == Code::kRetired) return cluster::kStartAgainCode;  // what it held is gone, a new one may come
+  return status.ok() ? 0 : 1;
 }
 
 }  // namespace

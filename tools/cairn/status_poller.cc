@@ -57,12 +57,13 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
   out.done = static_cast<uint32_t>(out.done_ranks.size());
   out.servers_wanted = static_cast<uint32_t>(Number(json, "servers_wanted"));
   out.replicas = static_cast<uint32_t>(Number(json, "replicas"));
+  out.min_in_sync = static_cast<uint32_t>(Number(json, "min_in_sync"));
   out.moves_done = static_cast<uint64_t>(Number(json, "moves_done"));
   out.failovers = static_cast<uint64_t>(Number(json, "failovers"));
   if (const auto slots = json.find("slots"); slots != json.end() && slots->is_object()) {
     const auto count = [&](const char* key) { return static_cast<uint32_t>(Number(*slots, key)); };
-    out.slots = {count("total"),        count("settled"), count("copying"),
-                 count("handing_over"), count("single"),  0};
+    out.slots = {count("total"),  count("settled"), count("copying"), count("handing_over"),
+                 count("single"), count("blocked"), 0};
     if (const auto moves = json.find("moves"); moves != json.end() && moves->is_object())
       out.slots.to_copy = static_cast<uint32_t>(Number(*moves, "to_copy"));
   }
@@ -72,6 +73,8 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
     out.counts.push_back({static_cast<uint64_t>(Number(server, "incarnation")), 0, 0});
     if (const auto leaving = server.find("leaving"); leaving != server.end() && leaving->is_boolean())
       out.servers_leaving += leaving->get<bool>() ? 1 : 0;
+    if (const auto there = server.find("connected"); there != server.end() && there->is_boolean())
+      out.servers_connected += there->get<bool>() ? 1 : 0;
     out.pushes_per_s += Number(server, "pushes_per_s");
     out.bytes_per_s += Number(server, "bytes_per_s");
     const auto stats = server.find("stats");

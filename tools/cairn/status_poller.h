@@ -25,6 +25,7 @@ struct SlotCounts {
   uint32_t copying = 0;       // to a further owner
   uint32_t handing_over = 0;  // from one primary to the next
   uint32_t single = 0;        // only one owner is in sync
+  uint32_t blocked = 0;       // fewer owners are in sync than --min-in-sync asks for: requests wait
   uint32_t to_copy = 0;       // copies that are under way or still to come, with those done of them
 
   bool complete() const { return in_sync >= total; }
@@ -36,6 +37,7 @@ struct ClusterSummary {
   std::string cluster_id, phase, failure, awaiting;
   uint32_t expected_servers = 0, expected_workers = 0;
   uint32_t servers = 0, workers = 0, done = 0;
+  uint32_t servers_connected = 0, min_in_sync = 0;
   std::vector<uint32_t> done_ranks;
   uint64_t view = 0;                // 0: the cluster has never been complete
   uint64_t rounds = 0, pushes = 0;  // rounds: of the server that has closed the most
@@ -49,6 +51,11 @@ struct ClusterSummary {
   uint64_t moves_done = 0, failovers = 0;
   SlotCounts slots;
 
+  // Every partition has more than one owner in sync, and no more servers than so many are gone. One that has
+  // just died is a closed connection first.
+  bool copied_but_for(uint32_t gone) const {
+    return phase == "running" && slots.total > 0 && slots.single == 0 && servers <= servers_connected + gone;
+  }
   bool anybody_joined() const { return workers > 0 || done > 0 || view > 0; }
 };
 // Servers count from their start, and a scheduler that was started again has not heard them yet: keeps

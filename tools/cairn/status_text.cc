@@ -174,7 +174,9 @@ std::string OwnersText(const Json& status) {
     unconfirmed += Number(server, "unconfirmed_bytes");
     replicated += Number(Part(server, "stats"), "replicated_bytes");
   }
-  text += "; " + Short(replicated, "B") + " sent to backups, " + Short(unconfirmed, "B") + " unconfirmed\n";
+  // They count from their own start, so this is no sum over the job.
+  text += "; the servers of now have sent " + Short(replicated, "B") + " to backups, " + Short(unconfirmed, "B") +
+          " unconfirmed\n";
   return text;
 }
 
@@ -216,7 +218,11 @@ std::string StatusText(const std::string& json) {
       Part(status, "slots").contains("total") ? Text(Part(status, "slots"), "total") : Text(status, "slots");
   const std::string wanted =
       status.contains("servers_wanted") ? Text(status, "servers_wanted") : Text(status, "expected_servers");
-  text += "  " + std::to_string(Part(status, "servers").size()) + " of " + wanted + " servers, " +
+  size_t leaving = 0;
+  for (const Json& server : Part(status, "servers"))
+    leaving += server.is_object() && Flag(server, "leaving") ? 1 : 0;
+  text += "  " + std::to_string(Part(status, "servers").size() - leaving) + " of " + wanted + " servers" +
+          (leaving > 0 ? " (and " + std::to_string(leaving) + " leaving), " : ", ") +
           std::to_string(Part(status, "workers").size()) + " of " + Text(status, "expected_workers") +
           " workers, " + partitions + " partitions, view " + Text(status, "view") + ", state " +
           Text(status, "version") + " of term " + Text(status, "term") + "\n";

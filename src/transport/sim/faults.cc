@@ -23,6 +23,7 @@ const char* Name(Fault fault) {
     case Fault::kServersCut: return "servers cut off";
     case Fault::kSlowLink: return "slow link";
     case Fault::kOwnersLost: return "all owners lost";
+    case Fault::kMemory: return "memory fault";
     case Fault::kSlowNode: return "slow node";
     case Fault::kPause: return "paused node";
     case Fault::kKvUnknown: return "unknown outcome of a write";

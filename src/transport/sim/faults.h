@@ -28,6 +28,7 @@ enum class Fault : uint8_t {
   kServersCut,     // two servers can't reach each other, for a while
   kSlowLink,       // what passes between two servers takes long
   kOwnersLost,     // all owners of a slot at once: the job is expected to fail
+  kMemory,         // a bit of what a backup was sent is another one by the time it is applied
   kSlowNode,     // handles everything with a lag
   kPause,        // handles nothing for a while, longer than it takes to be declared dead or shorter
   kKvUnknown,    // a write to the scheduler's key-value store whose outcome its writer is not told
