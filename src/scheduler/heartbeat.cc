@@ -69,7 +69,9 @@ void SchedulerCore::TakeReport(Live& node, const wire::Heartbeat& heartbeat, int
     node.hold_view = heartbeat.hold_view;
     node.hold_version = heartbeat.hold_version;
     node.open_rounds = heartbeat.open_rounds;
-    awaiting_stale_ = unsettled_ = true;
+    // Every server reports for every state; who is awaited depends on it only while a view is pending.
+    unsettled_ = true;
+    awaiting_stale_ |= state().pending_view != ViewNumber(0);
   }
   TakeRates(node, heartbeat.stats, now_us);
 }
