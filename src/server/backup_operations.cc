@@ -231,9 +231,9 @@ bool ShardImpl::ApplyPush(OwnedSlot& slot, TableState* table, const wire::OpView
   return true;
 }
 
-// Only where both have applied exactly the same under the same state.
+// Only where both have applied exactly the same, and have the same tables.
 Status ShardImpl::CompareHash(const OwnedSlot& slot, const wire::OpHeader& header) {
-  if (slot.index != header.index || version().value != header.b) return Status::Ok();
+  if (slot.index != header.index || TablesMark() != header.b) return Status::Ok();
   if (ContentHash(slot.id) == header.a || CAIRN_BUG(kHashNotCompared)) return Status::Ok();
   Log("ERROR: partition " + std::to_string(slot.id.value) + " differs from its primary's at position " +
       std::to_string(header.epoch) + "." + std::to_string(header.index) + ": it is copied anew. Please report this");

@@ -273,18 +273,36 @@ void ShardImpl::SendHash() {
     const bool any = std::any_of(slot.backups.begin(), slot.backups.end(),
                                  [](const SlotBackup& backup) { return backup.waited(); });
     if (slot.role != OwnedSlot::Role::kPrimary || !any) continue;
-    wire::OpHeader header;
-    header.kind = wire::OpKind::kHash;
-    header.a = ContentHash(slot.id);
-    header.b = version().value;
-    for (SlotBackup& backup : slot.backups) {
-      if (!backup.waited()) continue;
-      header.slot = slot.id.value;
-      header.epoch = slot.epoch;
-      header.index = slot.index;
-      backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});
-    }
+    const wire::OpHeader header = HashOf(slot);
+    for (SlotBackup& backup : slot.backups)
+      if (backup.waited()) backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});
     return;
+  }
+}
+
+wire::OpHeader ShardImpl::HashOf(const OwnedSlot& slot) const {
+  wire::OpHeader header;
+  header.kind = wire::OpKind::kHash;
+  header.slot = slot.id.value;
+  header.epoch = slot.epoch;
+  header.index = slot.index;
+  header.a = ContentHash(slot.id);
+  header.b = TablesMark();
+  return header;
+}
+
+// Before a slot goes to its heir the two are compared, unless that would keep it standing still for
+// long. A difference ends the handing over: the heir is reported as diverged.
+void ShardImpl::CompareWithHeir(uint32_t local, uint16_t heir) {
+  constexpr uint64_t kMostBytes = uint64_t{16} << 20;
+  uint64_t bytes = 0;
+  for (const auto& [id, table] : tables_)
+    if (table.rows[local]) bytes += table.rows[local]->content_bytes();
+  if (bytes > kMostBytes) return;
+  for (SlotBackup& backup : slots_[local].backups) {
+    if (backup.server != heir || !backup.waited() || backup.broken) continue;
+    backup.stream->sender.batch().Add(HashOf(slots_[local]), nullptr, {}, {}, {});
+    Shipped(local, backup, false);
   }
 }
 

@@ -1,5 +1,6 @@
 // Owners of a slot: what is acknowledged, what is on the backups, and what a new primary knows
 // (docs/consistency.md, rules 40 to 45).
+#include "base/random.h"
 #include "server/owners_harness.h"
 #include "wire/replica.h"
 
@@ -276,6 +277,40 @@ TEST(Replication, APrimaryThatMissedAnEpochGoesOn) {
   EXPECT_EQ(h[0].Answer(0), "applied");
 }
 
+TEST(Replication, APrimaryThatNeverHeardOfTheFirstEpochBeginsWithItsBackups) {
+  OwnersHarness h(3, 2);
+  const TableId table = h.AddTable(Async());
+  h.nodes[1] = std::make_unique<ShardHarness>(2, ShardOptions(), 1);  // it has heard of no owners yet
+  h.Fail(0, 1);
+  for (uint32_t rank = 0; rank < 2; ++rank) h[1].Connect(rank);
+  h[1].SkipAnswers();
+  h[1].Deliver(0, h[1].Push(0, table, {{0, 2, 1}}));
+  h.Carry();
+  EXPECT_EQ(h[1].Answer(0), "applied");
+  EXPECT_TRUE(h.News(1, wire::SlotNews::kDiverged).empty());
+  EXPECT_EQ(h[2].Stored(table, 0), -2.0f);
+}
+
+// A backup that can't follow is on record as in sync until the scheduler hears of it.
+TEST(Replication, NothingIsCommittedWithoutABackupThatCanNotFollow) {
+  OwnersHarness h(3, 2);
+  const TableId table = h.AddTable(Async());
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
+  h.Carry();
+  EXPECT_EQ(h[0].Answer(0), "applied");
+  wire::ClusterState other = h.state;
+  other.version = other.version.Next();
+  other.slots[0].backups.pop_back();
+  h[2].shard->OnState(std::make_shared<wire::ClusterState>(other), h.now);  // so it refuses the slot
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 3, 2}}));
+  h.Carry();
+  ASSERT_EQ(h.News(0, wire::SlotNews::kDiverged).size(), 1u);
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 4, 3}}));
+  h.Carry();
+  EXPECT_EQ(h[0].Answer(0), "");
+  EXPECT_EQ(h[1].Stored(table, 0), -2.0f) << "server 2, on record as in sync, does not have the others";
+}
+
 TEST(Replication, AnswersToAConnectionThatIsGoneAreNotKept) {
   OwnersHarness h(2, 1);
   const TableId table = h.AddTable(Async());
@@ -400,7 +435,7 @@ TEST(Replication, ADifferenceBetweenOwnersIsNoticed) {
   header.epoch = 1;
   header.index = header.committed = 1;
   header.a = h[0].shard->ContentHash(SlotId{0}) + 1;
-  header.b = h.state.version.value;
+  header.b = Mix64(0, table.value);
   batch.Add(header, nullptr, {}, {}, {});
   h[1].Deliver(ConnId{77}, *batch.Take(std::get<wire::ReplicaHelloReply>(*greeted).received + 1, 1,
                                        h.state.version.value));

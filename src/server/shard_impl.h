@@ -163,6 +163,9 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   bool Drained(const OwnedSlot& slot) const;
   void TellCommits();
   void SendHash();
+  wire::OpHeader HashOf(const OwnedSlot& slot) const;
+  void CompareWithHeir(uint32_t local, uint16_t heir);
+  uint64_t TablesMark() const;
 
   // held_answers.cc
   // For an answer about these slots, or about every slot here.

@@ -75,6 +75,12 @@ bool ShardImpl::LoadSlot(uint32_t local, std::span<const std::byte> bytes) {
   return in.at_end();
 }
 
+uint64_t ShardImpl::TablesMark() const {
+  uint64_t mark = 0;
+  for (const auto& [id, table] : tables_) mark = Mix64(mark, id.value);
+  return mark;
+}
+
 uint64_t ShardImpl::ContentHash(SlotId slot) const {
   const uint32_t local = slots_.LocalOfAny(slot.value);
   if (local == OwnedSlots::kNotHere || !slots_[local].present()) return 0;

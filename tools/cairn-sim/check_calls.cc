@@ -86,11 +86,17 @@ class Amplification final : public Checker {
     const auto* hello = std::get_if<wire::Hello>(&message);
     if (from.role == wire::Role::kWorker && hello != nullptr) ++sent_[hello->incarnation.value].hellos;
   }
+  void OnDurable(const wire::ClusterState& state) override {
+    std::set<std::pair<uint32_t, uint32_t>> get;
+    for (const wire::SlotOwner& owner : state.slots)
+      if (owner.since == state.version) get.emplace(owner.server, owner.thread);
+    given_ += get.size();
+  }
   void OnClientGone(uint32_t worker, const client::ClientCore& core, uint64_t incidents) override {
     const Sent& sent = sent_[core.incarnation().value];
-    // A rewind per connection, per error and per resume point; a late copy of a gap answer on a
-    // new connection may cause one more.
-    const uint64_t excused = sent.hellos + sent.errors + sent.gaps.size() + incidents / 16 + 3;
+    // A rewind per connection, per error and per resume point, and per shard thread that gets slots; a
+    // late copy of a gap answer on a new connection may cause one more.
+    const uint64_t excused = sent.hellos + sent.errors + sent.gaps.size() + given_ + incidents / 16 + 3;
     if (core.rewinds() > excused) {
       Violation("worker " + std::to_string(worker) + " rewound " + std::to_string(core.rewinds()) +
                 " times, with " + std::to_string(sent.gaps.size()) + " gaps, " + std::to_string(sent.errors) +
@@ -112,6 +118,7 @@ class Amplification final : public Checker {
     std::set<std::pair<uint32_t, uint64_t>> gaps;  // slot, resume point
   };
   std::map<uint64_t, Sent> sent_;
+  uint64_t given_ = 0;  // shard threads that got slots, over all records
 };
 
 // The same between servers: every operation goes to every backup once, and again only after a fault.
