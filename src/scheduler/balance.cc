@@ -80,7 +80,8 @@ void Planner::MoveBytes() {
   for (size_t i = 0; i < servers_.size(); ++i)
     if (servers_[i].stays) enter(i);
   while (!givers.empty()) {
-    const bool even = all.begin()->first >= mean * (1 - kSlack) && all.rbegin()->first <= mean * (1 + kSlack);
+    const bool even =
+        all.begin()->first >= mean * (1 - kSlack) && all.rbegin()->first <= mean * (1 + kSlack);
     if (even) return;
     const size_t from = givers.rbegin()->second;
     const auto move = BestMoveFrom(servers_[from], takers, mean);
@@ -103,7 +104,7 @@ void Planner::MovePrimaries() {
   if (wanted_ < 2) return;  // a primary moves with its bytes
   auto now = [&](size_t i) { return servers_[i].primaries / servers_[i].weight; };
   auto with_one_more = [&](size_t i) { return (servers_[i].primaries + 1) / servers_[i].weight; };
-  Ranked most;  // by the primaries that they have, the most first; without those that found nobody to give to
+  Ranked most;  // by their primaries, the most first; without those that found nobody to give to
   Ranked least;
   std::vector<bool> tried(servers_.size());
   auto enter = [&](size_t i) {
@@ -174,14 +175,16 @@ std::vector<Planner::Step> Planner::PathForOnePrimary(size_t from) {
       std::vector<Step> path;
       for (size_t step = at; step != from; step = came_from_[step]) {
         const auto& links = links_[came_from_[step]];
-        const auto link = std::find_if(links.begin(), links.end(), [&](const Link& l) { return l.to == step; });
+        const auto link =
+            std::find_if(links.begin(), links.end(), [&](const Link& l) { return l.to == step; });
         path.push_back({link->slots.back(), step});
       }
       return path;
     }
     if (servers_[at].handing_over >= limits_.handovers_per_server) continue;
     for (Link& link : links_[at]) {
-      while (!link.slots.empty() && !Settled(link.slots.back())) link.slots.pop_back();  // handed over already
+      // Those that are handed over already.
+      while (!link.slots.empty() && !Settled(link.slots.back())) link.slots.pop_back();
       if (link.slots.empty() || came_from_[link.to] != kNobody || in_vain_[link.to] >= here) continue;
       came_from_[link.to] = at;
       reached.push_back(link.to);

@@ -35,7 +35,8 @@ class ReferencePlanner {
 
   // The slot that evens two servers out best; where they are far apart one of average size, so that
   // number and size are spread alike.
-  std::optional<Move> BestMoveFrom(const Server& from, const std::vector<size_t>& lightest_first, double mean) {
+  std::optional<Move> BestMoveFrom(const Server& from, const std::vector<size_t>& lightest_first,
+                                   double mean) {
     std::optional<Move> best;
     const double share = static_cast<double>(p_.d_.state.slots.size()) * from.weight / p_.weights_;
     const bool has_primaries_to_spare = from.primaries > share;
@@ -52,7 +53,9 @@ class ReferencePlanner {
             owner.server == to.index || owner.FindBackup(static_cast<uint16_t>(to.index)) != nullptr;
         if (owns || to.avoided || to.copies_in >= limits_.copies_per_server) continue;
         // One of the two must be out of its share by more than the slack.
-        if (from.ratio() <= mean * (1 + Planner::kSlack) && to.ratio() >= mean * (1 - Planner::kSlack)) break;
+        if (from.ratio() <= mean * (1 + Planner::kSlack) &&
+            to.ratio() >= mean * (1 - Planner::kSlack))
+          break;
         const double cost = p_.Cost(slot), both = cost * (1 / from.weight + 1 / to.weight);
         if (both > Planner::kMostOfDifference * 2 * difference) break;
         const double best_size = std::min(p_.average_, cost * difference / both);
@@ -79,7 +82,8 @@ class ReferencePlanner {
     for (uint32_t slot = 0; slot < p_.d_.state.slots.size(); ++slot) {
       if (!p_.Settled(slot)) continue;
       p_.settled_[p_.at_[p_.Slot(slot).server]].push_back(slot);
-      for (const wire::Backup& backup : p_.Slot(slot).backups) p_.settled_[p_.at_[backup.server]].push_back(slot);
+      for (const wire::Backup& backup : p_.Slot(slot).backups)
+        p_.settled_[p_.at_[backup.server]].push_back(slot);
     }
     std::set<size_t> tried;  // without success: what is begun meanwhile makes it no better for them
     for (bool moved = true; moved;) {

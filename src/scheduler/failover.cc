@@ -10,6 +10,8 @@ namespace {
 
 // How much longer than another one a server is awaited that a slot needs.
 constexpr int64_t kNeededFactor = 3;
+// The same for one that this scheduler has not heard yet, after its own start.
+constexpr int64_t kSearchingFactor = 2;
 
 std::string Named(const wire::ServerInfo& server) {
   return "server " + std::to_string(server.index) + " (" + ToString(server.endpoint) + ")";
@@ -76,6 +78,9 @@ void SchedulerCore::DetectLostServers(int64_t now_us) {
     Live* live = FindLive(server.incarnation);
     if (live == nullptr || !live->silent || durable_.over() || !fatal_.ok()) continue;
     const int64_t silence = now_us - live->heard_us;
+    // Nobody else can be in its place, and it may still wait for an answer of the scheduler before.
+    const bool searching = !live->heard && silence < kSearchingFactor * options_.dead_after_us;
+    if (searching && !SlotsOnlyAt(state(), server.index).empty()) continue;
     if (silence < kNeededFactor * options_.dead_after_us) {
       const std::vector<uint32_t> needing = SlotsThatNeed(server, now_us);
       if (!needing.empty()) {

@@ -123,6 +123,21 @@ TEST(Restart, NodesGoOnByHeartbeatAlone) {
   EXPECT_EQ(repeated.incarnation, worker.incarnation);
 }
 
+// It may still wait for an answer of the scheduler before; and there is no other copy.
+TEST(Restart, AServerThatNobodyCanReplaceHasTimeToFindTheNewScheduler) {
+  FakeCluster c(FakeCluster::Options(1, 1));
+  c.Start();
+  FakeNode server = c.Server(9000), worker = c.Worker(1);
+  c.Restart();
+  worker.conn = c.NewConn();
+  c.Advance(c.options.dead_after_us + 1'000'000, {&worker});
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  server.conn = c.NewConn();
+  c.Beat(server, /*takes_state=*/false);
+  c.Advance(c.options.dead_after_us + 200'000, {&worker});
+  EXPECT_EQ(c.state().phase, wire::Phase::kFailed) << "once it was heard, it is as ever";
+}
+
 TEST(Restart, LogOfAnotherJobIsRefused) {
   FakeCluster c(FakeCluster::Options(1, 1));
   c.Start();

@@ -118,7 +118,10 @@ Status ShardImpl::TakeOperation(uint16_t from, const wire::OpView& op) {
   }
   if (!slot.whole && !slot.copying) return refuse("the copy is not whole");
   if (slot.line_epoch != h.epoch) return refuse("its new primary has not begun");
-  if (h.kind == wire::OpKind::kHash) return CompareHash(slot, h);
+  if (h.kind == wire::OpKind::kHash) {
+    if (slot.whole && !ApplyTail(local, h.committed)) return refuse("an operation does not fit");
+    return CompareHash(slot, h);
+  }
   if (h.kind != wire::OpKind::kCommit) {
     if (h.index > slot.received + 1) return refuse("operations are missing");
     if (h.index == slot.received + 1) {

@@ -63,6 +63,7 @@ struct OwnedSlot {
   bool deposed = false;    // a backup has a newer epoch: nothing more is acknowledged
   bool enough = true;      // owners in sync, for min_in_sync
   bool handing_over = false;
+  bool compared = false;   // with the heir
   uint64_t requests = 0;
 
   // As a backup.

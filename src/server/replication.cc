@@ -164,7 +164,7 @@ void ShardImpl::OnConfirmed(ReplicaSender& sender, uint64_t up_to,
   FinishCopy(stream, up_to, now_us);
   CheckCaughtUp();
   ReleaseConfirmed(stream);
-  if (handing_over_ > 0) news_changed_ = true;
+  CompareWithHeirs();
 }
 
 void ShardImpl::OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry, uint64_t up_to) {
@@ -223,7 +223,7 @@ std::vector<wire::SlotNews> ShardImpl::news() const {
       }
     }
     const uint16_t heir = state_->slots[slot.id.value].heir;
-    if (slot.handing_over && (Drained(slot) || CAIRN_BUG(kHandoverUndrained)))
+    if (slot.handing_over && ((slot.compared && Drained(slot)) || CAIRN_BUG(kHandoverUndrained)))
       say(wire::SlotNews::kHandedOver, heir, StateVersion{0});
   }
   return news;
@@ -291,19 +291,29 @@ wire::OpHeader ShardImpl::HashOf(const OwnedSlot& slot) const {
   return header;
 }
 
-// Before a slot goes to its heir the two are compared, unless that would keep it standing still for
-// long. A difference ends the handing over: the heir is reported as diverged.
-void ShardImpl::CompareWithHeir(uint32_t local, uint16_t heir) {
+// Before a slot goes to its heir, and when the heir has everything, the two are compared, unless that
+// would keep the slot standing still for long. A difference ends the handing over: the heir is reported
+// as diverged.
+void ShardImpl::CompareWithHeirs() {
+  if (handing_over_ == 0) return;
   constexpr uint64_t kMostBytes = uint64_t{16} << 20;
-  uint64_t bytes = 0;
-  for (const auto& [id, table] : tables_)
-    if (table.rows[local]) bytes += table.rows[local]->content_bytes();
-  if (bytes > kMostBytes) return;
-  for (SlotBackup& backup : slots_[local].backups) {
-    if (backup.server != heir || !backup.waited() || backup.broken) continue;
-    backup.stream->sender.batch().Add(HashOf(slots_[local]), nullptr, {}, {}, {});
-    Shipped(local, backup, false);
+  for (uint32_t local = 0; local < slots_.size(); ++local) {
+    OwnedSlot& slot = slots_[local];
+    if (!slot.handing_over || slot.compared || !Drained(slot)) continue;
+    slot.compared = true;
+    uint64_t bytes = 0;
+    for (const auto& [id, table] : tables_)
+      if (table.rows[local]) bytes += table.rows[local]->content_bytes();
+    if (bytes > kMostBytes) continue;
+    wire::OpHeader header = HashOf(slot);
+    header.committed = slot.index;  // as everybody who is waited for has it
+    for (SlotBackup& backup : slot.backups) {
+      if (backup.server != state_->slots[slot.id.value].heir || !backup.waited()) continue;
+      backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});
+      Shipped(local, backup, false);
+    }
   }
+  news_changed_ = true;
 }
 
 }  // namespace cairn::server

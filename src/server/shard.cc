@@ -228,6 +228,7 @@ void ShardImpl::OnTimers(int64_t now_us) {
     if (Slow(stream->sender)) news_changed_ = true;
   }
   TellCommits();
+  CompareWithHeirs();
   SendHash();
   StartCopies();
   FlushStreams();

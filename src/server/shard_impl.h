@@ -164,7 +164,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void TellCommits();
   void SendHash();
   wire::OpHeader HashOf(const OwnedSlot& slot) const;
-  void CompareWithHeir(uint32_t local, uint16_t heir);
+  void CompareWithHeirs();
   uint64_t TablesMark() const;
 
   // held_answers.cc

@@ -31,6 +31,7 @@ void ShardImpl::OnState(std::shared_ptr<const wire::ClusterState> state, int64_t
   UpdateTables();
   UpdateHold();
   CheckCaughtUp();
+  CompareWithHeirs();
   RegateAll();
   if (!EndOfJob().ok()) return AnswerAllParked(EndOfJob());
   for (auto& [id, table] : tables_)

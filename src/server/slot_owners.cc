@@ -83,8 +83,8 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   slot.role = OwnedSlot::Role::kPrimary;
   slot.epoch = owner.epoch;
   slot.since = owner.since;
-  const bool was_handing_over = slot.handing_over;
   slot.handing_over = owner.heir != wire::kNoServer;
+  if (!slot.handing_over) slot.compared = false;
   slot.owned = !slot.handing_over || CAIRN_BUG(kHandoverUndrained);
   handing_over_ += slot.handing_over;
   UpdateBackups(local, owner);
@@ -95,7 +95,6 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
       if (backup.fed()) TellPromoted(local, backup, tail);
     if (observer_ != nullptr && !late) observer_->OnPromoted(slot.id, slot.position());
   }
-  if (slot.handing_over && !was_handing_over) CompareWithHeir(local, owner.heir);
   uint32_t in_sync = 1;
   for (const wire::Backup& backup : owner.backups) in_sync += backup.in_sync;
   slot.enough = in_sync >= state_->min_in_sync || CAIRN_BUG(kMinInSyncIgnored);
