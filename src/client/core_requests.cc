@@ -215,8 +215,10 @@ void Core::OnFrameEnd(const Outgoing& frame, const Status& outcome, const Answer
   if (record.outcome.ok()) record.outcome = outcome;
   if (--record.unanswered == 0) return Finish(frame.request, now_us);
   if (CAIRN_BUG(kNextRoundEarly) && reroutes_ == 0 && frame.kind == Request::Kind::kRound) {
-    OrderOf(record.request.table)->Ended(frame.request);
-    ReleaseRounds(record.request.table, now_us);
+    if (TableOrder* order = OrderOf(record.request.table); order != nullptr) {
+      order->Ended(frame.request);
+      ReleaseRounds(record.request.table, now_us);
+    }
   }
 }
 

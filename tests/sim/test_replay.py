@@ -51,6 +51,10 @@ def test_seeds_end_with_the_totals():
     ("kPromoteNotInSync", "promotion"),
     ("kApplyUncommitted", "applied-committed"),
     ("kNumbersNotReplicated", "applied-once"),
+    ("kEpochIgnored", "early-ack"),
+    ("kHoldNotInherited", "contributors"),
+    ("kRefusedSlotCounts", "early-ack"),
+    ("kHashNotCompared", "placement"),
 ])
 def test_a_planted_bug_is_named_with_its_checker(bug, checker):
     run = sim("--planted-bugs", "--bug", bug)
@@ -66,7 +70,8 @@ def test_what_two_phases_assigns_and_joining_do_is_counted():
 
 def test_what_owners_do_is_counted():
     totals = sim("--seeds", "60").stdout
-    for deed in ("slots promoted", "slots handed over", "backups copied", "uncommitted part lost", "server crash"):
+    for deed in ("slots promoted", "slots handed over", "backups copied", "uncommitted part lost", "server crash",
+                 "memory fault", "damaged copy found"):
         assert int(re.search(rf"^{deed}\s+(\d+)$", totals, re.MULTILINE).group(1)) > 0, deed
 
 

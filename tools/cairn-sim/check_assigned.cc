@@ -25,8 +25,11 @@ class Assigned final : public Checker {
     const bool before = assigned_.contains({e.table.value, e.slot.value});
     if (part->params.column == 0) assigned_.insert({e.table.value, e.slot.value});
     // The values are random: the slot has them only if it has taken them. But pieces that are left
-    // out are zeros, and two workers may leave out all of a slot: the model knows what is right there.
-    const bool random = std::ranges::any_of(e.values, [](std::byte b) { return b != std::byte{0}; });
+    // out are zeros or NaN, and two workers may leave out all of a slot: the model knows what is right
+    // there.
+    const bool random = std::ranges::any_of(e.values, [](std::byte b) {
+      return b != std::byte{0} && b != std::byte{0xc0} && b != std::byte{0x7f};
+    });
     if (before && random && part->op() == PushOp::kAssignOnce && Holds(e.table, e.slot, e.values)) {
       Violation("slot " + std::to_string(e.slot.value) + " of table " + std::to_string(e.table.value) +
                 " is assigned once more by number " + std::to_string(e.seq.value) + " of incarnation " +

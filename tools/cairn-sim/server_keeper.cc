@@ -205,6 +205,8 @@ void ServerKeeper::DrainOne() {
   std::vector<ServerProcess*> able;
   for (ServerProcess* server : Living())
     if (server->incarnation() != 0 && !server->draining() && Healthy(*server)) able.push_back(server);
+  for (const wire::ServerInfo& server : state.servers)
+    if (server.leaving) return;  // the last one that stays may not go
   if (state.phase != wire::Phase::kRunning || able.size() < 2 || hurting()) return;
   world_.context().deeds.Add(Deed::kDrain);
   ServerProcess* server = able[random_.Below(able.size())];
