@@ -13,6 +13,11 @@ endfunction()
 
 # The static one, so that a wheel runs where the library is not installed.
 find_library(CAIRN_XXHASH NAMES libxxhash.a xxhash REQUIRED)
+# Highway: its headers alone (src/optimizer/kernels.cc), for the same reason.
+find_path(CAIRN_HIGHWAY_INCLUDE hwy/highway.h REQUIRED)
+add_library(cairn_highway INTERFACE)
+target_include_directories(cairn_highway SYSTEM INTERFACE ${CAIRN_HIGHWAY_INCLUDE})
+set(CAIRN_LIBS_optimizer cairn_highway)
 set(CAIRN_LIBS_base ${CAIRN_XXHASH})
 set(CAIRN_LIBS_wire ${CAIRN_XXHASH} flatbuffers)
 set(CAIRN_LIBS_transport spdlog fmt)

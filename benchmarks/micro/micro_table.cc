@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/random.h"
-#include "optimizer/kernels.h"
 #include "table/arena.h"
 #include "table/line_index.h"
+#include "table/row_layout.h"
 #include "table/row_pipeline.h"
 #include "table/slot_table.h"
 
@@ -70,10 +70,12 @@ struct Tables {
   double longest_fault_us = 0;   // the same with the first touch of a huge page
   uint64_t rows = 0;
   uint64_t memory = 0;
+  double row_bytes = 0;  // values and state
 
   explicit Tables(uint64_t row_count, OptimizerKind optimizer) : rows(row_count) {
     TableSpec spec{.name = "emb", .kind = TableKind::kSparse, .optimizer = optimizer, .dim = kDim};
     const wire::TableInfo info{TableId{1}, spec, ViewNumber{1}};
+    row_bytes = static_cast<double>(RowLayout(spec).row_bytes());
     for (uint32_t s = 0; s < kSlots; ++s) slots.push_back(SlotTable::Make(info, SlotId{s}, kSlots, arena));
     constexpr size_t kPiece = 16;
     const std::vector<float> zeros(kPiece * kDim);
@@ -117,10 +119,13 @@ std::vector<Frame> FramesOf(uint64_t rows, size_t keys) {
 void Report(benchmark::State& state, const Tables& tables, size_t keys) {
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(keys));
   state.counters["overhead_B/row"] =
-      static_cast<double>(tables.memory) / static_cast<double>(tables.rows) - kDim * 4;
+      static_cast<double>(tables.memory) / static_cast<double>(tables.rows) - tables.row_bytes;
   state.counters["growth_us"] = tables.longest_growth_us;
   state.counters["fault_us"] = tables.longest_fault_us;
 }
+
+// For all optimizers; kFtrl takes beta1 for its l1.
+const Hyper kHyper{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .step = 2};
 
 // state.range: rows, keys a slot.
 void Push(benchmark::State& state, OptimizerKind optimizer, bool check) {
@@ -136,13 +141,17 @@ void Push(benchmark::State& state, OptimizerKind optimizer, bool check) {
       const auto part =
           std::as_bytes(std::span(values).subspan(frame.begin[s] * kDim, frame.of(s).size() * kDim));
       if (check && !tables.slots[s]->Check(frame.of(s), part, {}).ok()) state.SkipWithError("refused");
-      tables.slots[s]->Apply(frame.of(s), part, {}, {.lr = 0.01});
+      tables.slots[s]->Apply(frame.of(s), part, {}, kHyper);
     }
   }
   Report(state, tables, keys);
 }
 void BM_ApplySum(benchmark::State& state) { Push(state, OptimizerKind::kSum, false); }
 void BM_ApplySgd(benchmark::State& state) { Push(state, OptimizerKind::kSgd, false); }
+void BM_ApplyAdagrad(benchmark::State& state) { Push(state, OptimizerKind::kAdagrad, false); }
+void BM_ApplyRowwiseAdagrad(benchmark::State& state) { Push(state, OptimizerKind::kRowwiseAdagrad, false); }
+void BM_ApplySparseAdam(benchmark::State& state) { Push(state, OptimizerKind::kSparseAdam, false); }
+void BM_ApplyFtrl(benchmark::State& state) { Push(state, OptimizerKind::kFtrl, false); }
 void BM_CheckAndApplySgd(benchmark::State& state) { Push(state, OptimizerKind::kSgd, true); }
 
 void BM_Read(benchmark::State& state) {
@@ -181,6 +190,12 @@ void BM_StageTwiceAndApply(benchmark::State& state) {
   Report(state, tables, 2 * keys);
 }
 
+// A row += a gradient, as one vector of the compiler.
+void AddRow(float* row, const float* g) {
+  typedef float Row __attribute__((vector_size(kDim * sizeof(float)), aligned(4), may_alias));
+  *reinterpret_cast<Row*>(row) += *reinterpret_cast<const Row*>(g);
+}
+
 // The limit: rows at random places whose addresses are known, read and added to.
 void BM_LimitRandomAdd(benchmark::State& state) {
   const auto rows = static_cast<uint64_t>(state.range(0));
@@ -196,7 +211,7 @@ void BM_LimitRandomAdd(benchmark::State& state) {
   for (auto _ : state) {
     for (size_t i = 0; i < kVisits; ++i) {
       __builtin_prefetch(table + size_t{visits[i + kAhead]} * kDim);
-      optimizer::Sum(table + size_t{visits[i]} * kDim, g.data(), kDim);
+      AddRow(table + size_t{visits[i]} * kDim, g.data());
     }
   }
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(kVisits));
@@ -248,6 +263,10 @@ BENCHMARK(BM_IndexFind)->Apply(Cases);
 BENCHMARK(BM_ApplySum)->Apply(Cases);
 BENCHMARK(BM_ApplySgd)->Apply(Cases);
 BENCHMARK(BM_CheckAndApplySgd)->Apply(Cases);
+BENCHMARK(BM_ApplyAdagrad)->Apply(Cases);
+BENCHMARK(BM_ApplyRowwiseAdagrad)->Apply(Cases);
+BENCHMARK(BM_ApplySparseAdam)->Apply(Cases);
+BENCHMARK(BM_ApplyFtrl)->Apply(Cases);
 BENCHMARK(BM_Read)->Apply(Cases);
 BENCHMARK(BM_StageTwiceAndApply)->Apply(Cases);
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "optimizer/update.h"
 
 namespace cairn::optimizer {
 namespace {
@@ -133,7 +134,7 @@ TEST(SpanOps, Int64WrapsAround) {
 TEST(SpanOps, EveryNanIsTheCanonicalOne) {
   std::vector<float> w = {kInf, std::bit_cast<float>(0xFFFFFFFFu), 1, 1, 1, 1, kInf};
   const std::vector<float> g = {-kInf, 1, 1, kNan, 1, 1, -kInf};
-  Sum(w.data(), g.data(), w.size());
+  UpdateSpan(StepNumbers(OptimizerKind::kSum, 0, {}, 1), {}, w, g, nullptr);
   for (size_t i : {0, 1, 3, 6}) EXPECT_EQ(std::bit_cast<uint32_t>(w[i]), 0x7FC00000u) << i;
 }
 

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "optimizer/update_kernels.h"
 
 namespace cairn::optimizer {
 
@@ -80,32 +79,10 @@ OfMean GradientOf(uint32_t flags, float divisor, double scale) {
 void UpdateSpan(const StepNumbers& s, const OfMean& gradient, std::span<float> values,
                 std::span<const float> pushed, float* const* state) {
   CAIRN_CHECK(values.size() == pushed.size());
-  float* w = values.data();
-  const float* g = pushed.data();
-  const size_t n = values.size();
-  WithGradient(gradient, [&](auto of) {
-    switch (s.kind) {
-      case OptimizerKind::kSum: return Sum(w, g, n, of);
-      case OptimizerKind::kMean: return Replace(w, g, n, of);
-      case OptimizerKind::kSgd:
-        if (s.has_momentum) return SgdMomentum(s, of, w, g, state[0], n);
-        return Sgd(w, g, n, SgdNumbers(s.rate, s.decay, s.decays), of);
-      case OptimizerKind::kAdagrad: return Adagrad(s, of, w, g, state[0], n);
-      case OptimizerKind::kAdam:
-      case OptimizerKind::kAdamW:
-        return Adam(s, of, w, g, state[0], state[1], (s.flags & kAmsgrad) != 0 ? state[2] : nullptr, n);
-      case OptimizerKind::kRmsprop: {
-        const bool buffered = (s.flags & kWithMomentum) != 0;
-        float* average = (s.flags & kCentered) != 0 ? state[buffered ? 2 : 1] : nullptr;
-        return Rmsprop(s, of, w, g, state[0], s.has_momentum ? state[1] : nullptr, average, n);
-      }
-      case OptimizerKind::kSparseAdam: return SparseAdam(s, of, w, g, state[0], state[1], n);
-      case OptimizerKind::kRowwiseAdagrad: return RowwiseAdagrad(s, of, w, g, state[0], n);
-      case OptimizerKind::kFtrl: return Ftrl(s, of, w, g, state[0], state[1], n);
-      case OptimizerKind::kFirst: break;
-    }
-    CAIRN_CHECK(s.kind != OptimizerKind::kFirst);  // int64 only
-  });
+  ChosenKernels().update(s, gradient, values.data(), pushed.data(), state, values.size());
 }
+
+RowStep::RowStep(const StepNumbers& s, const OfMean& of, size_t row_length)
+    : numbers(s), gradient(of), dim(row_length), work(ChosenKernels().update_rows) {}
 
 }  // namespace cairn::optimizer

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "cairn/types.h"
+#include "optimizer/gradient.h"
 #include "optimizer/kernels.h"
 
 namespace cairn::optimizer {
@@ -54,5 +55,21 @@ OfMean GradientOf(uint32_t flags, float divisor, double scale);
 // g.size() == w.size().
 void UpdateSpan(const StepNumbers& numbers, const OfMean& gradient, std::span<float> w,
                 std::span<const float> g, float* const* state);
+
+// The same step on rows of a sparse table, each with its state behind its values, column after
+// column: dim numbers each, or one for kRowwiseAdagrad. Made once for a batch of rows, called for
+// some of them at a time: a row is short, so that a call for each would cost more than its work.
+struct RowStep {
+  RowStep(const StepNumbers& numbers, const OfMean& gradient, size_t dim);
+  // Row by row, so that one may come twice.
+  void operator()(float* const* rows, const float* const* gradients, size_t count) const {
+    work(*this, rows, gradients, count);
+  }
+
+  StepNumbers numbers;
+  OfMean gradient;
+  size_t dim;
+  decltype(Kernels::update_rows) work;
+};
 
 }  // namespace cairn::optimizer

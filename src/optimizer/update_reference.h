@@ -184,12 +184,15 @@ inline void ReferenceUpdate(OptimizerKind kind, uint32_t flags, const Hyper& h, 
 // One row of kRowwiseAdagrad; gradients as above.
 inline void ReferenceRowwiseAdagrad(uint32_t flags, const Hyper& h, const std::vector<float>& gradients,
                                     std::vector<float>& w, float& sum) {
-  float squares = 0;
-  for (float g : gradients) {
-    const float square = g * g;
-    squares = squares + square;
+  float sums[16] = {};
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const float square = gradients[i] * gradients[i];
+    sums[i % 16] = sums[i % 16] + square;
   }
-  const float mean = squares / static_cast<float>(gradients.size());
+  for (size_t half = 8; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) sums[i] = sums[i] + sums[i + half];
+  }
+  const float mean = sums[0] / static_cast<float>(gradients.size());
   sum = sum + mean;
   const float size = std::sqrt(sum) + static_cast<float>(h.eps);
   for (size_t i = 0; i < w.size(); ++i) {

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <type_traits>
 
 #include "cairn/types.h"
 #include "table/line_index.h"
@@ -23,11 +22,12 @@ inline constexpr size_t kGroup = 8;
 inline constexpr size_t kPrefetchBytes = 256;
 
 // For each key its row's number is found; where there is none, missing(key, hash) says it: a new
-// row, or kNoRow. Then work(i, row) is called for the keys in order. `missing` may add to index
-// and slabs; it is not always called in the order of the keys.
+// row, or kNoRow. Then work(i, rows) is called for the keys in order, up to kGroup at once: keys[i]
+// and those after it have the numbers `rows`. `missing` may add to index and slabs; it is not always
+// called in the order of the keys.
 template <class Missing, class Work>
-inline void ForRows(const LineIndex& index, const RowSlabs& slabs, std::span<const RowKey> keys,
-                    Missing missing, Work work) {
+inline void ForRowGroups(const LineIndex& index, const RowSlabs& slabs, std::span<const RowKey> keys,
+                         Missing missing, Work work) {
   constexpr size_t kStages = 4;
   uint64_t hashes[kStages][kGroup];
   uint32_t rows[kStages][kGroup];
@@ -73,25 +73,18 @@ inline void ForRows(const LineIndex& index, const RowSlabs& slabs, std::span<con
       }
     }
     if (const size_t g = step - 3; g < groups) {
-      const uint32_t* row = rows[g % kStages];
-      const size_t n = size_of(g);
-      for (size_t i = 0; i < n; ++i) work(g * kGroup + i, row[i]);
+      work(g * kGroup, std::span<const uint32_t>(rows[g % kStages], size_of(g)));
     }
   }
 }
 
-// Calls f with the row length: a constant for the usual ones, so that the loop over a row is
-// straight code.
-template <class F>
-inline void WithDim(uint32_t dim, F f) {
-  switch (dim) {
-    case 4: return f(std::integral_constant<size_t, 4>{});
-    case 8: return f(std::integral_constant<size_t, 8>{});
-    case 16: return f(std::integral_constant<size_t, 16>{});
-    case 32: return f(std::integral_constant<size_t, 32>{});
-    case 64: return f(std::integral_constant<size_t, 64>{});
-    default: return f(static_cast<size_t>(dim));
-  }
+// The same with work(i, row) for one key at a time.
+template <class Missing, class Work>
+inline void ForRows(const LineIndex& index, const RowSlabs& slabs, std::span<const RowKey> keys,
+                    Missing missing, Work work) {
+  ForRowGroups(index, slabs, keys, missing, [&](size_t first, std::span<const uint32_t> rows) {
+    for (size_t i = 0; i < rows.size(); ++i) work(first + i, rows[i]);
+  });
 }
 
 }  // namespace cairn::table

@@ -67,14 +67,10 @@ class SparseSlot final : public SlotTable {
   // work(i, row's address) for each key, rows created where they are missing.
   template <class Work>
   void UpdateRows(std::span<const RowKey> keys, Work work);
-  // The optimizer on float rows; gradient(i, dim_) is where that of keys[i] lies.
+  // The optimizer on float rows; gradient(i) is where that of keys[i] lies.
   template <class GradientAt>
   void UpdateFloats(std::span<const RowKey> keys, const Hyper& hyper, float divisor, double scale,
                     GradientAt gradient);
-  // The same for optimizers that keep state.
-  template <class GradientAt>
-  void UpdateWithState(std::span<const RowKey> keys, const Hyper& hyper, const optimizer::OfMean& seen,
-                       GradientAt gradient);
 
   const std::string name_;
   const ElementType element_;

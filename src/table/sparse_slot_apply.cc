@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "optimizer/kernels.h"
 #include "optimizer/span_ops.h"
 #include "optimizer/update.h"
 #include "table/row_pipeline.h"
@@ -32,57 +31,38 @@ void SparseSlot::Apply(std::span<const RowKey> keys, std::span<const std::byte> 
   step_ = std::max(step_, hyper.step);
   if (element_ == ElementType::kInt64) {
     const auto* g = reinterpret_cast<const uint64_t*>(values.data());
-    if (optimizer_ == OptimizerKind::kFirst) {
-      UpdateRows(keys, [&](size_t i, std::byte* row) {
-        optimizer::First(reinterpret_cast<uint64_t*>(row), g + i * dim_, dim_);
-      });
-    } else {
-      UpdateRows(keys, [&](size_t i, std::byte* row) {
-        optimizer::Sum(reinterpret_cast<uint64_t*>(row), g + i * dim_, dim_);
-      });
-    }
+    const auto work = optimizer_ == OptimizerKind::kFirst ? optimizer::FirstSpan : optimizer::SumSpan;
+    UpdateRows(keys, [&](size_t i, std::byte* row) {
+      work({reinterpret_cast<uint64_t*>(row), dim_}, {g + i * dim_, dim_});
+    });
     return;
   }
   const auto* g = reinterpret_cast<const float*>(values.data());
-  UpdateFloats(keys, hyper, 1.0f, 1.0, [g](size_t i, size_t dim) { return g + i * dim; });
+  UpdateFloats(keys, hyper, 1.0f, 1.0, [this, g](size_t i) { return g + i * dim_; });
 }
 
 template <class GradientAt>
 void SparseSlot::UpdateFloats(std::span<const RowKey> keys, const Hyper& hyper, float divisor, double scale,
                               GradientAt gradient) {
-  const optimizer::OfMean seen = optimizer::GradientOf(flags_, divisor, scale);
-  if (layout_.columns() > 0) return UpdateWithState(keys, hyper, seen, gradient);
-  const optimizer::SgdNumbers numbers(hyper);
-  optimizer::WithGradient(seen, [&](auto of) {
-    WithDim(dim_, [&](auto dim) {
-      if (optimizer_ == OptimizerKind::kSum) {
-        UpdateRows(keys, [&](size_t i, std::byte* row) {
-          optimizer::Sum(reinterpret_cast<float*>(row), gradient(i, dim), dim, of);
-        });
-      } else {
-        UpdateRows(keys, [&](size_t i, std::byte* row) {
-          optimizer::Sgd(reinterpret_cast<float*>(row), gradient(i, dim), dim, numbers, of);
-        });
-      }
-    });
-  });
-}
-
-template <class GradientAt>
-void SparseSlot::UpdateWithState(std::span<const RowKey> keys, const Hyper& hyper,
-                                 const optimizer::OfMean& seen, GradientAt gradient) {
   const optimizer::StepNumbers numbers(optimizer_, flags_, hyper, std::max<uint64_t>(hyper.step, 1));
-  UpdateRows(keys, [&](size_t i, std::byte* row) {
-    const RowLayout::State state = layout_.StateOf(row);
-    optimizer::UpdateSpan(numbers, seen, {reinterpret_cast<float*>(row), dim_}, {gradient(i, dim_), dim_},
-                          state.column);
-  });
+  const optimizer::RowStep step(numbers, optimizer::GradientOf(flags_, divisor, scale), dim_);
+  ForRowGroups(
+      index_, rows_, keys, [this](RowKey key, uint64_t hash) { return CreateRow(key, hash); },
+      [&](size_t first, std::span<const uint32_t> group) {
+        float* rows[kGroup];
+        const float* gradients[kGroup];
+        for (size_t i = 0; i < group.size(); ++i) {
+          rows[i] = reinterpret_cast<float*>(rows_.At(group[i]));
+          gradients[i] = gradient(first + i);
+        }
+        step(rows, gradients, group.size());
+      });
 }
 
 void SparseSlot::Assign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask, uint8_t) {
   const auto* given = reinterpret_cast<const float*>(values.data());
   UpdateRows(keys, [&](size_t i, std::byte* row) {
-    optimizer::Replace(reinterpret_cast<float*>(row), given + i * dim_, dim_, optimizer::AsPushed{});
+    optimizer::ReplaceSpan({reinterpret_cast<float*>(row), dim_}, {given + i * dim_, dim_}, {});
   });
 }
 
@@ -94,8 +74,7 @@ void SparseSlot::AssignMissing(std::span<const RowKey> keys, std::span<const std
       index_, rows_, keys, [this](RowKey key, uint64_t hash) { return CreateRow(key, hash); },
       [&](size_t i, uint32_t row) {
         if (row < first_new) return;
-        optimizer::Replace(reinterpret_cast<float*>(rows_.At(row)), given + i * dim_, dim_,
-                           optimizer::AsPushed{});
+        optimizer::ReplaceSpan({reinterpret_cast<float*>(rows_.At(row)), dim_}, {given + i * dim_, dim_}, {});
       });
 }
 
@@ -108,8 +87,7 @@ SparseStaging& SparseSlot::Staging() {
   return *staging_;
 }
 
-void SparseSlot::Stage(std::span<const RowKey> keys, std::span<const std::byte> values, Mask,
-                       double factor) {
+void SparseSlot::Stage(std::span<const RowKey> keys, std::span<const std::byte> values, Mask, double factor) {
   CAIRN_CHECK(optimizer_ != OptimizerKind::kFirst);  // async only
   Staging().Add(keys, values, static_cast<float>(factor));
   staged_ = true;
@@ -138,11 +116,11 @@ SlotTable::Report SparseSlot::ReportStaged(double divisor) const {
 void SparseSlot::ApplyStaged(const Hyper& hyper, double divisor, double scale) {
   if (!staged_) return;
   const std::span<const RowKey> keys = staging_->keys();
-  const auto sums = [this](size_t i, size_t) { return reinterpret_cast<const float*>(staging_->SumsOf(i)); };
+  const auto sums = [this](size_t i) { return reinterpret_cast<const float*>(staging_->SumsOf(i)); };
   if (element_ == ElementType::kInt64) {
     UpdateRows(keys, [&](size_t i, std::byte* row) {
-      optimizer::Sum(reinterpret_cast<uint64_t*>(row), reinterpret_cast<const uint64_t*>(staging_->SumsOf(i)),
-                     dim_);
+      const auto* sum = reinterpret_cast<const uint64_t*>(staging_->SumsOf(i));
+      optimizer::SumSpan({reinterpret_cast<uint64_t*>(row), dim_}, {sum, dim_});
     });
   } else if (optimizer_ == OptimizerKind::kSum) {
     UpdateFloats(keys, hyper, 1.0f, scale, sums);

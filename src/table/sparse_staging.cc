@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "optimizer/kernels.h"
+#include "optimizer/span_ops.h"
 #include "table/row_copy.h"
 #include "table/row_pipeline.h"
 
@@ -38,21 +38,27 @@ void SparseStaging::Add(std::span<const RowKey> keys, std::span<const std::byte>
       if (first_use(i, row)) {
         std::memcpy(sum, g + i * dim_, dim_ * sizeof(uint64_t));
       } else {
-        optimizer::Sum(sum, g + i * dim_, dim_);
+        optimizer::SumSpan({sum, dim_}, {g + i * dim_, dim_});
       }
     });
     return;
   }
   const auto* g = reinterpret_cast<const float*>(values.data());
-  WithDim(dim_, [&](auto dim) {
-    ForRows(index_, sums_, keys, missing, [&](size_t i, uint32_t row) {
-      auto* sum = reinterpret_cast<float*>(sums_.At(row));
-      if (first_use(i, row)) {
-        optimizer::StageCopy(sum, g + i * dim, dim, weight);
+  ForRowGroups(index_, sums_, keys, missing, [&](size_t first, std::span<const uint32_t> group) {
+    float* sums[kGroup];  // of those that have one: the others are copied before anything is added
+    const float* added[kGroup];
+    size_t count = 0;
+    for (size_t i = 0; i < group.size(); ++i) {
+      auto* sum = reinterpret_cast<float*>(sums_.At(group[i]));
+      const float* given = g + (first + i) * dim_;
+      if (first_use(first + i, group[i])) {
+        optimizer::StageCopySpan({sum, dim_}, {given, dim_}, weight);
       } else {
-        optimizer::StageAdd(sum, g + i * dim, dim, weight);
+        sums[count] = sum;
+        added[count++] = given;
       }
-    });
+    }
+    optimizer::StageAddRows({sums, count}, added, dim_, weight);
   });
 }
 

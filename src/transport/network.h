@@ -1,6 +1,7 @@
 // What a role may do to the world: connect, send, close. Roles (scheduler, shard, client) are
 // state machines without sockets, clocks or threads: a driver calls their On… functions with the
-// time, and they act through this interface. `tcp` and `sim` both implement it.
+// time, and they act through this interface. `tcp` (which also goes through shared memory, `shm`, to
+// peers on the same host) and `sim` both implement it.
 //
 // A connection delivers frames whole or not at all. Roles never rely on more: frames may be lost
 // with a connection, come twice or, across connections, in any order.

@@ -1,5 +1,5 @@
 // The two ends of a transport for the contract tests: `Host` listens and answers on a loop of its
-// own, `Caller` connects, `RawPeer` is a plain socket that may send anything.
+// own, `Caller` connects, `RawPeer` is a plain socket, or shared memory by hand, that may send anything.
 #pragma once
 
 #include <arpa/inet.h>
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "contract/shm_peer.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/loop.h"
 #include "transport/tcp/tcp_network.h"
@@ -178,17 +179,24 @@ class Caller {
 
 class RawPeer {
  public:
-  explicit RawPeer(const wire::Endpoint& to) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit RawPeer(const wire::Endpoint& to, PipeKind kind = PipeKind::kTcp) {
+    if (kind == PipeKind::kShm) {
+      shm_ = std::make_unique<ShmPeer>(to);
+      EXPECT_TRUE(shm_->connected());
+      return;
+    }
+    fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(to.port);
     inet_pton(AF_INET, to.host.c_str(), &address.sin_addr);
     EXPECT_EQ(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   }
-  RawPeer(RawPeer&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  RawPeer(RawPeer&& other) noexcept : fd_(std::exchange(other.fd_, -1)), shm_(std::move(other.shm_)) {}
   ~RawPeer() { Close(); }
 
   void Send(std::span<const std::byte> bytes) {
+    if (shm_) return shm_->Send(bytes);
     while (!bytes.empty()) {
       const ssize_t n = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n <= 0) return;  // the other side may close at any moment
@@ -197,11 +205,14 @@ class RawPeer {
   }
   void Send(const std::string& text) { Send(std::as_bytes(std::span(text))); }
   void Send(const wire::Frame& frame, BufferPool& pool) { Send(wire::Flatten(frame, pool).bytes()); }
+  // Nothing more comes from here; the other side's answers still do.
+  void EndSending() { shm_ ? shm_->EndSending() : void(shutdown(fd_, SHUT_WR)); }
 
   // Everything until the other side closes.
   std::vector<std::byte> ReadToEnd() { return Read(~size_t{0}); }
   // `bytes`, or fewer where the other side closes before.
   std::vector<std::byte> Read(size_t bytes) {
+    if (shm_) return shm_->Read(bytes);
     std::vector<std::byte> all;
     std::byte piece[65536];
     while (all.size() < bytes) {
@@ -213,6 +224,7 @@ class RawPeer {
   }
   // Closes so that the other side gets a reset.
   void Reset() {
+    if (shm_) return Close();
     const linger now{1, 0};
     setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
     Close();
@@ -220,11 +232,12 @@ class RawPeer {
   void Close() {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;
+    if (shm_) shm_->Close();
   }
-  int fd() const { return fd_; }
 
  private:
-  int fd_;
+  int fd_ = -1;
+  std::unique_ptr<ShmPeer> shm_;
 };
 
 }  // namespace cairn::transport

@@ -1,5 +1,5 @@
-// The contract of a transport, over real sockets: frames arrive whole, in order and unchanged, or
-// the connection ends; peers that vanish or send garbage harm nobody but themselves.
+// The contract of a transport, over TCP and through shared memory: frames arrive whole, in order and
+// unchanged, or the connection ends; peers that vanish or send garbage harm nobody but themselves.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,9 +36,19 @@ bool Says(const Status& status, const std::string& text) {
   return status.message().find(text) != std::string::npos;
 }
 
-TEST(Transport, FramesOfEverySizeComeBackUnchanged) {
-  Host host(EchoAll());
-  Caller caller;
+class Transport : public ::testing::TestWithParam<PipeKind> {
+ protected:
+  static PipeChoice Pipe() { return {.kind = GetParam()}; }
+  static ListenerOptions Listening() { return {.pipe = Pipe()}; }
+  static TcpNetworkOptions Talking() { return {.pipe = Pipe()}; }
+  static RawPeer Peer(const Host& host) { return RawPeer(host.endpoint(), GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Over, Transport, ::testing::Values(PipeKind::kTcp, PipeKind::kShm),
+                         [](const auto& info) { return info.param == PipeKind::kTcp ? "Tcp" : "Shm"; });
+
+TEST_P(Transport, FramesOfEverySizeComeBackUnchanged) {
+  Host host(EchoAll(), Listening(), Talking());
+  Caller caller(Talking());
   const ConnId conn = caller.Connect(host.endpoint());
   const size_t sizes[] = {
       0,      1,      63,      64,      65,      4000,    65'407,  65'408,        65'409,    65'472,
@@ -59,9 +69,9 @@ TEST(Transport, FramesOfEverySizeComeBackUnchanged) {
   }
 }
 
-TEST(Transport, ManyFramesOfMixedSizesKeepTheirOrder) {
-  Host host(EchoAll());
-  Caller caller;
+TEST_P(Transport, ManyFramesOfMixedSizesKeepTheirOrder) {
+  Host host(EchoAll(), Listening(), Talking());
+  Caller caller(Talking());
   const ConnId conn = caller.Connect(host.endpoint());
   Random random(7);
   constexpr uint64_t kFrames = 20'000;
@@ -74,10 +84,10 @@ TEST(Transport, ManyFramesOfMixedSizesKeepTheirOrder) {
 }
 
 // What follows the first frame in the same segment moves with the connection to its loop.
-TEST(Transport, NothingIsLostWhenAConnectionMovesToItsLoop) {
-  Host host(EchoAll());
+TEST_P(Transport, NothingIsLostWhenAConnectionMovesToItsLoop) {
+  Host host(EchoAll(), Listening(), Talking());
   for (int round = 0; round < 50; ++round) {
-    RawPeer peer(host.endpoint());
+    RawPeer peer = Peer(host);
     BufferPool pool;
     std::vector<std::byte> all;
     for (uint64_t id = 1; id <= 20; ++id) {
@@ -86,7 +96,7 @@ TEST(Transport, NothingIsLostWhenAConnectionMovesToItsLoop) {
     }
     all.resize(all.size() - round);  // the last one is cut differently each time
     peer.Send(all);
-    shutdown(peer.fd(), SHUT_WR);
+    peer.EndSending();
     const std::vector<std::byte> back = peer.ReadToEnd();
     // Whole frames come back, the cut one never.
     const size_t whole =
@@ -97,9 +107,9 @@ TEST(Transport, NothingIsLostWhenAConnectionMovesToItsLoop) {
   }
 }
 
-TEST(Transport, SendBeforeConnectedIsDroppedAndAfterCloseIsHarmless) {
-  Host host(EchoAll());
-  Caller caller;
+TEST_P(Transport, SendBeforeConnectedIsDroppedAndAfterCloseIsHarmless) {
+  Host host(EchoAll(), Listening(), Talking());
+  Caller caller(Talking());
   const ConnId conn = OnLoop(caller.loop, [&] {
     const ConnId c = caller.network->Connect(host.endpoint());
     caller.network->Send(c, EmptyFrame(1, caller.pool));
@@ -117,11 +127,11 @@ TEST(Transport, SendBeforeConnectedIsDroppedAndAfterCloseIsHarmless) {
   EXPECT_TRUE(caller.gone.empty());  // no OnDisconnect follows a Close
 }
 
-TEST(Transport, AConnectionThatCannotBeMadeIsADisconnect) {
-  Caller caller;
+TEST_P(Transport, AConnectionThatCannotBeMadeIsADisconnect) {
+  Caller caller(Talking());
   uint16_t free_port = 0;
   {
-    Host host(EchoAll());
+    Host host(EchoAll(), Listening(), Talking());
     free_port = host.endpoint().port;
   }
   const ConnId refused = caller.Begin({"127.0.0.1", free_port});
@@ -131,13 +141,13 @@ TEST(Transport, AConnectionThatCannotBeMadeIsADisconnect) {
   EXPECT_TRUE(caller.connected.empty());
 }
 
-TEST(Transport, PeersThatVanishAreNoticedAndHarmNobody) {
-  Host host(EchoAll());
+TEST_P(Transport, PeersThatVanishAreNoticedAndHarmNobody) {
+  Host host(EchoAll(), Listening(), Talking());
   BufferPool pool;
   const auto frame = BytesOf(*ValuesFrame(1, 500'000, pool), pool);
   for (size_t cut : {size_t{64}, size_t{100}, size_t{70'000}, frame.size() - 1}) {
     for (bool reset : {false, true}) {
-      RawPeer peer(host.endpoint());
+      RawPeer peer = Peer(host);
       peer.Send(*EmptyFrame(1, pool), pool);
       peer.Send(std::span(frame).first(cut));
       reset ? peer.Reset() : peer.Close();
@@ -145,16 +155,16 @@ TEST(Transport, PeersThatVanishAreNoticedAndHarmNobody) {
       if (!reset) host.gone.Take();
     }
   }
-  Caller caller;
+  Caller caller(Talking());
   const ConnId conn = caller.Connect(host.endpoint());
   caller.Send(conn, EmptyFrame(5, caller.pool));
   EXPECT_EQ(caller.messages.Take().header.request_id, 5u);
 }
 
-TEST(Transport, OtherProtocolsGetAnErrorAndAreClosed) {
-  Host host(EchoAll());
+TEST_P(Transport, OtherProtocolsGetAnErrorAndAreClosed) {
+  Host host(EchoAll(), Listening(), Talking());
   for (const std::string text : {"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x02", "SSH-2.0-OpenSSH_9.2\r\n"}) {
-    RawPeer peer(host.endpoint());
+    RawPeer peer = Peer(host);
     peer.Send(text);
     const Status error = ErrorFrom(peer.ReadToEnd());
     EXPECT_EQ(error.code(), Code::kProtocol) << error.ToString();
@@ -162,12 +172,12 @@ TEST(Transport, OtherProtocolsGetAnErrorAndAreClosed) {
   }
 }
 
-TEST(Transport, AnotherVersionGetsAnErrorThatNamesBoth) {
-  Host host(EchoAll());
+TEST_P(Transport, AnotherVersionGetsAnErrorThatNamesBoth) {
+  Host host(EchoAll(), Listening(), Talking());
   BufferPool pool;
   auto frame = EmptyFrame(9, pool);
   frame->header().version = 77;
-  RawPeer peer(host.endpoint());
+  RawPeer peer = Peer(host);
   peer.Send(frame->head.bytes());
   const Status error = ErrorFrom(peer.ReadToEnd());
   EXPECT_EQ(error.code(), Code::kProtocol);
@@ -175,8 +185,8 @@ TEST(Transport, AnotherVersionGetsAnErrorThatNamesBoth) {
       << error.ToString();
 }
 
-TEST(Transport, LengthsAreCheckedBeforeMemoryIsTaken) {
-  Host host(EchoAll());
+TEST_P(Transport, LengthsAreCheckedBeforeMemoryIsTaken) {
+  Host host(EchoAll(), Listening(), Talking());
   BufferPool pool;
   const auto send_header = [&](RawPeer& peer, uint32_t body_bytes) {
     auto frame = ValuesFrame(1, 0, pool);
@@ -184,12 +194,12 @@ TEST(Transport, LengthsAreCheckedBeforeMemoryIsTaken) {
     peer.Send(frame->head.bytes().first(sizeof(wire::FrameHeader)));
   };
   {  // a stranger may send little
-    RawPeer peer(host.endpoint());
+    RawPeer peer = Peer(host);
     send_header(peer, wire::kMaxUnauthenticatedBodyBytes + 1);
     EXPECT_EQ(ErrorFrom(peer.ReadToEnd()).code(), Code::kProtocol);
   }
   {  // a known peer no more than a frame's maximum
-    RawPeer peer(host.endpoint());
+    RawPeer peer = Peer(host);
     const auto hello = BytesOf(*EmptyFrame(1, pool), pool);
     peer.Send(hello);
     send_header(peer, wire::kMaxBodyBytes + 1);
@@ -203,11 +213,11 @@ TEST(Transport, LengthsAreCheckedBeforeMemoryIsTaken) {
 }
 
 // A role may leave a peer a stranger after its first frame, until it says a word of its own.
-TEST(Transport, TheRoleDecidesWhenAPeerIsAccepted) {
-  TcpNetworkOptions options;
+TEST_P(Transport, TheRoleDecidesWhenAPeerIsAccepted) {
+  TcpNetworkOptions options = Talking();
   options.accepts = [](const wire::Frame& frame) { return frame.header().request_id == 2; };
-  Host host(EchoAll(), {}, options);
-  Caller caller;
+  Host host(EchoAll(), Listening(), options);
+  Caller caller(Talking());
   const ConnId early = caller.Connect(host.endpoint());
   caller.Send(early, EmptyFrame(1, caller.pool));
   caller.Send(early, ValuesFrame(3, 100'000, caller.pool));
@@ -221,24 +231,24 @@ TEST(Transport, TheRoleDecidesWhenAPeerIsAccepted) {
   EXPECT_EQ(caller.messages.Take().header.type, wire::FrameType::kPush);
 }
 
-TEST(Transport, DamagedFramesAreNotDelivered) {
+TEST_P(Transport, DamagedFramesAreNotDelivered) {
   int delivered = 0;
-  Host host([&](Host&, ConnId, wire::InFrame&) { ++delivered; });
+  Host host([&](Host&, ConnId, wire::InFrame&) { ++delivered; }, Listening());
   BufferPool pool;
   const wire::FramePtr good = wire::EncodeControl(wire::StatusRequest{7}, pool);
   const auto bytes = BytesOf(*good, pool);
   for (size_t at = sizeof(wire::FrameHeader); at < bytes.size(); ++at) {
     auto bad = bytes;
     bad[at] ^= std::byte{1};
-    RawPeer peer(host.endpoint());
+    RawPeer peer = Peer(host);
     peer.Send(bad);
     EXPECT_EQ(ErrorFrom(peer.ReadToEnd()).code(), Code::kProtocol);
   }
   EXPECT_EQ(OnLoop(host.serving, [&] { return delivered; }), 0);
 }
 
-TEST(Transport, RandomBytesNeverHarmTheHost) {
-  Host host(EchoAll());
+TEST_P(Transport, RandomBytesNeverHarmTheHost) {
+  Host host(EchoAll(), Listening(), Talking());
   Random random(11);
   BufferPool pool;
   for (int i = 0; i < 100; ++i) {
@@ -247,53 +257,53 @@ TEST(Transport, RandomBytesNeverHarmTheHost) {
       bytes[random.Below(i % 2 == 0 ? sizeof(wire::FrameHeader) : bytes.size())] =
           static_cast<std::byte>(random.Next());
     }
-    RawPeer peer(host.endpoint());
+    RawPeer peer = Peer(host);
     peer.Send(bytes);
-    shutdown(peer.fd(), SHUT_WR);
+    peer.EndSending();
     peer.ReadToEnd();
   }
-  Caller caller;
+  Caller caller(Talking());
   caller.Send(caller.Connect(host.endpoint()), EmptyFrame(5, caller.pool));
   EXPECT_EQ(caller.messages.Take().header.request_id, 5u);
 }
 
-TEST(Transport, FiveHundredIdleConnections) {
+TEST_P(Transport, FiveHundredIdleConnections) {
   RaiseFileLimit();
-  Host host(EchoAll());
+  Host host(EchoAll(), Listening(), Talking());
   std::vector<RawPeer> idle;
-  for (int i = 0; i < 500; ++i) idle.emplace_back(host.endpoint());
-  Caller caller;
+  for (int i = 0; i < 500; ++i) idle.push_back(Peer(host));
+  Caller caller(Talking());
   caller.Send(caller.Connect(host.endpoint()), EmptyFrame(5, caller.pool));
   EXPECT_EQ(caller.messages.Take().header.request_id, 5u);
   // They are all still there, and may still speak.
   BufferPool pool;
   for (RawPeer& peer : idle) peer.Send(*EmptyFrame(6, pool), pool);
   for (RawPeer& peer : idle) {
-    shutdown(peer.fd(), SHUT_WR);
+    peer.EndSending();
     EXPECT_EQ(peer.ReadToEnd().size(), sizeof(wire::FrameHeader));
   }
 }
 
-TEST(Transport, WhoSaysNothingIsClosedAtTheDeadline) {
-  ListenerOptions listening;
+TEST_P(Transport, WhoSaysNothingIsClosedAtTheDeadline) {
+  ListenerOptions listening = Listening();
   listening.handshake_ms = 1;
-  Host host(EchoAll(), listening);
-  RawPeer peer(host.endpoint());
+  Host host(EchoAll(), listening, Talking());
+  RawPeer peer = Peer(host);
   EXPECT_TRUE(peer.ReadToEnd().empty());
 }
 
-TEST(Transport, TheOldestSilentPeerMakesRoom) {
-  ListenerOptions listening;
+TEST_P(Transport, TheOldestSilentPeerMakesRoom) {
+  ListenerOptions listening = Listening();
   listening.max_waiting = 3;
-  Host host(EchoAll(), listening);
+  Host host(EchoAll(), listening, Talking());
   std::vector<RawPeer> peers;
-  for (int i = 0; i < 5; ++i) peers.emplace_back(host.endpoint());
+  for (int i = 0; i < 5; ++i) peers.push_back(Peer(host));
   EXPECT_TRUE(peers[0].ReadToEnd().empty());
   EXPECT_TRUE(peers[1].ReadToEnd().empty());
   EXPECT_EQ(OnLoop(host.accepting, [&] { return host.listener->waiting(); }), 3u);
 }
 
-TEST(Transport, ATakenPortSaysWhatToDo) {
+TEST(TcpTransport, ATakenPortSaysWhatToDo) {
   Host host(EchoAll());
   Loop loop("other");
   BufferPool pool;
@@ -311,19 +321,19 @@ TEST(Transport, ATakenPortSaysWhatToDo) {
 }
 
 // A peer that asks and never reads is no longer listened to; when it reads, it gets everything.
-TEST(Transport, AnswersThatNobodyReadsAreBounded) {
+TEST_P(Transport, AnswersThatNobodyReadsAreBounded) {
   constexpr size_t kBound = size_t{1} << 20, kAnswer = 100'000;
   constexpr uint64_t kRequests = 500;
   size_t most = 0;
-  TcpNetworkOptions options;
+  TcpNetworkOptions options = Talking();
   options.stop_reading_at_bytes = kBound;
   Host host(
       [&](Host& h, ConnId conn, wire::InFrame& frame) {
         h.network->Send(conn, ValuesFrame(frame.header.request_id, kAnswer, h.pool));
         most = std::max(most, h.network->queued_bytes());
       },
-      {}, options);
-  RawPeer peer(host.endpoint());
+      Listening(), options);
+  RawPeer peer = Peer(host);
   BufferPool pool;
   for (uint64_t id = 1; id <= kRequests; ++id) peer.Send(*EmptyFrame(id, pool), pool);
   const size_t expected = kRequests * BytesOf(*ValuesFrame(1, kAnswer, pool), pool).size();
@@ -332,10 +342,12 @@ TEST(Transport, AnswersThatNobodyReadsAreBounded) {
 }
 
 // The caller of a request that ended early takes its memory back while the frame still waits.
-TEST(Transport, DisownedFramesReadNoBorrowedMemory) {
+TEST_P(Transport, DisownedFramesReadNoBorrowedMemory) {
   Inbox<wire::InFrame> arrived;
-  Host host([&](Host&, ConnId, wire::InFrame& frame) { arrived.Put(std::move(frame)); });
-  Caller caller({.close_drops_queued = true});
+  Host host([&](Host&, ConnId, wire::InFrame& frame) { arrived.Put(std::move(frame)); }, Listening());
+  TcpNetworkOptions options = Talking();
+  options.close_drops_queued = true;
+  Caller caller(options);
   const ConnId conn = caller.Connect(host.endpoint());
   caller.Send(conn, EmptyFrame(1, caller.pool));
   arrived.Take();
@@ -365,7 +377,7 @@ TEST(Transport, DisownedFramesReadNoBorrowedMemory) {
 
 // A peer answers with garbage while a large frame is half written: when the client hears that the
 // connection is gone, nothing reads the borrowed memory any more.
-TEST(Transport, AConnectionThatEndsOverGarbageReadsNoBorrowedMemory) {
+TEST(TcpTransport, AConnectionThatEndsOverGarbageReadsNoBorrowedMemory) {
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -418,19 +430,21 @@ TEST(Transport, AConnectionThatEndsOverGarbageReadsNoBorrowedMemory) {
   ::close(listener);
 }
 
-TEST(Transport, ARefusalArrivesBeforeTheClose) {
+TEST_P(Transport, ARefusalArrivesBeforeTheClose) {
   BufferPool pool;
   Loop loop("refusing");
   TcpNetwork network(loop, pool, {[](ConnId) {}, [](ConnId, wire::InFrame&) {}, [](ConnId) {}},
                      {.log = Silent()});
-  auto listener = Listener::Open(loop, pool, {.log = Silent()}).value();
+  ListenerOptions listening = Listening();
+  listening.log = Silent();
+  auto listener = Listener::Open(loop, pool, listening).value();
   listener->Start([&](AcceptedConnection accepted) {
     network.Refuse(std::move(accepted),
                    wire::EncodeControl(wire::Refusal{1, Code::kProtocol, "not here"}, pool));
   });
   loop.Start();
   for (int i = 0; i < 20; ++i) {
-    RawPeer peer(listener->endpoint());
+    RawPeer peer(listener->endpoint(), GetParam());
     peer.Send(*ValuesFrame(1, 60'000, pool), pool);
     peer.Send(*ValuesFrame(2, 60'000, pool), pool);  // never read as a frame
     const auto got = peer.ReadToEnd();

@@ -1,43 +1,30 @@
 #include "transport/tcp/connection.h"
 
-#include <sys/socket.h>
-
-#include <array>
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/post.hpp>
-#include <cerrno>
+#include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "base/check.h"
-#include "transport/tcp/sockets.h"
+#include "transport/shm/shm_connection.h"
+#include "transport/tcp/tcp_connection.h"
 #include "wire/data.h"
 
 namespace cairn::transport {
-namespace asio = boost::asio;
 using boost::system::error_code;
 
-namespace {
-std::string PeerName(const asio::ip::tcp::socket& socket) {
-  error_code error;
-  const auto endpoint = socket.remote_endpoint(error);
-  if (error) return "a peer that has gone";
-  return endpoint.address().to_string() + ":" + std::to_string(endpoint.port());
+std::shared_ptr<Connection> Connection::Over(DetachedPipe pipe, Loop& loop, BufferPool& pool,
+                                             const ConnectionOptions& options) {
+  if (pipe.rings) return shm::ShmConnection::Make(std::move(pipe), loop, pool, options);
+  return TcpConnection::Make(std::move(pipe), loop, pool, options);
 }
-}  // namespace
 
-Connection::Connection(asio::ip::tcp::socket socket, BufferPool& pool, const ConnectionOptions& options)
-    : socket_(std::move(socket)),
-      linger_(socket_.get_executor()),
-      pool_(pool),
+Connection::Connection(Loop& loop, BufferPool& pool, const ConnectionOptions& options, std::string peer)
+    : pool_(pool),
+      linger_(loop.context()),
       options_(options),
       reader_(pool, options.max_body_bytes),
-      peer_(PeerName(socket_)) {
-  TuneSocket(socket_.native_handle());
-  error_code ignored;
-  socket_.non_blocking(true, ignored);
-}
+      peer_(std::move(peer)) {}
 
 void Connection::Start(Owner* owner) {
   owner_ = owner;
@@ -81,21 +68,12 @@ void Connection::Deliver() {
 void Connection::Read() {
   if (reading_) return;
   reading_ = true;
-  const auto space = reader_.Space();
-  const std::array<asio::mutable_buffer, 2> buffers{asio::buffer(space[0].data(), space[0].size()),
-                                                    asio::buffer(space[1].data(), space[1].size())};
-  socket_.async_read_some(buffers, [self = shared_from_this()](const error_code& error, size_t bytes) {
-    self->OnRead(error, bytes);
-  });
+  ReadInto(reader_.Space());
 }
 
-void Connection::OnRead(const error_code& error, size_t bytes) {
+void Connection::OnRead(size_t bytes) {
   reading_ = false;
   if (state_ == State::kClosed) return;
-  if (error) {
-    return Lost(Status(Code::kUnavailable, error == asio::error::eof ? peer_ + " closed the connection"
-                                                                     : peer_ + ": " + error.message()));
-  }
   bytes_in_ += bytes;
   if (state_ != State::kOpen) {  // closing: what still comes is not wanted
     reader_.Reset();
@@ -110,35 +88,26 @@ void Connection::OnRead(const error_code& error, size_t bytes) {
 void Connection::ScheduleFlush() {
   if (flush_scheduled_) return;
   flush_scheduled_ = true;
-  asio::post(socket_.get_executor(), [self = shared_from_this()] {
-    self->flush_scheduled_ = false;
-    self->Flush();
-  });
+  FlushSoon();
 }
 
 void Connection::Flush() {
+  flush_scheduled_ = false;
   size_t turn = 0;
   while (state_ != State::kClosed && !queue_.empty()) {
     if (turn >= kWriteTurnBytes) return ScheduleFlush();
     iovec pieces[kWritePieces];
-    msghdr message{};
-    message.msg_iov = pieces;
-    message.msg_iovlen = queue_.Gather(pieces, kWritePieceBytes);
-    const ssize_t written = ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    const Result<size_t> written = Write({pieces, queue_.Gather(pieces, kWritePieceBytes)});
+    if (!written.ok()) return Lost(written.status());
+    if (*written == 0) {
       flush_scheduled_ = true;
-      socket_.async_wait(asio::ip::tcp::socket::wait_write, [self = shared_from_this()](const error_code&) {
-        self->flush_scheduled_ = false;
-        self->Flush();
-      });
+      FlushWithRoom();
       break;
     }
-    if (written < 0) return Lost(Status(Code::kUnavailable, peer_ + ": " + std::strerror(errno)));
-    queue_.Advance(static_cast<size_t>(written));
-    bytes_out_ += static_cast<size_t>(written);
-    if (!queue_.empty()) bulk_progress_ += static_cast<size_t>(written);
-    turn += static_cast<size_t>(written);
+    queue_.Advance(*written);
+    bytes_out_ += *written;
+    if (!queue_.empty()) bulk_progress_ += *written;
+    turn += *written;
   }
   OnFlushed();
 }
@@ -146,11 +115,8 @@ void Connection::Flush() {
 // After each turn of writing.
 void Connection::OnFlushed() {
   if (state_ == State::kFlushing && queue_.empty()) {
-    // A close with unread bytes would reset the connection and could take the last frames with
-    // it. So: no more from us, then read until the peer closes.
     state_ = State::kDraining;
-    error_code ignored;
-    socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    AfterLastWrite();
   }
   if (paused_ && state_ == State::kOpen && queue_.bytes() <= options_.stop_reading_at_bytes / 2) {
     paused_ = false;
@@ -177,8 +143,7 @@ void Connection::CloseNow() {
   state_ = State::kClosed;
   queue_.Clear();
   linger_.cancel();
-  error_code ignored;
-  socket_.close(ignored);
+  ClosePipe();
 }
 
 void Connection::CloseAfterFlush() {
@@ -196,7 +161,7 @@ void Connection::CloseAfterFlush() {
   });
 }
 
-int Connection::Release(Buffer* rest) {
+DetachedPipe Connection::Release(Buffer* rest) {
   CAIRN_CHECK(state_ == State::kOpen && !reading_ && queue_.empty());
   const std::span<const std::byte> unread = reader_.rest();
   if (!unread.empty()) {
@@ -205,8 +170,7 @@ int Connection::Release(Buffer* rest) {
   }
   owner_ = nullptr;
   state_ = State::kClosed;
-  error_code error;
-  return socket_.release(error);
+  return DetachPipe();
 }
 
 }  // namespace cairn::transport

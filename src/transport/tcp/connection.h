@@ -1,18 +1,24 @@
-// One TCP connection on one loop: frames in, frames out. Internal to transport/tcp: it includes
-// Asio. Everything here runs on the loop's thread.
+// One connection on one loop: frames in, frames out. The pipe that carries the bytes is a TCP socket
+// (tcp/tcp_connection.h) or a pair of rings in shared memory (shm/shm_connection.h); everything that
+// is the same for both is here. Internal to the transport: it includes Asio. Everything here runs on
+// the loop's thread.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
+#include <sys/uio.h>
+
+#include <array>
 #include <boost/asio/steady_timer.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/buffer.h"
 #include "cairn/status.h"
+#include "transport/tcp/detached_pipe.h"
 #include "transport/tcp/frame_reader.h"
+#include "transport/tcp/loop.h"
 #include "transport/tcp/write_queue.h"
 #include "wire/frame.h"
 
@@ -46,7 +52,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     virtual void OnClosed(Connection& connection, const Status& why) = 0;
   };
 
-  Connection(boost::asio::ip::tcp::socket socket, BufferPool& pool, const ConnectionOptions& options);
+  // Over whatever pipe it is; null if the system refuses it (the pipe is closed then).
+  static std::shared_ptr<Connection> Over(DetachedPipe pipe, Loop& loop, BufferPool& pool,
+                                          const ConnectionOptions& options);
+  virtual ~Connection() = default;
 
   // `owner` must live until it has closed or released the connection or heard OnClosed.
   void Start(Owner* owner);
@@ -57,9 +66,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void CloseNow();
   // Writes what is queued, for kLingerMs at most, and closes.
   void CloseAfterFlush();
-  // Takes the descriptor out (the caller owns it) and, in `rest`, what was read beyond the last
-  // frame handed out. Only from inside OnFrame, and with nothing queued.
-  int Release(Buffer* rest);
+  // Takes the pipe out and, in `rest`, what was read beyond the last frame handed out. Only from
+  // inside OnFrame, and with nothing queued.
+  DetachedPipe Release(Buffer* rest);
   void Disown(const wire::Frame* frame) { queue_.Disown(frame, pool_); }
   void set_max_body_bytes(uint32_t bytes) { reader_.set_max_body_bytes(bytes); }
 
@@ -67,32 +76,51 @@ class Connection : public std::enable_shared_from_this<Connection> {
   uint64_t bytes_in() const { return bytes_in_; }
   uint64_t bytes_out() const { return bytes_out_; }
   uint64_t bulk_progress() const { return bulk_progress_; }  // Network::BulkProgress
-  const std::string& peer() const { return peer_; }  // "host:port"
+  const std::string& peer() const { return peer_; }  // "host:port", or which process
+  virtual bool is_shm() const = 0;
   uint64_t tag = 0;                                  // the owner's, to find its own record
+
+ protected:
+  Connection(Loop& loop, BufferPool& pool, const ConnectionOptions& options, std::string peer);
+
+  // What a pipe does. None of these calls back at once, but for Write.
+  // Later OnRead, or Lost. One at a time; `space` stays until then.
+  virtual void ReadInto(const std::array<std::span<std::byte>, 2>& space) = 0;
+  // Bytes taken, at once; 0: no room. An error is a lost connection.
+  virtual Result<size_t> Write(std::span<const iovec> pieces) = 0;
+  virtual void FlushSoon() = 0;      // later Flush, after the handler that runs now
+  virtual void FlushWithRoom() = 0;  // later Flush, when there is room
+  // Everything has been written. The peer is to get it all.
+  virtual void AfterLastWrite() = 0;
+  virtual void ClosePipe() = 0;
+  virtual DetachedPipe DetachPipe() = 0;
+
+  // The pipe calls these, and holds a reference meanwhile.
+  void OnRead(size_t bytes);
+  void Flush();
+  void Lost(const Status& why);
+
+  bool closed() const { return state_ == State::kClosed; }
+  BufferPool& pool_;
 
  private:
   enum class State { kOpen, kFlushing, kDraining, kClosed };
 
   void Deliver();
   void Read();
-  void OnRead(const boost::system::error_code& error, size_t bytes);
   void ScheduleFlush();
-  void Flush();
   void OnFlushed();
   void BadFrame(const Status& why);
-  void Lost(const Status& why);
   bool OverBound() const;
 
-  boost::asio::ip::tcp::socket socket_;
   boost::asio::steady_timer linger_;
-  BufferPool& pool_;
   const ConnectionOptions options_;
   FrameReader reader_;
   WriteQueue queue_;
   Owner* owner_ = nullptr;
   State state_ = State::kOpen;
   bool reading_ = false;          // a read is under way
-  bool flush_scheduled_ = false;  // a flush is posted or waits for room in the socket
+  bool flush_scheduled_ = false;  // a flush is to come
   bool paused_ = false;           // over the bound: not reading
   uint64_t bytes_in_ = 0, bytes_out_ = 0;
   uint64_t bulk_progress_ = 0;

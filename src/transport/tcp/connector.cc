@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "transport/shm/rendezvous.h"
 #include "transport/tcp/sockets.h"
 
 namespace cairn::transport {
@@ -12,16 +13,18 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-Connector::Connector(Loop& loop, wire::Endpoint to, Done done)
-    : to_(std::move(to)),
+Connector::Connector(Loop& loop, wire::Endpoint to, const PipeChoice& choice, Done done)
+    : loop_(loop),
+      to_(std::move(to)),
+      choice_(choice),
       done_(std::move(done)),
       resolver_(loop.context()),
       socket_(loop.context()),
       timer_(loop.context()) {}
 
-std::shared_ptr<Connector> Connector::Start(Loop& loop, const wire::Endpoint& to, int64_t timeout_us,
-                                            Done done) {
-  auto connector = std::make_shared<Connector>(loop, to, std::move(done));
+std::shared_ptr<Connector> Connector::Start(Loop& loop, const wire::Endpoint& to, const PipeChoice& choice,
+                                            int64_t timeout_us, Done done) {
+  auto connector = std::make_shared<Connector>(loop, to, choice, std::move(done));
   connector->Resolve(timeout_us);
   return connector;
 }
@@ -36,7 +39,7 @@ void Connector::Resolve(int64_t timeout_us) {
   const auto address = asio::ip::make_address(to_.host, not_numeric);
   if (!not_numeric) {
     const Results one = Results::create(tcp::endpoint(address, to_.port), to_.host, std::to_string(to_.port));
-    return Try(one, one.begin());
+    return asio::post(loop_.context(), [self, one] { self->Try(one, one.begin()); });
   }
   resolver_.async_resolve(to_.host, std::to_string(to_.port), [self](const error_code& error, Results found) {
     if (error)
@@ -46,6 +49,24 @@ void Connector::Resolve(int64_t timeout_us) {
 }
 
 void Connector::Try(Results found, Results::iterator next) {
+  if (!done_) return;
+  if (choice_.kind == PipeKind::kTcp) return TryTcp(found, next);
+  auto self = shared_from_this();
+  const auto done = [self, found, next](Result<DetachedPipe> pipe) mutable {
+    self->handshake_.reset();
+    if (pipe.ok()) return self->Finish(std::move(pipe));
+    if (self->choice_.kind == PipeKind::kAuto) return self->TryTcp(found, next);
+    if (++next != found.end()) return self->Try(found, next);
+    self->Finish(Status(Code::kUnavailable, "no shared memory with " + wire::ToString(self->to_) + ": " +
+                                                pipe.status().message() +
+                                                ": with CAIRN_TRANSPORT=auto it is reached by TCP"));
+  };
+  handshake_ = std::make_shared<shm::Handshake>(loop_, choice_, done);
+  const auto handshake = handshake_;  // it may end, and be let go of, inside Start
+  handshake->Start(shm::NamesToTry(next->endpoint().address(), next->endpoint().port()));
+}
+
+void Connector::TryTcp(const Results& found, Results::iterator next) {
   auto self = shared_from_this();
   error_code error;
   socket_.close(error);
@@ -62,13 +83,16 @@ void Connector::Try(Results found, Results::iterator next) {
     if (!failed && self->socket_.local_endpoint(ignored) == self->socket_.remote_endpoint(ignored)) {
       failed = asio::error::connection_refused;
     }
-    if (!failed) return self->Finish(std::move(self->socket_));
+    if (!failed) {
+      const int fd = self->socket_.release(failed);
+      if (!failed) return self->Finish(DetachedPipe(fd, nullptr));
+    }
     if (++next != found.end()) return self->Try(found, next);
     self->Finish(Status(Code::kUnavailable, wire::ToString(self->to_) + ": " + failed.message()));
   });
 }
 
-void Connector::Finish(Result<tcp::socket> result) {
+void Connector::Finish(Result<DetachedPipe> result) {
   if (!done_) return;
   const Done done = std::exchange(done_, nullptr);
   Cancel();
@@ -79,6 +103,7 @@ void Connector::Cancel() {
   done_ = nullptr;
   timer_.cancel();
   resolver_.cancel();
+  if (handshake_) std::exchange(handshake_, nullptr)->Cancel();
   error_code ignored;
   if (socket_.is_open()) socket_.close(ignored);
 }

@@ -1,5 +1,5 @@
-// Resolves a host and connects to it, within a time limit. Internal to transport/tcp. On the
-// loop's thread.
+// Resolves a host and connects to it, within a time limit: through shared memory where the host is
+// this one and its listener offers it, else by TCP. Internal to the transport. On the loop's thread.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -9,6 +9,9 @@
 #include <memory>
 
 #include "cairn/status.h"
+#include "transport/shm/choice.h"
+#include "transport/shm/handshake.h"
+#include "transport/tcp/detached_pipe.h"
 #include "transport/tcp/loop.h"
 #include "wire/cluster_state.h"
 
@@ -16,24 +19,28 @@ namespace cairn::transport {
 
 class Connector : public std::enable_shared_from_this<Connector> {
  public:
-  using Done = std::function<void(Result<boost::asio::ip::tcp::socket>)>;
+  using Done = std::function<void(Result<DetachedPipe>)>;
   // `done` is called once, later (never from inside Start), unless Cancel comes first.
-  static std::shared_ptr<Connector> Start(Loop& loop, const wire::Endpoint& to, int64_t timeout_us,
-                                          Done done);
+  static std::shared_ptr<Connector> Start(Loop& loop, const wire::Endpoint& to, const PipeChoice& choice,
+                                          int64_t timeout_us, Done done);
   void Cancel();
-  explicit Connector(Loop& loop, wire::Endpoint to, Done done);
+  Connector(Loop& loop, wire::Endpoint to, const PipeChoice& choice, Done done);
 
  private:
   using Results = boost::asio::ip::tcp::resolver::results_type;
   void Resolve(int64_t timeout_us);
   void Try(Results found, Results::iterator next);
-  void Finish(Result<boost::asio::ip::tcp::socket> result);
+  void TryTcp(const Results& found, Results::iterator next);
+  void Finish(Result<DetachedPipe> result);
 
+  Loop& loop_;
   const wire::Endpoint to_;
+  const PipeChoice choice_;
   Done done_;  // empty: over
   boost::asio::ip::tcp::resolver resolver_;
   boost::asio::ip::tcp::socket socket_;
   boost::asio::steady_timer timer_;
+  std::shared_ptr<shm::Handshake> handshake_;
 };
 
 }  // namespace cairn::transport

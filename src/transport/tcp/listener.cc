@@ -1,15 +1,16 @@
 #include "transport/tcp/listener.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cerrno>
 #include <chrono>
 #include <list>
 #include <utility>
 
+#include "transport/shm/acceptor.h"
+#include "transport/shm/rendezvous.h"
 #include "transport/tcp/connection.h"
 #include "transport/tcp/sockets.h"
 
@@ -18,18 +19,9 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-AcceptedConnection::AcceptedConnection(int fd, wire::InFrame first, Buffer rest, std::string peer)
-    : fd_(fd), first_(std::move(first)), rest_(std::move(rest)), peer_(std::move(peer)) {}
-
-AcceptedConnection::AcceptedConnection(AcceptedConnection&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
-      first_(std::move(other.first_)),
-      rest_(std::move(other.rest_)),
-      peer_(std::move(other.peer_)) {}
-
-AcceptedConnection::~AcceptedConnection() {
-  if (fd_ >= 0) ::close(fd_);
-}
+AcceptedConnection::AcceptedConnection(DetachedPipe pipe, wire::InFrame first, Buffer rest,
+                                       std::string peer)
+    : pipe_(std::move(pipe)), first_(std::move(first)), rest_(std::move(rest)), peer_(std::move(peer)) {}
 
 namespace {
 constexpr int kBacklog = 4096;
@@ -43,10 +35,12 @@ constexpr int64_t kLogEveryUs = 1'000'000;
 class TcpListener final : public Listener, public Connection::Owner {
  public:
   TcpListener(Loop& loop, BufferPool& pool, ListenerOptions options, tcp::acceptor acceptor,
-              wire::Endpoint endpoint)
-      : pool_(pool),
+              std::unique_ptr<shm::Acceptor> local, wire::Endpoint endpoint)
+      : loop_(loop),
+        pool_(pool),
         options_(std::move(options)),
         acceptor_(std::move(acceptor)),
+        local_(std::move(local)),
         retry_(loop.context()),
         sweep_(loop.context()),
         endpoint_(std::move(endpoint)) {}
@@ -55,12 +49,16 @@ class TcpListener final : public Listener, public Connection::Owner {
   void Start(Router router) override {
     router_ = std::move(router);
     Accept();
+    if (!local_) return;
+    local_->Start([this](DetachedPipe pipe) { Add(std::move(pipe)); },
+                  [this](const std::string& line) { Say(line); });
   }
 
   void Close() override {
     *alive_ = false;
     error_code ignored;
     acceptor_.close(ignored);
+    if (local_) local_->Close();
     retry_.cancel();
     sweep_.cancel();
     for (Waiting& w : waiting_) w.connection->CloseNow();
@@ -72,8 +70,8 @@ class TcpListener final : public Listener, public Connection::Owner {
 
   void OnFrame(Connection& connection, wire::InFrame& frame) override {
     Buffer rest;
-    const int fd = connection.Release(&rest);
-    AcceptedConnection accepted(fd, std::move(frame), std::move(rest), connection.peer());
+    DetachedPipe pipe = connection.Release(&rest);
+    AcceptedConnection accepted(std::move(pipe), std::move(frame), std::move(rest), connection.peer());
     Forget(connection);
     router_(std::move(accepted));
   }
@@ -94,7 +92,9 @@ class TcpListener final : public Listener, public Connection::Owner {
       if (!*alive) return;
       if (error == asio::error::connection_aborted) return Accept();
       if (error) return Retry(error);
-      Add(std::move(socket));
+      error_code detached;
+      const int fd = socket.release(detached);
+      Add(DetachedPipe(fd, nullptr));
       Accept();
     });
   }
@@ -108,14 +108,15 @@ class TcpListener final : public Listener, public Connection::Owner {
     });
   }
 
-  void Add(tcp::socket socket) {
+  void Add(DetachedPipe pipe) {
     if (waiting_.size() >= options_.max_waiting) {
       waiting_.front().connection->CloseNow();
       waiting_.pop_front();
     }
     ConnectionOptions limits;
     limits.max_body_bytes = wire::kMaxUnauthenticatedBodyBytes;
-    auto connection = std::make_shared<Connection>(std::move(socket), pool_, limits);
+    auto connection = Connection::Over(std::move(pipe), loop_, pool_, limits);
+    if (!connection) return;
     if (waiting_.empty()) Sweep();
     waiting_.push_back({connection, Loop::NowUs() + options_.handshake_ms * 1000});
     connection->Start(this);
@@ -145,9 +146,11 @@ class TcpListener final : public Listener, public Connection::Owner {
     options_.log(line);
   }
 
+  Loop& loop_;
   BufferPool& pool_;
   const ListenerOptions options_;
   tcp::acceptor acceptor_;
+  const std::unique_ptr<shm::Acceptor> local_;  // null: no shared memory
   asio::steady_timer retry_, sweep_;
   const wire::Endpoint endpoint_;
   Router router_;
@@ -183,6 +186,26 @@ Result<tcp::endpoint> Resolve(const ListenerOptions& options, asio::io_context& 
   }
   return found.begin()->endpoint();
 }
+
+// The Unix socket that goes with a bound address; null where there is none.
+Result<std::unique_ptr<shm::Acceptor>> OpenLocal(Loop& loop, const ListenerOptions& options,
+                                                 const tcp::acceptor& acceptor) {
+  Result<PipeChoice> choice = options.pipe ? Result<PipeChoice>(*options.pipe) : PipeFromEnvironment();
+  if (!choice.ok()) return choice.status();
+  if (choice->kind == PipeKind::kTcp) return std::unique_ptr<shm::Acceptor>();
+  error_code error;
+  const tcp::endpoint at = acceptor.local_endpoint(error);
+  asio::ip::v6_only v6_only(false);
+  if (at.address().is_v6()) acceptor.get_option(v6_only, error);
+  shm::AcceptorOptions local;
+  local.name = shm::NameOfListener(at.address(), at.port(), v6_only.value());
+  local.choice = *choice;
+  local.max_waiting = options.max_waiting;
+  auto opened = shm::Acceptor::Open(loop, std::move(local));
+  if (opened.ok() || choice->kind == PipeKind::kShm) return opened;
+  options.log("no shared memory with processes on this host: " + opened.status().message());
+  return std::unique_ptr<shm::Acceptor>();
+}
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::Open(Loop& loop, BufferPool& pool, ListenerOptions options) {
@@ -197,9 +220,11 @@ Result<std::unique_ptr<Listener>> Listener::Open(Loop& loop, BufferPool& pool, L
   acceptor.bind(*at, error);
   if (!error) acceptor.listen(kBacklog, error);
   if (error) return BindError(options, error);
+  auto local = OpenLocal(loop, options, acceptor);
+  if (!local.ok()) return local.status();
   wire::Endpoint endpoint{options.host, acceptor.local_endpoint(error).port()};
-  return std::unique_ptr<Listener>(
-      new TcpListener(loop, pool, std::move(options), std::move(acceptor), std::move(endpoint)));
+  return std::unique_ptr<Listener>(new TcpListener(loop, pool, std::move(options), std::move(acceptor),
+                                                   std::move(*local), std::move(endpoint)));
 }
 
 }  // namespace cairn::transport

@@ -1,6 +1,10 @@
 // A thread with an event loop. Everything of one role (its state machine, network and timers) lives
 // on one loop, so nothing in it needs a lock. Waiting follows what was measured: a few pauses, then
 // yielding for some tens of microseconds, then blocking; an idle loop uses no CPU.
+//
+// Descriptors, timers and posts are Asio's. Rings of shared memory have no descriptor that tells of
+// every change: they are `Polled`, looked at while the loop spins. Before it blocks, the loop asks
+// their peers to wake it, and looks once more.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +17,20 @@ class io_context;
 }
 
 namespace cairn::transport {
+
+// Something that the loop looks at in every turn. All functions run on the loop's thread.
+class Polled {
+ public:
+  virtual ~Polled() = default;
+  // Does what can be done now; false if that was nothing. May add and remove others, and itself.
+  virtual bool Poll() = 0;
+  // The loop is about to block: whoever has work for it must wake it from now on.
+  virtual void AskToBeWoken() = 0;
+  // Whether Poll would do something. After AskToBeWoken and a full fence.
+  virtual bool HasWork() = 0;
+  // The loop runs again: nobody need wake it.
+  virtual void Awake() = 0;
+};
 
 class Loop {
  public:
@@ -37,6 +55,10 @@ class Loop {
   // before Start.
   void Post(std::function<void()> fn);
 
+  // On the loop's thread, or while it does not run. `polled` stays until it is removed.
+  void AddPolled(Polled* polled);
+  void RemovePolled(Polled* polled);
+
   boost::asio::io_context& context();
   // Monotonic.
   static int64_t NowUs();
@@ -45,6 +67,11 @@ class Loop {
   struct Impl;
   void Run();
   bool SpinForWork();
+  bool PauseForWork();
+  bool PollOnce();
+  bool PollPolled();
+  bool MayBlock();
+  void StopAsking();
   void ArmTick(int64_t after_us);
   std::unique_ptr<Impl> impl_;
 };

@@ -1,9 +1,5 @@
 #include "transport/tcp/tcp_network.h"
 
-#include <sys/socket.h>
-
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/system/error_code.hpp>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -13,10 +9,6 @@
 #include "transport/tcp/connector.h"
 
 namespace cairn::transport {
-namespace asio = boost::asio;
-using asio::ip::tcp;
-using boost::system::error_code;
-
 namespace {
 constexpr int64_t kLogEveryUs = 1'000'000;  // lines about bad peers
 }
@@ -24,7 +16,11 @@ constexpr int64_t kLogEveryUs = 1'000'000;  // lines about bad peers
 class TcpNetwork::Impl final : public Connection::Owner {
  public:
   Impl(Loop& loop, BufferPool& pool, Events events, TcpNetworkOptions options)
-      : loop_(loop), pool_(pool), events_(std::move(events)), options_(std::move(options)) {}
+      : loop_(loop),
+        pool_(pool),
+        events_(std::move(events)),
+        options_(std::move(options)),
+        pipe_(options_.pipe ? Result<PipeChoice>(*options_.pipe) : PipeFromEnvironment()) {}
 
   ~Impl() override {
     for (auto& [id, link] : links_) {
@@ -41,8 +37,8 @@ class TcpNetwork::Impl final : public Connection::Owner {
     if (closed_) return id;
     // The result never comes from inside Start, so the record is there before it.
     auto connector =
-        Connector::Start(loop_, to, kConnectTimeoutMs * 1000,
-                         [this, id](Result<tcp::socket> socket) { OnConnect(id, std::move(socket)); });
+        Connector::Start(loop_, to, pipe_.ok() ? *pipe_ : PipeChoice{}, kConnectTimeoutMs * 1000,
+                         [this, id](Result<DetachedPipe> pipe) { OnConnect(id, std::move(pipe)); });
     links_[id.value].connector = std::move(connector);
     return id;
   }
@@ -122,6 +118,12 @@ class TcpNetwork::Impl final : public Connection::Owner {
     return count;
   }
 
+  size_t shm_connections() const {
+    size_t count = 0;
+    for (const auto& [id, link] : links_) count += link.connection != nullptr && link.connection->is_shm();
+    return count;
+  }
+
   uint64_t bytes_in() const {
     uint64_t sum = gone_in_;
     for (const auto& [id, link] : links_) sum += link.connection ? link.connection->bytes_in() : 0;
@@ -174,15 +176,18 @@ class TcpNetwork::Impl final : public Connection::Owner {
 
   ConnId NextId() { return ConnId(++last_id_); }
 
-  void OnConnect(ConnId id, Result<tcp::socket> socket) {
+  void OnConnect(ConnId id, Result<DetachedPipe> pipe) {
     const auto it = links_.find(id.value);
     if (it == links_.end()) return;
     it->second.connector.reset();
-    if (!socket.ok()) {
+    const Status failed = pipe_.ok() ? pipe.status() : pipe_.status();
+    auto connection = failed.ok() ? Connection::Over(std::move(*pipe), loop_, pool_, {}) : nullptr;
+    if (!connection) {
+      // Others are tried again without a word; these won't go away by themselves.
+      if (!pipe_.ok() || pipe_->kind == PipeKind::kShm) Say(failed.message());
       links_.erase(it);
       return events_.on_disconnect(id);
     }
-    auto connection = std::make_shared<Connection>(std::move(*socket), pool_, ConnectionOptions{});
     connection->tag = id.value;
     it->second.connection = connection;
     events_.on_connected(id);
@@ -190,18 +195,10 @@ class TcpNetwork::Impl final : public Connection::Owner {
   }
 
   std::shared_ptr<Connection> Assign(AcceptedConnection& accepted) {
-    tcp::socket socket(loop_.context());
-    error_code error;
-    sockaddr_storage address{};
-    socklen_t length = sizeof(address);
-    if (getsockname(accepted.fd_, reinterpret_cast<sockaddr*>(&address), &length) != 0) return nullptr;
-    socket.assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), accepted.fd_, error);
-    if (error) return nullptr;  // `accepted` still owns the descriptor
-    accepted.fd_ = -1;
     ConnectionOptions limits;
     limits.max_body_bytes = wire::kMaxUnauthenticatedBodyBytes;
     limits.stop_reading_at_bytes = options_.stop_reading_at_bytes;
-    return std::make_shared<Connection>(std::move(socket), pool_, limits);
+    return Connection::Over(std::move(accepted.pipe_), loop_, pool_, limits);
   }
 
   void CloseConnection(const std::shared_ptr<Connection>& connection, bool drop) {
@@ -232,6 +229,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
   BufferPool& pool_;
   const Events events_;
   const TcpNetworkOptions options_;
+  const Result<PipeChoice> pipe_;
   uint64_t last_id_ = 0;
   bool closed_ = false;
   std::unordered_map<uint64_t, Link> links_;
@@ -256,6 +254,7 @@ size_t TcpNetwork::queued_bytes() const { return impl_->queued_bytes(); }
 void TcpNetwork::CloseAll() { impl_->CloseAll(); }
 size_t TcpNetwork::alive() const { return impl_->alive(); }
 size_t TcpNetwork::connections() const { return impl_->connections(); }
+size_t TcpNetwork::shm_connections() const { return impl_->shm_connections(); }
 uint64_t TcpNetwork::bytes_in() const { return impl_->bytes_in(); }
 uint64_t TcpNetwork::bytes_out() const { return impl_->bytes_out(); }
 

@@ -1,4 +1,5 @@
-// Network (transport/network.h) over TCP, for one role on one loop. Everything but the constructor
+// Network (transport/network.h) for one role on one loop: over TCP, and with peers on this host
+// through shared memory where both sides have it (transport/shm/). Everything but the constructor
 // and destructor runs on the loop's thread, the events included; an event never comes from inside
 // a call of Connect, Send or Close.
 #pragma once
@@ -7,10 +8,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/buffer.h"
 #include "base/log.h"
 #include "transport/network.h"
+#include "transport/shm/choice.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/loop.h"
 #include "wire/frame.h"
@@ -33,7 +36,8 @@ struct TcpNetworkOptions {
   // Close drops what is queued. For a client: its frames may refer to memory that its caller takes
   // back. Otherwise Close writes what is queued first (a refusal must reach the peer).
   bool close_drops_queued = false;
-  LogLine log;  // peers that send garbage; required
+  std::optional<PipeChoice> pipe = {};  // of what Connect connects; not set: as the environment says
+  LogLine log;                          // peers that send garbage; required
 };
 
 class TcpNetwork final : public Network {
@@ -68,6 +72,7 @@ class TcpNetwork final : public Network {
   size_t alive() const;
 
   size_t connections() const;
+  size_t shm_connections() const;  // those of them that go through shared memory
   size_t queued_bytes() const;  // not yet written, over all connections
   uint64_t bytes_in() const;
   uint64_t bytes_out() const;
