@@ -141,7 +141,7 @@ def test_only_the_listed_ports(job, tmp_path):
     go = tmp_path / "go"
     started = Paddle(job, scripts.write(tmp_path, WAITING), go)
     for name in Paddle.NAMES:
-        started.start(name, CAIRN_SERVER_THREADS=2)
+        started.start(name, CAIRN_SERVER_THREADS=2, CAIRN_TRANSPORT="tcp")
     for name in ("trainer0", "trainer1"):
         job.wait_for_text(started.children[name], "trained")
     pairs = sockets_of(job.left())

@@ -347,9 +347,25 @@ TEST(Ends, ASchedulerOfAnotherClusterIsTheEnd) {
   const auto* again = std::get_if<wire::Register>(&c.heard.back());
   ASSERT_NE(again, nullptr);
   EXPECT_EQ(again->cluster_id, "c") << "nobody had told it which, but it is in this one";
+  EXPECT_EQ(again->wanted_rank, 65536) << "nobody may be replaced by it";
   c.Say(c.SchedulerConn(), wire::Refusal{0, Code::kProtocol, "this is cluster x, not c"});
   EXPECT_EQ(barrier.code(), Code::kProtocol);
   EXPECT_NE(barrier.message().find("this is cluster x, not c"), std::string::npos) << barrier.message();
+}
+
+TEST(Ends, ASchedulerOfTheSameNameThatDoesNotKnowThisWorkerIsTheEnd) {
+  FakeCluster c;
+  c.StartAll();
+  c.scheduler_answers = false;
+  c.Say(c.SchedulerConn(), wire::Refusal{0, Code::kInvalidArgument, "rank 65536 is outside 0..65535"});
+  EXPECT_EQ(c.core->fatal().code(), Code::kInvalidArgument) << "it did not ask for that";
+  FakeCluster d;
+  d.StartAll();
+  d.scheduler_answers = false;
+  d.Say(d.SchedulerConn(), wire::Refusal{0, Code::kUnavailable, "this scheduler does not know the node"});
+  d.Say(d.SchedulerConn(), wire::Refusal{0, Code::kInvalidArgument, "rank 65536 is outside 0..65535"});
+  EXPECT_EQ(d.core->fatal().code(), Code::kProtocol);
+  EXPECT_NE(d.core->fatal().message().find("was its log lost?"), std::string::npos);
 }
 
 TEST(Ends, ASchedulerThatGivesThisWorkerAnotherIncarnationIsTheEnd) {

@@ -10,6 +10,7 @@ namespace cairn::client {
 namespace {
 constexpr size_t kMaxSlots = 65536;
 constexpr uint32_t kMaxThreads = 1024;
+constexpr int32_t kNoRank = 65536;  // above every rank
 }  // namespace
 
 Status CheckState(const wire::ClusterState& state) {
@@ -121,7 +122,8 @@ void SchedulerLink::SendRegister(int64_t now_us) {
   message.role = wire::Role::kWorker;
   message.uid = options_.uid;
   message.endpoint = {options_.host, 0};
-  message.wanted_rank = registered() ? static_cast<int32_t>(rank_.value) : options_.wanted_rank;
+  // To be known again, not to be taken in: as a newcomer it would replace whoever has its rank now.
+  message.wanted_rank = registered() ? kNoRank : options_.wanted_rank;
   Send(message);
 }
 
@@ -193,7 +195,10 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
                              " and now calls it " + std::to_string(message.incarnation.value),
                          now_us);
   }
-  if (!TakeTerm(message.term)) return;
+  if (!TakeTerm(message.term)) {
+    if (schedulers_.size() > 1) Reopen(now_us);
+    return;
+  }
   if (std::exchange(register_again_, false)) Heartbeat(now_us);
   if (registered()) return;
   if (!options_.cluster_id.empty() && message.cluster_id != options_.cluster_id) {
@@ -242,8 +247,13 @@ void SchedulerLink::Take(const wire::Refusal& message, int64_t now_us) {
   if (message.code == Code::kUnavailable && registered()) register_again_ = true;
   if (StandsBy(message)) return Reopen(now_us);
   if (message.code == Code::kUnavailable) return;  // the timer tries again
-  if (registered() && message.code == Code::kProtocol)
-    return owner_.OnRefused({message.code, Named() + " is another one now: " + message.text}, now_us);
+  const bool unknown = registered() && register_again_ && message.code == Code::kInvalidArgument;
+  if (registered() && (unknown || message.code == Code::kProtocol)) {
+    // The others may still be ours, and one that was replaced does not know who came later.
+    if (schedulers_.size() > 1) return Reopen(now_us);
+    if (!unknown) return owner_.OnRefused({message.code, Named() + " is another one now: " + message.text}, now_us);
+    return EndForLostLog("does not know this worker, which was rank " + std::to_string(rank_.value), now_us);
+  }
   owner_.OnRefused({message.code, message.text}, now_us);
 }
 

@@ -28,10 +28,10 @@ bool OwnsNothing(const wire::ClusterState& state, uint32_t server) {
   });
 }
 
-// While a view is pending owners change only for deaths, and for what stands still until then (the
-// new primary is asked for its report too: rule 50).
+// While a view is pending owners change only for deaths, for what stands still until then (a new primary
+// is asked for its report too: rule 50), and for what must not be promoted. Slowness can wait.
 bool TakenWhilePending(const wire::SlotNews& news) {
-  return news.kind == wire::SlotNews::kCaughtUp || news.kind == wire::SlotNews::kHandedOver;
+  return news.kind != wire::SlotNews::kSlow;
 }
 
 bool AnySingle(const wire::ClusterState& state) {

@@ -25,6 +25,7 @@ struct SlotCopy {
   uint64_t chunks = 0;
   std::deque<uint64_t> under_way;  // frames with pieces that are not confirmed
   bool ended = false;              // the end is sent too
+  uint64_t behind_bytes = 0;       // of later operations, which the backup keeps until the end
   int64_t began_us = 0;
 };
 

@@ -11,6 +11,8 @@ namespace cairn::server {
 namespace {
 // Pieces that are sent and not confirmed: what an operation behind them has to wait for.
 constexpr size_t kChunksUnderWay = 4;
+// More than this of later operations, and the rest of the copy goes at once: the backup has to keep them.
+constexpr uint64_t kMostLaterBytes = uint64_t{64} << 20;
 // Into a stream that does not move no copy is put.
 constexpr uint64_t kMostBehindBytes = uint64_t{16} << 20;
 // A copy smaller than this needs no pause after it.
@@ -66,7 +68,7 @@ void ShardImpl::AddToCopy(BackupStream& stream, SlotBackup& backup, wire::OpKind
   header.a = a;
   if (kind == wire::OpKind::kEnd) {
     size_t fed = 0;
-    for (const SlotBackup& other : slot.backups) fed += other.fed() && !other.broken;
+    for (const SlotBackup& other : slot.backups) fed += other.fed();
     header.committed = fed == 1 ? slot.index : slot.committed;
   }
   stream.sender.batch().Add(header, nullptr, {}, {}, payload);
@@ -83,7 +85,8 @@ void ShardImpl::SendChunks(BackupStream& stream) {
   if (backup == backups.end() || backup->broken) return;
   while (!copy.under_way.empty() && copy.under_way.front() <= stream.sender.confirmed())
     copy.under_way.pop_front();
-  while (copy.sent < copy.content.size() && copy.under_way.size() < kChunksUnderWay) {
+  const size_t most = copy.behind_bytes > kMostLaterBytes ? SIZE_MAX : kChunksUnderWay;
+  while (copy.sent < copy.content.size() && copy.under_way.size() < most) {
     const auto rest = std::span<const std::byte>(copy.content).subspan(copy.sent);
     const auto chunk = rest.first(std::min(rest.size(), options_.copy_chunk_bytes));
     copy.under_way.push_back(stream.sender.next_number());

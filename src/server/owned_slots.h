@@ -39,6 +39,7 @@ struct SlotBackup {
   uint64_t first_shipped = 0;    // the first frame with anything for this backup
   bool caught_up = false;        // kWaited: all that was shipped before is confirmed by all
   std::vector<std::pair<BackupStream*, uint64_t>> caught_up_marks;  // what that was
+  bool compared = false;         // as the heir, with what the primary has
   bool broken = false;           // it refuses what it is sent, under our own epoch
   bool waited() const { return phase >= (CAIRN_BUG(kCaughtUpNotWaited) ? Phase::kInSync : Phase::kWaited); }
   // It gets operations (and has, or will have, what comes before them).
@@ -63,7 +64,6 @@ struct OwnedSlot {
   bool deposed = false;    // a backup has a newer epoch: nothing more is acknowledged
   bool enough = true;      // owners in sync, for min_in_sync
   bool handing_over = false;
-  bool compared = false;   // with the heir
   uint64_t requests = 0;
 
   // As a backup.

@@ -69,6 +69,8 @@ void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushPara
   for (SlotBackup& backup : slot.backups) {
     if (!backup.fed() || backup.broken) continue;
     backup.stream->sender.batch().Add(header, params, keys, mask, payload);
+    if (backup.phase == SlotBackup::Phase::kCopying)
+      backup.stream->copy.behind_bytes += payload.size() + keys.size_bytes();
     Shipped(local, backup, fed > 1);
   }
 }
@@ -223,7 +225,10 @@ std::vector<wire::SlotNews> ShardImpl::news() const {
       }
     }
     const uint16_t heir = state_->slots[slot.id.value].heir;
-    if (slot.handing_over && ((slot.compared && Drained(slot)) || CAIRN_BUG(kHandoverUndrained)))
+    const bool compared =
+        std::any_of(slot.backups.begin(), slot.backups.end(),
+                    [&](const SlotBackup& backup) { return backup.server == heir && backup.compared; });
+    if (slot.handing_over && ((compared && Drained(slot)) || CAIRN_BUG(kHandoverUndrained)))
       say(wire::SlotNews::kHandedOver, heir, StateVersion{0});
   }
   return news;
@@ -299,16 +304,16 @@ void ShardImpl::CompareWithHeirs() {
   constexpr uint64_t kMostBytes = uint64_t{16} << 20;
   for (uint32_t local = 0; local < slots_.size(); ++local) {
     OwnedSlot& slot = slots_[local];
-    if (!slot.handing_over || slot.compared || !Drained(slot)) continue;
-    slot.compared = true;
-    uint64_t bytes = 0;
-    for (const auto& [id, table] : tables_)
-      if (table.rows[local]) bytes += table.rows[local]->content_bytes();
-    if (bytes > kMostBytes) continue;
-    wire::OpHeader header = HashOf(slot);
-    header.committed = slot.index;  // as everybody who is waited for has it
+    if (!slot.handing_over || !Drained(slot)) continue;
     for (SlotBackup& backup : slot.backups) {
-      if (backup.server != state_->slots[slot.id.value].heir || !backup.waited()) continue;
+      if (backup.server != state_->slots[slot.id.value].heir || !backup.waited() || backup.compared) continue;
+      backup.compared = true;
+      uint64_t bytes = 0;
+      for (const auto& [id, table] : tables_)
+        if (table.rows[local]) bytes += table.rows[local]->content_bytes();
+      if (bytes > kMostBytes) continue;
+      wire::OpHeader header = HashOf(slot);
+      header.committed = slot.index;  // as everybody who is waited for has it
       backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});
       Shipped(local, backup, false);
     }

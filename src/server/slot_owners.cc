@@ -84,7 +84,8 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   slot.epoch = owner.epoch;
   slot.since = owner.since;
   slot.handing_over = owner.heir != wire::kNoServer;
-  if (!slot.handing_over) slot.compared = false;
+  if (!slot.handing_over)
+    for (SlotBackup& backup : slot.backups) backup.compared = false;
   slot.owned = !slot.handing_over || CAIRN_BUG(kHandoverUndrained);
   handing_over_ += slot.handing_over;
   UpdateBackups(local, owner);
