@@ -160,7 +160,7 @@ std::string World::Misplaced() const {
     size_t owned = 0;
     for (const wire::SlotOwner& owner : state.slots)
       owned += owner.server == server.index || owner.FindBackup(static_cast<uint16_t>(server.index)) != nullptr;
-    if (owned < share / 4)
+    if (owned < share / 8)
       return "server " + std::to_string(server.index) + " owns " + std::to_string(owned) + " of " +
              std::to_string(state.slots.size()) + " slots";
   }
