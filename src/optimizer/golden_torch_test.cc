@@ -4,20 +4,11 @@
 #include <cmath>
 #include <vector>
 
+#include "optimizer/golden_case.h"
 #include "optimizer/update.h"
 
 namespace cairn::optimizer {
 namespace {
-
-struct Golden {
-  const char* name;
-  OptimizerKind kind;
-  uint32_t flags;
-  float initial_state;
-  Hyper hyper;
-  std::vector<std::vector<float>> values;
-  std::vector<std::vector<float>> state;
-};
 
 #include "optimizer/golden_torch.inc"
 
