@@ -2,7 +2,8 @@
 // (ClientCore); the callers' threads do the copying and checking (partition.h), post the prepared
 // request to the loop and wait on a Pending.
 //
-// Memory of the callers. A sync contribution borrows the caller's array: its frames refer to it.
+// Memory of the callers. A sync contribution, the push of a push-pull and a push that is told to
+// borrow the caller's array: their frames refer to it.
 // When the core says that such a request has ended, this class first makes every connection let go
 // of the request's frames (TcpNetwork::Disown) and only then completes the Pending.
 #pragma once
@@ -121,6 +122,9 @@ class ClientImpl {
   static client::PartitionInput InputOf(const TableHandle& table, const TableCall& call,
                                         const wire::ClusterState& state);
   Status Reserve(const TableHandle& table, uint64_t bytes, int64_t deadline_us);
+  // Those that refer to the caller's memory. Weak, so that the core may see from the count whether
+  // anybody else holds a frame.
+  static std::vector<std::weak_ptr<wire::Frame>> BorrowingFrames(const client::Request& request);
   Pending Submit(Result<client::Request> request, const Submission& submission);
   Pending AsyncPushPull(const TableHandle& table, const TableCall& call);
 

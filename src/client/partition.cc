@@ -168,7 +168,7 @@ Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool) {
     return WrongMode(input, "asynchronous", "a push-pull of it is a push followed by a pull");
   }
   if (Status s = CheckPushOptions(input, /*sync=*/false); !s.ok()) return s;
-  Result<std::vector<Draft>> drafts = DraftAll(input, {.push = true}, pool);
+  Result<std::vector<Draft>> drafts = DraftAll(input, {.push = true, .borrow = input.borrow}, pool);
   if (!drafts.ok()) return drafts.status();
   Request request;
   request.kind = Request::Kind::kPush;

@@ -12,15 +12,6 @@ using client::PartitionInput;
 using client::Request;
 using transport::Loop;
 
-// Weak, so that the core may see from the count whether anybody else holds a frame.
-std::vector<std::weak_ptr<wire::Frame>> BorrowingFrames(const Request& request) {
-  std::vector<std::weak_ptr<wire::Frame>> frames;
-  for (const client::ShardPart& part : request.parts) {
-    if (part.frame && part.borrowed) frames.emplace_back(part.frame);
-  }
-  return frames;
-}
-
 const char* ElementName(ElementType type) { return type == ElementType::kFloat32 ? "float32" : "int64"; }
 
 std::string InMiB(uint64_t bytes) {
@@ -28,6 +19,14 @@ std::string InMiB(uint64_t bytes) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " MiB";
 }
 }  // namespace
+
+std::vector<std::weak_ptr<wire::Frame>> ClientImpl::BorrowingFrames(const Request& request) {
+  std::vector<std::weak_ptr<wire::Frame>> frames;
+  for (const client::ShardPart& part : request.parts) {
+    if (part.frame && part.borrowed) frames.emplace_back(part.frame);
+  }
+  return frames;
+}
 
 // What partition.h can't see: the type of the arrays, and a table that is no more.
 Status ClientImpl::CheckCall(const TableHandle& table, const TableCall& call,
@@ -65,6 +64,7 @@ PartitionInput ClientImpl::InputOf(const TableHandle& table, const TableCall& ca
           .hyper = options.hyper,
           .weight = options.weight,
           .mask = options.mask,
+          .borrow = options.borrow,
           .op = options.op,
           .column = options.column,
           .value_scale = options.value_scale,
@@ -151,7 +151,7 @@ Pending ClientImpl::Push(const TableHandle& table, const TableCall& call) {
   const uint64_t bytes = call.bytes();
   if (Status full = Reserve(table, bytes, deadline_us); !full.ok()) return Ready(full);
   return Submit(PreparePush(InputOf(table, call, *state), pool_),
-                {.deadline_us = deadline_us, .reserved = bytes, .detached = true});
+                {.deadline_us = deadline_us, .reserved = bytes, .detached = !call.options.borrow});
 }
 
 Pending ClientImpl::Pull(const TableHandle& table, const TableCall& call) {
