@@ -104,7 +104,8 @@ std::map<std::string, double> Measure(const Flags& flags, const Job& job, const 
   std::map<std::string, double> rates;
   for (uint32_t worker = 0; worker < job.workers; ++worker) {
     std::ifstream in(worker == 0 ? file : file + "." + std::to_string(worker));
-    for (const json& figure : json::parse(in)["figures"])
+    const json written = json::parse(in);
+    for (const json& figure : written["figures"])
       rates[figure["id"].get<std::string>()] += figure["value"].get<double>();
   }
   return rates;
