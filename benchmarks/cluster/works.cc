@@ -133,7 +133,7 @@ void Figures::SparseOf(const std::string& optimizer) {
   size_t turn = 0;
   const double millions = static_cast<double>(flags_.keys) / 1e6;
   const std::string text = " " + std::to_string(flags_.keys / 1000) + " k keys of " +
-                           std::to_string(flags_.rows / 1'000'000) + " M, " + optimizer;
+                           std::to_string(flags_.rows / 1000) + " k, " + optimizer;
   Measure({"sparse_push_" + optimizer, "sparse push" + text, millions, "M keys/s"}, [&] {
     Check(table->Push(batches[turn++ % kBatches], std::span(rows), options).Wait());
   });

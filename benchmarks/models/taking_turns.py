@@ -26,8 +26,8 @@ def free_port():
 
 
 def figures(script, run, options, pattern, more=()):
-    """One start of one way: the numbers that its processes print. `run`: "cairn -s 1 -w 1 WAY", or a
-    list of ways, a process each; `pattern` has one group; `more`: further arguments of the script."""
+    """One start of one way: the numbers that its processes print. `run`: "cairn -s 1 -w 1 WAY", or
+    a list of ways, a process each; `pattern` has one group; `more`: further arguments."""
     me = [sys.executable, script, "--steps", str(options.steps), "--warm-up", str(options.warm_up),
           *more, "--work"]
     environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")

@@ -3,8 +3,9 @@ process of it; run.py starts them. The environment says who it is (TRAINING_ROLE
 
     paddle_ctr.py --way async|geo|plain --data FILE --hidden 400 400 400 --steps 150 --warm-up 20
 
-13 floats and 26 ids of a million, rows of 16, batch 512, one thread. Async: Adam, since its
-servers have no Adagrad for an MLP. GEO: SGD, the only one that it takes, every 100 steps. `plain`: the same program without fleet, for its own overhead.
+13 floats and 26 ids of a million, rows of 16, batch 512, one thread. Async: Adam, since its servers
+have no Adagrad for an MLP. GEO: SGD, the only one that it takes, every 100 steps. `plain`: the same
+program without fleet, for its own overhead.
 """
 import argparse
 import os

@@ -2,9 +2,9 @@
 
     redis_rows.py SOCKET --rows N --keys N --seconds S
 
-Pull: MGET of all keys, in commands of 1,000 that travel in one pipeline. Push: Redis can't add floats
-to a row, so it is what people do: MGET, the update in numpy, MSET. Both through a Unix socket, with
-redis-py and its C parser. Prints one line of JSON.
+Pull: MGET of all keys, in commands of 1,000 that travel in one pipeline. Push: Redis can't add
+floats to a row, so it is what people do: MGET, the update in numpy, MSET. Both through a Unix
+socket, with redis-py and its C parser. Prints one line of JSON.
 """
 import argparse
 import json
@@ -36,7 +36,8 @@ def mset(store, keys, rows):
     size = 4 * DIM
     for first in range(0, len(keys), A_COMMAND):
         some = keys[first:first + A_COMMAND]
-        pipe.mset({key: raw[(first + i) * size:(first + i + 1) * size] for i, key in enumerate(some)})
+        starts = range(first * size, (first + len(some)) * size, size)
+        pipe.mset({key: raw[start:start + size] for key, start in zip(some, starts)})
     pipe.execute()
 
 
@@ -62,8 +63,8 @@ def main():
         keys = np.arange(first, first + options.keys, dtype=np.uint64)
         mset(store, [key.tobytes() for key in keys], np.zeros((options.keys, DIM), np.float32))
     random = np.random.default_rng(1)
-    batches = [[key.tobytes() for key in random.integers(options.rows, size=options.keys, dtype=np.uint64)]
-               for _ in range(4)]
+    chosen = random.integers(options.rows, size=(4, options.keys), dtype=np.uint64)
+    batches = [[key.tobytes() for key in batch] for batch in chosen]
     turn = iter(range(1 << 30))
     gradient = np.full((options.keys, DIM), 1e-3, np.float32)
 

@@ -1,7 +1,7 @@
 """torch's own ways to do what a parameter server does, one process of it: RANK, WORLD_SIZE,
 MASTER_ADDR and MASTER_PORT say who it is. Rank 0 prints one line of JSON.
 
-    torch_parts.py allreduce --seconds 1      gloo, 2 processes: an all-reduce of 4 KB, 4 MB, 16 MB, in µs
+    torch_parts.py allreduce --seconds 1      gloo, 2 processes: all-reduces of 4 KB, 4 MB, 16 MB
     torch_parts.py rpc --seconds 1 --rows N --keys N
         a parameter server over torch.distributed.rpc, rank 1, and its worker, rank 0, as in torch's
         tutorial: the server has a tensor and a table, applies SGD and sends back what is asked for
@@ -102,7 +102,8 @@ def worker(options):
         gradient = torch.full((size // 4,), 1e-3)
         call(make_dense, len(gradient))
         found[f"push_{name}_us"] = median_us(options.seconds, lambda: call(push, gradient))
-        found[f"push_pull_{name}_us"] = median_us(options.seconds, lambda: call(push_pull, gradient))
+        both = median_us(options.seconds, lambda: call(push_pull, gradient))
+        found[f"push_pull_{name}_us"] = both
     call(make_table, options.rows)
     batches = [torch.randint(options.rows, (options.keys,)) for _ in range(8)]
     rows, turn = torch.full((options.keys, DIM), 1e-3), iter(range(1 << 30))

@@ -1,10 +1,11 @@
-"""The benchmarks, as script/bench runs them: limits, Cairn, training and peers in one run, one table.
+"""The benchmarks, as script/bench runs them: limits, Cairn, training and peers in one table.
 
     python -m suite [--only limits,cluster,models,peers] [--quick] [--out build/bench]
 
 Figures of the limits and of Cairn come in rounds, so that a slow minute of the machine meets all of
-them; a ratio is formed within a round. Progress goes to standard error, the table to standard output;
-the folder gets table.md, results.json and plot.svg. Ctrl-C ends what runs and writes what there is.
+them; a ratio is formed within a round. Progress goes to standard error, the table to standard
+output; the folder gets table.md, results.json and plot.svg. Ctrl-C ends what runs and writes what
+there is.
 """
 import argparse
 import datetime
@@ -23,15 +24,17 @@ PARTS = ("limits", "cluster", "models", "peers")
 def arguments():
     parser = argparse.ArgumentParser(prog="script/bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas: " + ", ".join(PARTS))
-    parser.add_argument("--quick", action="store_true", help="small tables, one round: does it run?")
+    parser.add_argument("--only", default=",".join(PARTS),
+                        help="parts, with commas: " + ", ".join(PARTS))
+    parser.add_argument("--quick", action="store_true", help="small tables, one round")
     parser.add_argument("--rounds", type=int, default=3, help="of limits and cluster")
     parser.add_argument("--seconds", type=float, default=0.8, help="for a figure, in each round")
     parser.add_argument("--rows", type=int, default=10_000_000, help="of the sparse table")
     parser.add_argument("--keys", type=int, default=100_000, help="of a sparse push or pull")
     parser.add_argument("--steps", type=int, default=120, help="of a training, for each figure")
     parser.add_argument("--repetitions", type=int, default=3, help="of a training")
-    parser.add_argument("--minutes", type=float, default=20, help="no further round that would take longer")
+    parser.add_argument("--minutes", type=float, default=20,
+                        help="no further round that would take longer")
     parser.add_argument("--out", type=pathlib.Path, default=jobs.ROOT / "build/bench")
     options = parser.parse_args()
     options.only = options.only.split(",")
@@ -69,8 +72,9 @@ def one_round(options, results, number):
                                            lambda: cluster.full(options, transport)) or {}
     for name in cluster.SHAPES:
         for transport in cluster.TRANSPORTS:
+            what = f"{prefix}{name}, {transport}"
             found["shapes"][transport][name] = attempt(
-                results, f"{prefix}{name}, {transport}", lambda: cluster.shape(options, name, transport)) or {}
+                results, what, lambda: cluster.shape(options, name, transport)) or {}
 
 
 def rounds(options, results):
@@ -80,8 +84,8 @@ def rounds(options, results):
     for number in range(options.rounds):
         begun = jobs.seconds_so_far()
         if number > 0 and begun + longest + reserve > 60 * options.minutes:
-            jobs.say(f"no round {number + 1}: it would take longer than --minutes {options.minutes:g}")
-            results["notes"].append(f"{number} rounds instead of {options.rounds}, for lack of time")
+            jobs.say(f"no round {number + 1}: it would go beyond --minutes {options.minutes:g}")
+            results["notes"].append(f"{number} rounds, not {options.rounds}, for lack of time")
             break
         one_round(options, results, number)
         longest = max(longest, jobs.seconds_so_far() - begun)
@@ -90,7 +94,8 @@ def rounds(options, results):
 
 def costs(options, results):
     for transport in cluster.TRANSPORTS:
-        counted = attempt(results, f"allocations, {transport}", lambda: cluster.allocations(options, transport))
+        counted = attempt(results, f"allocations, {transport}",
+                          lambda: cluster.allocations(options, transport))
         if counted:
             results["allocations"][transport] = counted
         idle = attempt(results, f"idle, {transport}", lambda: cluster.idle(options, transport))
@@ -116,9 +121,13 @@ def others(options, results):
                             lambda: peers.torch_parts(options, "allreduce")) or {}
     found["rpc"] = attempt(results, "peer: torch RPC parameter server",
                            lambda: peers.torch_parts(options, "rpc")) or {}
-    found["redis"] = attempt(results, "peer: Redis, MGET and MSET", lambda: peers.redis(options)) or {}
+    found["redis"] = attempt(results, "peer: Redis, MGET and MSET",
+                             lambda: peers.redis(options)) or {}
+    found["ray"] = attempt(results, "peer: Ray, an actor as parameter server",
+                           lambda: peers.ray(options)) or {}
     found["paddle"] = {mlp: {} for mlp in models.MLPS}
-    ways = [("plain", "", 1, 1), ("async", " 1x1", 1, 1), ("geo", " 1x1", 1, 1), ("async", " 2x2", 2, 2)]
+    ways = [("plain", "", 1, 1), ("async", " 1x1", 1, 1), ("geo", " 1x1", 1, 1),
+            ("async", " 2x2", 2, 2)]
     for _ in range(min(2, options.repetitions)):
         for mlp, hidden in models.MLPS.items():
             for way, shape, servers, workers in ways:
@@ -160,8 +169,8 @@ def write(options, results):
         if plot.draw(options.out / "plot.svg", results, made):
             plot.draw(options.out / "plot.png", results, made)
     except ImportError:
-        jobs.say("no plot: matplotlib is not there (.venv/bin/pip install -r script/requirements-demo.txt)")
-    jobs.say(f"table.md, results.json and plot.svg are in {options.out}; {results['seconds']} s in all")
+        jobs.say("no plot: no matplotlib (.venv/bin/pip install -r script/requirements-demo.txt)")
+    jobs.say(f"{results['seconds']} s in all; {options.out} has table.md, results.json and plot.svg")
 
 
 def main():
@@ -171,18 +180,16 @@ def main():
         raise SystemExit(128 + number)
 
     signal.signal(signal.SIGTERM, stop)
-    results = {"machine": machine(), "settings": {key: str(value) for key, value in vars(options).items()},
+    settings = {key: str(value) for key, value in vars(options).items()}
+    results = {"machine": machine(), "settings": settings,
                "rounds": [], "allocations": {}, "idle": {}, "peers": {}, "failed": {}, "notes": []}
     code = 0
     try:
-        if {"limits", "cluster"} & set(options.only):
-            rounds(options, results)
-        if "cluster" in options.only:
-            costs(options, results)
-        if "models" in options.only:
-            training(options, results)
-        if "peers" in options.only:
-            others(options, results)
+        for measure, of in ((rounds, {"limits", "cluster"}), (costs, {"cluster"}),
+                            (training, {"models"}), (others, {"peers"})):
+            if of & set(options.only):
+                measure(options, results)
+                save(options, results)
     except KeyboardInterrupt:
         jobs.say("interrupted: what was measured so far follows")
         results["notes"].append("interrupted")

@@ -32,9 +32,9 @@ def job(shape, transport, arguments, env=None, timeout=240):
     servers, threads, workers, copies = shape
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "figures"
-        jobs.output([jobs.BIN / "cairn", "run", "--no-logs", "--no-progress", "-s", servers, "-w", workers,
-                     "--threads", threads, "--replicas", copies, "--", jobs.BIN / "bench_cluster",
-                     "--json", path, *arguments],
+        jobs.output([jobs.BIN / "cairn", "run", "--no-logs", "--no-progress", "-s", servers,
+                     "-w", workers, "--threads", threads, "--replicas", copies, "--",
+                     jobs.BIN / "bench_cluster", "--json", path, *arguments],
                     env={"CAIRN_TRANSPORT": transport, **(env or {})}, timeout=timeout)
         files = [path, *(pathlib.Path(f"{path}.{rank}") for rank in range(1, workers))]
         written = [json.loads(file.read_text())["figures"] for file in files]
@@ -56,7 +56,7 @@ def full(options, transport):
 
 
 def shape(options, name, transport):
-    """The same few figures in each shape, on a smaller table: what they are compared by is their ratio."""
+    """The same few figures in each shape, on a smaller table: their ratios count."""
     groups = "dense,sparse,sync" if SHAPES[name][2] > 1 else "dense,sparse"
     return job(SHAPES[name], transport,
                ["--only", groups, "--optimizers", "sgd", "--rows", options.shape_rows,
@@ -76,5 +76,6 @@ def allocations(options, transport):
 
 def idle(options, transport):
     """ms of CPU a second, of all processes of 2 servers and 2 workers that do nothing."""
-    found = job(SHAPES["2 × 2"], transport, ["--only", "idle", "--idle-seconds", options.idle_seconds])
+    arguments = ["--only", "idle", "--idle-seconds", options.idle_seconds]
+    found = job(SHAPES["2 × 2"], transport, arguments)
     return found["idle"]["value"]

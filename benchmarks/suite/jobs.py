@@ -1,4 +1,4 @@
-"""Starting what is measured: processes in groups of their own, with a deadline, ended with this one."""
+"""Starting what is measured: processes in groups of their own, with a deadline, never left behind."""
 import contextlib
 import os
 import pathlib
@@ -52,10 +52,10 @@ def process(command, env=None, **options):
         _end(child)
 
 
-def output(command, env=None, timeout=120, log=None):
-    """What a command prints on standard output. Failed: with the end of what it said."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT if log is None else subprocess.PIPE}
-    with process(command, env, text=True, **pipes) as child:
+def output(command, env=None, timeout=120, apart=False):
+    """What a command prints; `apart`: without standard error. Failed: with the end of what it said."""
+    errors = subprocess.PIPE if apart else subprocess.STDOUT
+    with process(command, env, text=True, stdout=subprocess.PIPE, stderr=errors) as child:
         try:
             out, err = child.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:

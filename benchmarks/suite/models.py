@@ -1,7 +1,6 @@
 """Training: the click model and LeNet on Cairn, beside plain torch and DistributedDataParallel."""
 import json
 import pathlib
-import statistics
 import sys
 import tempfile
 
@@ -28,16 +27,12 @@ def _run(script, arguments, timeout):
 def clicks(options, mlp, ways):
     """{way: samples/s, one of each repetition}; the ways take turns."""
     return _run("ctr_throughput.py",
-                ["--hidden", *MLPS[mlp], "--steps", options.steps, "--repetitions", options.repetitions,
-                 "--only", *ways], timeout=600)
+                ["--hidden", *MLPS[mlp], "--steps", options.steps,
+                 "--repetitions", options.repetitions, "--only", *ways], timeout=600)
 
 
 def lenet(options, ways):
     """{way: ms per step}."""
-    return _run("lenet_steps.py", ["--steps", 3 * options.steps, "--repetitions", options.repetitions,
-                                   "--only", *ways], timeout=600)
-
-
-def spread(values):
-    """(median, least, most)."""
-    return statistics.median(values), min(values), max(values)
+    return _run("lenet_steps.py",
+                ["--steps", 3 * options.steps, "--repetitions", options.repetitions, "--only", *ways],
+                timeout=600)

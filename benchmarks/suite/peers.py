@@ -1,4 +1,5 @@
-"""Others that do the same work, from registries, each in an environment of its own under build/peers."""
+"""Others that do the same work, from registries, each in an environment of its own (build/peers)."""
+import contextlib
 import json
 import os
 import pathlib
@@ -17,6 +18,7 @@ FOLDER = jobs.ROOT / "build/peers"
 INSTALL_TIMEOUT = 900
 PADDLE = ["paddlepaddle==2.6.2", "protobuf==4.25.8", "numpy<2", "setuptools"]
 REDIS = ["redis", "hiredis", "numpy"]
+RAY = ["ray", "numpy"]
 # Debian's redis-server and what it needs beyond a bare system, unpacked and not installed.
 REDIS_PACKAGES = ["redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libhiredis0.14",
                   "liblua5.1-0", "lua-cjson", "lua-bitop", "libatomic1"]
@@ -47,8 +49,8 @@ def environment(name, packages, pythons=(sys.executable,)):
         raise jobs.Failed(f"no {' or '.join(map(str, pythons))} here, which it needs")
     shutil.rmtree(folder, ignore_errors=True)
     jobs.output([base, "-m", "venv", folder], timeout=INSTALL_TIMEOUT)
-    jobs.output([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages],
-                timeout=INSTALL_TIMEOUT)
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    jobs.output([*install, *packages], timeout=INSTALL_TIMEOUT)
     stamp.write_text(wanted)
     return python
 
@@ -62,7 +64,7 @@ def torch_parts(options, what):
                options.seconds / 2, "--rows", options.rows, "--keys", options.keys]
     with jobs.process([*command, "--rank", 1], {**place, "RANK": "1"}, stdout=subprocess.DEVNULL,
                       stderr=subprocess.DEVNULL):
-        said = jobs.output([*command, "--rank", 0], {**place, "RANK": "0"}, timeout=180, log=True)
+        said = jobs.output([*command, "--rank", 0], {**place, "RANK": "0"}, timeout=180, apart=True)
     return json.loads(said.strip().splitlines()[-1])
 
 
@@ -75,7 +77,7 @@ def _redis_server():
     program, libraries = root / "usr/bin/redis-server", root / "usr/lib/x86_64-linux-gnu"
     if not program.exists():
         if not shutil.which("apt-get") or not shutil.which("dpkg"):
-            raise jobs.Failed("no redis-server here, and no apt-get to fetch it: install redis-server")
+            raise jobs.Failed("no redis-server and no apt-get here: install redis-server")
         jobs.say("peers: fetching Debian's redis-server (once)")
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
@@ -94,7 +96,8 @@ def redis(options):
         path = f"{folder}/socket"
         command = [program, "--port", 0, "--unixsocket", path, "--save", "", "--appendonly", "no",
                    "--dir", folder]
-        with jobs.process(command, env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with jobs.process(command, env, **quiet) as server:
             end = time.monotonic() + 10
             while not os.path.exists(path):
                 if server.poll() is not None or time.monotonic() > end:
@@ -103,6 +106,17 @@ def redis(options):
             said = jobs.output([python, HERE / "redis_rows.py", path, "--rows", options.redis_rows,
                                 "--keys", options.keys, "--seconds", options.seconds], timeout=240)
     return {**json.loads(said), "rows": options.redis_rows}
+
+
+# Ray.
+def ray(options):
+    """{figure: value}."""
+    python = environment("ray", RAY)
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:  # short: its sockets are in it
+        said = jobs.output([python, HERE / "ray_server.py", "--rows", options.rows, "--keys", options.keys,
+                            "--seconds", options.seconds / 2, "--folder", folder],
+                           timeout=180, apart=True)
+    return json.loads(said.strip().splitlines()[-1])
 
 
 # Paddle.
@@ -115,10 +129,10 @@ def _clicks():
 
 
 def paddle(options, way, hidden, servers=1, workers=1):
-    """Samples/s of all workers of one job of paddle_ctr.py; `plain`: one process without servers."""
+    """Samples/s of all workers of one job of paddle_ctr.py; `plain`: one process, no servers."""
     python = environment("paddle", PADDLE, ("python3.11", "python3.10", "python3.9", "python3"))
-    command = [python, HERE / "paddle_ctr.py", "--way", way, "--data", _clicks(), "--hidden", *hidden,
-               "--steps", options.steps, "--warm-up", 20]
+    command = [python, HERE / "paddle_ctr.py", "--way", way, "--data", _clicks(),
+               "--hidden", *hidden, "--steps", options.steps, "--warm-up", 20]
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CPU_NUM": "1"}
     if way == "plain":
         return _samples(jobs.output(command, one_thread, timeout=180))
@@ -131,16 +145,15 @@ def paddle(options, way, hidden, servers=1, workers=1):
 
 
 def _job(command, place, ports, servers, workers):
-    from contextlib import ExitStack
-
-    with ExitStack() as ends, tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as ends, tempfile.TemporaryDirectory() as folder:
         started = []
         for i, port in enumerate(ports):
             role = ({"TRAINING_ROLE": "PSERVER"} if i < servers else
                     {"TRAINING_ROLE": "TRAINER", "PADDLE_TRAINER_ID": str(i - servers)})
             log = ends.enter_context(open(f"{folder}/{i}", "w+"))
-            child = ends.enter_context(jobs.process(command, {**place, **role, "PADDLE_PORT": str(port)},
-                                                    stdout=log, stderr=subprocess.STDOUT, cwd=folder))
+            child = ends.enter_context(
+                jobs.process(command, {**place, **role, "PADDLE_PORT": str(port)}, stdout=log,
+                             stderr=subprocess.STDOUT, cwd=folder))
             started.append((child, log))
         total, end = 0.0, time.monotonic() + 180
         for child, log in started[servers:]:

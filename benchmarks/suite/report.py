@@ -15,7 +15,9 @@ def number(value):
 
 def cells(row):
     ours = f"{number(row.ours)} {row.unit}"
-    if row.most > row.least:
+    if row.text:
+        ours = row.text
+    elif row.most > row.least:
         ours += f" ({number(row.least)}–{number(row.most)})"
     return (row.work, ours,
             ", ".join(f"{name} {number(value)}" for name, value in row.peers.items()),
@@ -43,7 +45,8 @@ def text(rows, markdown=False):
 LIMITS = (("memcpy_gb_per_s", "memcpy", "GB/s", 1), ("add_gb_per_s", "a += b", "GB/s", 1),
           ("ring_gb_per_s", "ring between two processes", "GB/s", 1),
           ("ring_sum_gb_per_s", "ring with check and sum", "GB/s", 1),
-          ("unix_gb_per_s", "Unix stream", "GB/s", 1), ("loopback_gb_per_s", "loopback TCP", "GB/s", 1),
+          ("unix_gb_per_s", "Unix stream", "GB/s", 1),
+          ("loopback_gb_per_s", "loopback TCP", "GB/s", 1),
           ("ring_ping_us", "4 KB there and an answer, ring", "µs", 1),
           ("loopback_ping_us", "4 KB there and an answer, TCP", "µs", 1),
           ("round_trip_us", "64 bytes there and back, TCP", "µs", 1),
@@ -65,6 +68,7 @@ def limits_text(results, markdown=False):
                  if part.get("limits", {}).get(key) is not None]
         if not found:
             continue
-        value = f"{number(statistics.median(found))} {unit} ({number(min(found))}–{number(max(found))})"
+        value = f"{number(statistics.median(found))} {unit}"
+        value += f" ({number(min(found))}–{number(max(found))})" if len(found) > 1 else ""
         lines.append(f"| {name} | {value} |" if markdown else f"  {name:40} {value}")
     return "\n".join(lines)

@@ -1,8 +1,8 @@
 """From what was measured to the rows of the table, with the goals that the figures are held to.
 
-A row's ratio is its share of the limit: a rate divided by the limit's, or the limit's time divided by
-the row's, so that 1 is always the best. It is formed within a round, from figures that were measured
-within a minute of each other; the median of the rounds is shown.
+A row's ratio is its share of the limit: a rate divided by the limit's, or the limit's time divided
+by the row's, so that 1 is always the best. It is formed within a round, from figures that were
+measured within a minute of each other; the median of the rounds is shown.
 """
 import dataclasses
 import statistics
@@ -39,6 +39,7 @@ class Row:
     limit: float | None = None
     ratio: float | None = None
     goals: list = dataclasses.field(default_factory=list)
+    text: str = ""  # instead of the figure and its spread
 
     @property
     def met(self):
@@ -77,7 +78,8 @@ def _row(rounds, group, work, unit, path, limit=None, limit_name="", scale=1.0, 
         return None
     row = Row(group, work, unit, *spread(values))
     if limit is not None:
-        ratios = rounds.ratios(("limits", limit), path) if less else rounds.ratios(path, ("limits", limit))
+        both = (path, ("limits", limit))
+        ratios = rounds.ratios(*reversed(both)) if less else rounds.ratios(*both)
         limits = [value for value in rounds.values("limits", limit) if value is not None]
         if ratios and limits:
             row.limit_name, row.limit = limit_name, statistics.median(limits) * scale
@@ -85,25 +87,28 @@ def _row(rounds, group, work, unit, path, limit=None, limit_name="", scale=1.0, 
     return row
 
 
-def _peer(row, results, peer, name, figure, convert=lambda value: value):
-    value = results.get("peers", {}).get(peer, {}).get(figure)
-    if row is not None and value is not None:
-        row.peers[name] = convert(value)
+SERVERS = {"rpc": "torch RPC", "ray": "Ray", "redis": "Redis"}
+
+
+def _peers(row, results, figure, convert=lambda value: value, names=SERVERS):
+    for peer, name in names.items():
+        value = results.get("peers", {}).get(peer, {}).get(figure)
+        if value is not None:
+            row.peers[name] = convert(value)
 
 
 def dense(results, rounds):
     rows = []
-    rpc = ("rpc", "torch RPC")
     for transport in cluster.TRANSPORTS:
-        def full(figure, *more, transport=transport, **keywords):
-            return _row(rounds, "dense", more[0], more[1], ("full", transport, figure), *more[2:], **keywords)
+        def full(figure, work, unit, limit, limit_name, transport=transport):
+            return _row(rounds, "dense", work, unit, ("full", transport, figure), limit, limit_name)
 
         name, limit = (("ring with sum", "ring_sum_gb_per_s") if transport == "shm"
                        else ("loopback TCP", "loopback_gb_per_s"))
         row = full("dense_push_16mb_sgd", f"dense push 16 MB, {transport}", "GB/s", limit, name)
         if row:
             row.goals = [Goal("of limit", row.ratio, 0.7)] if row.ratio else []
-            _peer(row, results, *rpc, "push_16384kb_us", lambda us: (16 << 20) / us / 1e3)
+            _peers(row, results, "push_16384kb_us", lambda us: (16 << 20) / us / 1e3)
             rows.append(row)
         for megabytes in (4, 16):
             row = full(f"dense_push_pull_{megabytes}mb_sgd",
@@ -112,19 +117,20 @@ def dense(results, rounds):
             if row:
                 if transport == "shm" and row.ratio:
                     row.goals = [Goal("of limit", row.ratio, 0.27)]
-                _peer(row, results, *rpc, f"push_pull_{megabytes << 10}kb_us",
+                _peers(row, results, f"push_pull_{megabytes << 10}kb_us",
                       lambda us, size=megabytes << 20: size / us / 1e3)
                 rows.append(row)
     for transport, bound in (("shm", 8), ("tcp", 35)):
         name, limit = (("bare ring", "ring_ping_us") if transport == "shm"
                        else ("bare TCP", "loopback_ping_us"))
-        for figure, what in (("small_push", "back to back"), ("small_push_computing", "1 ms between")):
+        whats = {"small_push": "back to back", "small_push_computing": "1 ms between"}
+        for figure, what in whats.items():
             row = _row(rounds, "dense", f"dense push 4 KB, {what}, {transport}", "µs",
                        ("full", transport, figure), limit, name, less=True)
             if row:
                 if figure == "small_push":
                     row.goals = [Goal("", row.ours, bound, at_most=True)]
-                    _peer(row, results, *rpc, "push_4kb_us")
+                    _peers(row, results, "push_4kb_us")
                 rows.append(row)
     return rows
 
@@ -135,7 +141,7 @@ def sparse(results, rounds):
         for what in ("push", "pull"):
             row = _row(rounds, "sparse", f"sparse {what} 100 k keys of 16, {transport}", "M keys/s",
                        ("full", transport, f"sparse_{what}_sgd"), f"sparse_{what}_sgd_keys_per_s",
-                       "in process", scale=1e-6)
+                       "table in process", scale=1e-6)
             if row is None:
                 continue
             if transport == "shm":
@@ -143,22 +149,23 @@ def sparse(results, rounds):
                 row.goals += [Goal("of limit", row.ratio, 0.6)] if row.ratio else []
             else:
                 row.goals = [Goal("", row.ours, 12)]
-            _peer(row, results, "rpc", "torch RPC", f"sparse_{what}_m_keys_per_s")
-            _peer(row, results, "redis", "Redis", f"sparse_{what}_m_keys_per_s")
+            _peers(row, results, f"sparse_{what}_m_keys_per_s")
             rows.append(row)
     return rows
 
 
-def optimizers(results, rounds):
+KINDS = (("sparse push", "M keys/s", "sparse_push_{}", "sparse_push_{}_keys_per_s", 1e-6),
+         ("dense push 16 MB", "GB/s", "dense_push_16mb_{}", "dense_push_{}_gb_per_s", 1.0))
+
+
+def optimizers(rounds):
     rows = []
     for transport in cluster.TRANSPORTS:
         for optimizer, bound in (("adagrad", 0.5), ("adam", 0.35)):
-            kinds = (("sparse push", "M keys/s", "sparse_push_{}", "sparse_push_{}_keys_per_s", 1e-6),
-                     ("dense push 16 MB", "GB/s", "dense_push_16mb_{}", "dense_push_{}_gb_per_s", 1.0))
-            for what, unit, figure, limit, scale in kinds:
+            for what, unit, figure, limit, scale in KINDS:
                 path = ("full", transport, figure.format(optimizer))
-                row = _row(rounds, "optimizers", f"{what}, {optimizer.capitalize()}, {transport}", unit, path,
-                           limit.format(optimizer), "in process", scale=scale)
+                work = f"{what}, {optimizer.capitalize()}, {transport}"
+                row = _row(rounds, "optimizers", work, unit, path, limit.format(optimizer), "table in process", scale=scale)
                 ratios = rounds.ratios(path, ("full", transport, figure.format("sgd")))
                 if row and ratios:
                     ratio = statistics.median(ratios)
@@ -190,26 +197,35 @@ def shapes(results, rounds):
                     rows.append(row)
     for transport in cluster.TRANSPORTS:
         for size, kilobytes in (("4 KB", 4), ("4 MB", 4096), ("16 MB", 16384)):
-            row = _row(rounds, "shapes", f"sync round of 2 workers, {size}, 2 × 2, {transport}", "µs",
-                       ("shapes", transport, "2 × 2", f"sync_{kilobytes}kb"))
+            work = f"sync round of 2 workers, {size}, 2 × 2, {transport}"
+            row = _row(rounds, "shapes", work, "µs", ("shapes", transport, "2 × 2", f"sync_{kilobytes}kb"))
             if row:
-                _peer(row, results, "gloo", "gloo all-reduce", f"allreduce_{kilobytes}kb_us")
+                _peers(row, results, f"allreduce_{kilobytes}kb_us",
+                       names={"gloo": "gloo all-reduce"})
                 rows.append(row)
     return rows
 
 
-def costs(results, rounds):
+ALLOCATIONS = {"small_push": "push 4 KB", "dense_push_16mb_sgd": "dense push 16 MB",
+               "dense_push_pull_16mb_sgd": "dense push+pull 16 MB",
+               "sparse_push_sgd": "sparse push", "sparse_pull_sgd": "sparse pull", "sparse_push_pull_sgd": "sparse push+pull"}
+
+
+def costs(results):
     rows = []
     for transport, figures in results.get("allocations", {}).items():
-        for figure in figures.values():
-            for role in ("client", "server"):
-                count = figure[f"{role}_allocations"]
-                rows.append(Row("allocations", f"allocations of the {role}, {figure['work']}, {transport}",
-                                "a request", count, count, count,
-                                goals=[Goal("", round(count, 1), 0, at_most=True)]))
+        for name, what in ALLOCATIONS.items():
+            if name not in figures:
+                continue
+            client, server = (figures[name][f"{role}_allocations"] for role in ("client", "server"))
+            total = client + server
+            # Heartbeats and the like allocate a little whatever is pushed.
+            rows.append(Row("costs", f"heap allocations a request, {what}, {transport}", "", total,
+                            total, total, goals=[Goal("", round(total, 1), 0, at_most=True)],
+                            text=f"{client:.2f} worker, {server:.2f} server"))
     for transport, value in results.get("idle", {}).items():
-        rows.append(Row("idle", f"CPU of an idle 2 × 2 cluster, all processes, {transport}", "ms/s",
-                        value, value, value))
+        work = f"CPU of an idle 2 × 2 cluster, all processes, {transport}"
+        rows.append(Row("costs", work, "ms/s", value, value, value))
     return rows
 
 
@@ -225,7 +241,8 @@ def training(results):
                                  ("single2", "2 × 2, 1 copy", goals[mlp][1])):
             if way not in found:
                 continue
-            row = Row("models", f"click model, MLP {mlp}, Async {what}", "samples/s", *spread(found[way]))
+            row = Row("models", f"click model, MLP {mlp}, Async {what}", "samples/s",
+                      *spread(found[way]))
             row.limit_name, row.limit = "plain torch, 1 process", plain
             row.ratio = row.ours / plain
             row.goals = [Goal("of plain torch", row.ratio, bound)]
@@ -239,7 +256,8 @@ def training(results):
     lenet = models.get("lenet", {})
     for way, what in (("cairn2", "2 copies"), ("single2", "1 copy")):
         if way in lenet and "ddp2" in lenet:
-            row = Row("models", f"LeNet, 2 workers, Sync, 2 servers, {what}", "ms/step", *spread(lenet[way]))
+            row = Row("models", f"LeNet, 2 workers, Sync, 2 servers, {what}", "ms/step",
+                      *spread(lenet[way]))
             ddp = statistics.median(lenet["ddp2"])
             row.peers["DDP gloo"] = ddp
             row.goals = [Goal(f"{row.ours / ddp:.2f} of DDP's", row.ours / ddp, 0.9, at_most=True)]
@@ -249,5 +267,5 @@ def training(results):
 
 def all_rows(results):
     rounds = Rounds(results)
-    return [*dense(results, rounds), *sparse(results, rounds), *optimizers(results, rounds),
-            *shapes(results, rounds), *training(results), *costs(results, rounds)]
+    return [*dense(results, rounds), *sparse(results, rounds), *optimizers(rounds),
+            *shapes(results, rounds), *training(results), *costs(results)]
