@@ -20,6 +20,7 @@ from .joined_vote import JoinedVote, Polled
 from .optimizer_settings import Hyper
 from .served_model import ServedModel
 from .served_parts import Part
+from .tensor_pieces import is_direct
 from .undecided import Gradients, Undecided
 
 
@@ -320,10 +321,11 @@ class Rounds:
 
 
 def _all_finite(gradients: list[torch.Tensor]) -> bool:
-    if not gradients:
-        return True
-    largest = torch.nn.utils.get_total_norm([g.detach() for g in gradients], float("inf"))
-    return bool(torch.isfinite(largest))
+    here = [g for g in gradients if is_direct(g)]
+    others = [g.detach() for g in gradients if not is_direct(g)]
+    if not _core.all_finite([g.data_ptr() for g in here], [g.numel() for g in here]):
+        return False
+    return not others or bool(torch.isfinite(torch.nn.utils.get_total_norm(others, float("inf"))))
 
 
 def _is_refused(pending: _core.Pending) -> bool:

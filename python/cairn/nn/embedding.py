@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from ..rows_ahead import Lookup
+from .gathered_rows import gathered
 from .outside_graphs import outside_graphs
 from .table_module import TableModule
 
@@ -40,8 +41,8 @@ class Embedding(TableModule):
     def _output(self, lookup: Lookup, rows: torch.Tensor, *inputs: Any) -> torch.Tensor:
         (ids,) = inputs
         weight, _ = self._weight(lookup, rows)
-        if weight.device.type == "cpu":  # its backward pass is three times as fast as F.embedding's
-            return weight.index_select(0, lookup.inverse).view(*ids.shape, self.embedding_dim)
+        if weight.device.type == "cpu":
+            return gathered(weight, lookup.inverse).view(*ids.shape, self.embedding_dim)
         return F.embedding(lookup.inverse.to(weight.device).view(ids.shape), weight)
 
     @classmethod
