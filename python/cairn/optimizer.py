@@ -131,6 +131,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
             for name in ("grad_scale", "found_inf"):
                 self.__dict__.pop(name, None)
             raise
+        finally:
+            for table in self._served.tables:
+                table.rows.source.count_step()
         self.optimizer._opt_called = True  # schedulers made before the wrap look for it
         return loss
 

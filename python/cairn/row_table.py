@@ -19,6 +19,7 @@ from . import _core, tensors
 from .filed_gradient import FiledGradient
 from .modes import Mode
 from .optimizer_settings import GroupSettings
+from .row_caching import Caching
 from .row_source import Init, RowSource
 from .rows_ahead import Lookup, LookupReading
 from .table_handle import TableHandle
@@ -36,14 +37,15 @@ class RowTable:
 
     @classmethod
     def make(cls, name: str, dim: int, init: Sequence[Any], *, device: Any = None,
-             dtype: torch.dtype | None = None, requires_grad: bool = True) -> TableHandle:
+             dtype: torch.dtype | None = None, requires_grad: bool = True,
+             caching: Caching = Caching()) -> TableHandle:
         """A new table; its initial rows depend on its name, and on `init`: kind, a, b, seed."""
         # The same on all workers and in all runs; 0 would mean a number of the servers'.
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         stream = int.from_bytes(digest, "little") or 1
         kind, a, b, seed = init
         refuse_unserved_steps()
-        source = RowSource(name, dim, (kind, float(a), float(b), int(seed), stream))
+        source = RowSource(name, dim, (kind, float(a), float(b), int(seed), stream), caching)
         return cls(source)._make_handle(device=device, dtype=dtype, requires_grad=requires_grad)
 
     def copied(self, handle: TableHandle) -> TableHandle:
@@ -105,6 +107,10 @@ class RowTable:
 
     def stepped(self) -> None:
         """The rows on the servers have changed: what was read before is stale. Before receive()."""
+        self.source.stepped()
+
+    def refresh(self) -> None:
+        """What is read from now on is as new as the servers', whatever a cache may hold."""
         self.source.changed()
 
     def receive(self, keys: Keys, rows: torch.Tensor) -> None:

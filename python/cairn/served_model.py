@@ -350,7 +350,7 @@ class ServedModel(ServedParts):
 
     def pull(self) -> None:
         for table in self.tables:
-            table.rows.stepped()
+            table.rows.refresh()
         if not self.reduces_only:
             for group in self.groups:
                 assert group.table is not None
