@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -33,6 +33,10 @@ class RowTable:
     def __init__(self, source: RowSource) -> None:
         self.source = source
         self.gradient = FiledGradient()
+        # Forward passes that have had no backward pass yet; and what is called when the last of them
+        # had (overlap.py).
+        self.awaited: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.all_filed: Callable[[], None] | None = None
         self._handle: weakref.ref[TableHandle] | None = None
 
     @classmethod

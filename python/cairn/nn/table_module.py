@@ -245,6 +245,7 @@ class _Filing:
                  padding: int | None, by_frequency: bool) -> None:
         self._table, self._keys, self._padding = table, lookup.keys, padding
         self._inverse = lookup.inverse if by_frequency else None
+        table.awaited.add(self)
 
     def __call__(self, leaf: torch.Tensor) -> None:
         grad, leaf.grad = leaf.grad, None
@@ -257,6 +258,9 @@ class _Filing:
             kept = keys_to(len(keys)) != self._padding
             keys, grad = keys[kept], grad[kept.to(grad.device)]
         self._table.gradient.file(keys, grad)
+        self._table.awaited.discard(self)
+        if self._table.all_filed is not None and not self._table.awaited:
+            self._table.all_filed()
 
 
 def _padding(padding_idx: int | None, num_embeddings: int | None) -> int | None:
