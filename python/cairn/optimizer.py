@@ -19,6 +19,7 @@ from .modes import Async, Mode, Sync, check_mode
 from .optimizer_rounds import Rounds
 from .served_model import ServedModel
 from .uneven import join
+from .wire_formats import wire_of_tensors
 
 
 class ParametersChangedError(Error):
@@ -35,14 +36,20 @@ class DistributedOptimizer(torch.optim.Optimizer):
     update: "server", or "worker": the servers only reduce and each worker updates (Sync only).
     reduce: "mean" of the workers' gradients, weighted by step(samples=n), or their "sum" (Sync).
     root_rank: whose initial weights and state all workers start with.
+    wire: between hosts, None, "bf16" or "f16" (gradients and weights in two bytes), "topk" (of each
+        gradient the largest wire_topk, for example 0.01; the rest with the next one) or "lz4". Tables
+        of rows have their own.
     """
 
     _step_supports_amp_scaling = True  # torch.amp.GradScaler leaves scale and found_inf to us
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module | None = None, *,
                  mode: Mode = Sync(), update: str = "server", reduce: str = "mean",
-                 root_rank: int = 0) -> None:
+                 root_rank: int = 0, wire: str | None = None, wire_topk: float | None = None) -> None:
         _check_arguments(optimizer, model, update, reduce)
+        wire_settings = wire_of_tensors(wire, wire_topk)
+        if update == "worker" and wire not in (None, "lz4"):
+            raise ValueError(f'update="worker" sends exact gradients: wire={wire!r} is for update="server", use "lz4"')
         self.mode = check_mode(mode)
         if update == "worker" and isinstance(self.mode, Async):
             raise ValueError('update="worker" needs Sync(): in Async() there is no common gradient')
@@ -53,7 +60,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._reduce = reduce
         self._take_hooks_of_torch()
         self._served = ServedModel(optimizer, model, self.mode, reduces_only=self._updates_here,
-                                   reduce=reduce, root_rank=root_rank)
+                                   reduce=reduce, root_rank=root_rank, wire=wire_settings)
         self._rounds = Rounds(self._served)
         self._versions: list[int] = []
         self._standing_in: list[_core.Pending] = []  # a part in the others' step without a gradient
