@@ -215,6 +215,11 @@ class Client {
   // start's number, which no other start of any worker of this job has.
   std::vector<uint32_t> live_ranks() const;
   std::vector<uint64_t> live_incarnations() const;
+  // Bytes that this client has exchanged with the cluster, as they travelled. Blocks for a moment.
+  struct Traffic {
+    uint64_t sent = 0, received = 0;
+  };
+  Result<Traffic> traffic() const;
   uint64_t incarnation() const;
 
   // Idempotent by name; the same name with a different spec is kAlreadyExists.

@@ -20,6 +20,7 @@ from .optimizer_rounds import Rounds
 from .overlap import Overlap
 from .served_model import ServedModel
 from .uneven import join
+from .wire_formats import wire_of_tensors
 
 
 class ParametersChangedError(Error):
@@ -38,14 +39,21 @@ class DistributedOptimizer(torch.optim.Optimizer):
     root_rank: whose initial weights and state all workers start with.
     overlap: gradients leave while backward still runs, in several tables. They must be final then: no
         clipping, no GradScaler, no samples=; to accumulate, see no_sync().
+    wire: between hosts, None, "bf16" or "f16" (gradients and weights in two bytes), "topk" (of each
+        gradient the largest wire_topk, for example 0.01; the rest with the next one) or "lz4". Tables
+        of rows have their own.
     """
 
     _step_supports_amp_scaling = True  # torch.amp.GradScaler leaves scale and found_inf to us
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module | None = None, *,
                  mode: Mode = Sync(), update: str = "server", reduce: str = "mean",
-                 root_rank: int = 0, overlap: bool = False) -> None:
+                 root_rank: int = 0, overlap: bool = False, wire: str | None = None,
+                 wire_topk: float | None = None) -> None:
         _check_arguments(optimizer, model, update, reduce)
+        wire_settings = wire_of_tensors(wire, wire_topk)
+        if update == "worker" and wire not in (None, "lz4"):
+            raise ValueError(f'update="worker" sends exact gradients: wire={wire!r} is for update="server", use "lz4"')
         self.mode = check_mode(mode)
         if update == "worker" and isinstance(self.mode, Async):
             raise ValueError('update="worker" needs Sync(): in Async() there is no common gradient')
@@ -56,7 +64,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._reduce = reduce
         self._take_hooks_of_torch()
         self._served = ServedModel(optimizer, model, self.mode, reduces_only=self._updates_here,
-                                   reduce=reduce, root_rank=root_rank, in_buckets=overlap)
+                                   reduce=reduce, root_rank=root_rank, in_buckets=overlap,
+                                   wire=wire_settings)
         self._overlap = self._make_overlap() if overlap else None
         self._rounds = Rounds(self._served, self._overlap)
         self._versions: list[int] = []

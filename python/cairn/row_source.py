@@ -35,8 +35,9 @@ def empty_rows(count: int, dim: int, pinned: bool = False) -> torch.Tensor:
 
 
 class RowSource:
-    def __init__(self, name: str, dim: int, init: Init, caching: Caching = Caching()) -> None:
-        self.name, self.dim, self.init = name, dim, init
+    def __init__(self, name: str, dim: int, init: Init, wire: str = "plain",
+                 caching: Caching = Caching()) -> None:
+        self.name, self.dim, self.init, self.wire = name, dim, init, wire
         self.caching, self.cache = caching, caching.make(dim)
         self.table: _core.SparseTable | None = None
         self.client: _core.Client | None = None
@@ -66,7 +67,7 @@ class RowSource:
             self.name, self.dim, mode="sync" if isinstance(mode, Sync) else "async",
             optimizer=settings.kind, flags=flags,
             deterministic=isinstance(mode, Sync) and mode.deterministic,
-            initial_state=settings.initial_state, init=self.init)
+            initial_state=settings.initial_state, init=self.init, wire=self.wire)
         self.client, self._made, self._sync = client, made, isinstance(mode, Sync)
         self.changed()
         if context.initialised() and context.current().embedded:

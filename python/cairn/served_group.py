@@ -48,7 +48,7 @@ class ServedGroup:
         self._values = TensorPieces(shapes)
         self.sizes = self._values.sizes
 
-    def attach(self, client: _core.Client, name: str, mode: Mode, reduce: str) -> None:
+    def attach(self, client: _core.Client, name: str, mode: Mode, reduce: str, wire: dict[str, Any]) -> None:
         flags = self.settings.flags
         if reduce == "sum" and isinstance(mode, Sync):
             flags |= _core.FLAG_REDUCE_SUM
@@ -62,6 +62,7 @@ class ServedGroup:
             deterministic=isinstance(mode, Sync) and mode.deterministic,
             initial_state=self.settings.initial_state,
             segments=segments,
+            **wire,
         )
 
     # Gradients out.

@@ -25,6 +25,7 @@
 #include "cairn/client.h"
 #include "client/client_core.h"
 #include "client/dense_plan.h"
+#include "client/error_feedback.h"
 #include "client/open_trip.h"
 #include "client/partition.h"
 #include "client/pending_state.h"
@@ -38,6 +39,7 @@ namespace cairn {
 struct TableHandle {
   wire::TableInfo info;
   std::shared_ptr<client::DensePlanCache> plans = nullptr;  // dense
+  std::shared_ptr<client::ErrorFeedback> feedback = nullptr;  // WireFormat::kTopK
 };
 
 // One call on a table, in bytes. Dense: no keys. What the pointers of the options refer to is used
@@ -80,6 +82,7 @@ class ClientImpl {
   Result<wire::TableInfo> CreateTable(TableSpec spec);
   Status DropTable(const std::string& name);
   Result<uint64_t> NextRound(const TableHandle& table);
+  Result<Client::Traffic> Traffic();
   Status Barrier();
   Status Finish();
   // Ends every call under way and the thread. Later calls get kCancelled.
@@ -100,6 +103,7 @@ class ClientImpl {
     uint64_t reserved = 0;  // of unacked_; freed when the request has ended
     bool detached = false;  // uses none of the caller's memory
     RoundInfo* info = nullptr;
+    client::ErrorFeedback::Chosen* chosen = nullptr;  // kept back once the request is taken over
   };
 
   explicit ClientImpl(ClientOptions options);
@@ -122,6 +126,8 @@ class ClientImpl {
   static client::PartitionInput InputOf(const TableHandle& table, const TableCall& call,
                                         const wire::ClusterState& state);
   Status Reserve(const TableHandle& table, uint64_t bytes, int64_t deadline_us);
+  // With WireFormat::kTopK: what is sent of a gradient takes its place in `input`.
+  static client::ErrorFeedback::Chosen Choose(const TableHandle& table, client::PartitionInput& input);
   // Those that refer to the caller's memory. Weak, so that the core may see from the count whether
   // anybody else holds a frame.
   static std::vector<std::weak_ptr<wire::Frame>> BorrowingFrames(const client::Request& request);

@@ -40,7 +40,9 @@ Pending ClientImpl::AsyncPushPull(const TableHandle& table, const TableCall& cal
   auto pull = PreparePull(input, pool_);  // a wrong `out` is found before anything is sent
   if (!pull.ok()) return Ready(pull.status());
   if (Status full = Reserve(table, both->reserved, both->deadline_us); !full.ok()) return Ready(full);
-  auto push = PreparePush(input, pool_);
+  PartitionInput gradient = input;
+  client::ErrorFeedback::Chosen chosen = Choose(table, gradient);
+  auto push = PreparePush(gradient, pool_);
   if (!push.ok()) {
     unacked_.Free(both->reserved);
     return Ready(push.status());
@@ -53,6 +55,7 @@ Pending ClientImpl::AsyncPushPull(const TableHandle& table, const TableCall& cal
     unacked_.Free(both->reserved);
     return Ready(posted);
   }
+  chosen.KeepRest();
   return Pending(both->state);
 }
 

@@ -13,6 +13,7 @@ from ..row_table import RowTable, read
 from ..rows_ahead import Lookup
 from ..tensors import take_keys
 from ..unique_keys import keys_to
+from ..wire_formats import wire_of_rows
 from .outside_graphs import leave_graphs
 from .table_names import handle_for
 
@@ -34,7 +35,7 @@ class TableModule(torch.nn.Module):
     def __init__(self, num_embeddings: int | None, embedding_dim: int, *, padding_idx: int | None,
                  max_norm: float | None, norm_type: float, scale_grad_by_freq: bool, sparse: bool,
                  weight: torch.Tensor | None, freeze: bool, device: Any, dtype: torch.dtype | None,
-                 name: str | None, init: Any, seed: int,
+                 name: str | None, init: Any, seed: int, wire: str | None = None,
                  caching: Caching = Caching()) -> None:
         super().__init__()
         leave_graphs()
@@ -56,7 +57,7 @@ class TableModule(torch.nn.Module):
         self.max_norm, self.norm_type = None, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.table = handle_for(name, embedding_dim, init, seed, device=device, dtype=dtype,
-                                requires_grad=not freeze, caching=caching)
+                                requires_grad=not freeze, wire=wire_of_rows(wire), caching=caching)
         if weight is not None:
             expected = [len(weight) if num_embeddings is None else num_embeddings, embedding_dim]
             assert list(weight.shape) == expected, (

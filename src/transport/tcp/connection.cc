@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "transport/shm/shm_connection.h"
 #include "transport/tcp/tcp_connection.h"
+#include "wire/coding.h"
 #include "wire/data.h"
 
 namespace cairn::transport {
@@ -42,6 +43,9 @@ void Connection::StartWith(Owner* owner, wire::InFrame frame, std::span<const st
 
 void Connection::Send(wire::FramePtr frame) {
   if (state_ != State::kOpen) return;
+  if (frame->coding != wire::Coding::kPlain && !is_shm()) {
+    if (wire::FramePtr coded = wire::CodeFrame(*frame, pool_)) frame = std::move(coded);
+  }
   queue_.Push(std::move(frame));
   ScheduleFlush();
 }
