@@ -98,12 +98,14 @@ class ClientImpl {
 
  private:
   struct PushPullCall;
+  struct EarlyParts;
   struct Submission {
     int64_t deadline_us = 0;
     uint64_t reserved = 0;  // of unacked_; freed when the request has ended
     bool detached = false;  // uses none of the caller's memory
     RoundInfo* info = nullptr;
     client::ErrorFeedback::Chosen* chosen = nullptr;  // kept back once the request is taken over
+    std::shared_ptr<EarlyParts> early = nullptr;      // what is under way of it already
   };
 
   explicit ClientImpl(ClientOptions options);
@@ -132,6 +134,7 @@ class ClientImpl {
   // anybody else holds a frame.
   static std::vector<std::weak_ptr<wire::Frame>> BorrowingFrames(const client::Request& request);
   Pending Submit(Result<client::Request> request, const Submission& submission);
+  void SubmitEarly(client::Request part, int64_t deadline_us, const std::shared_ptr<EarlyParts>& parts);
   Pending AsyncPushPull(const TableHandle& table, const TableCall& call);
 
   // Loop thread.
