@@ -52,9 +52,9 @@ def process(command, env=None, **options):
         _end(child)
 
 
-def output(command, env=None, timeout=120, apart=False):
-    """What a command prints; `apart`: without standard error. Failed: with the end of what it said."""
-    errors = subprocess.PIPE if apart else subprocess.STDOUT
+def output(command, env=None, timeout=120, errors=subprocess.STDOUT):
+    """What a command prints. `errors`: what becomes of its standard error; None: people see it, as
+    progress. Failed: with the end of what it said."""
     with process(command, env, text=True, stdout=subprocess.PIPE, stderr=errors) as child:
         try:
             out, err = child.communicate(timeout=timeout)
