@@ -11,15 +11,16 @@ function(cairn_test_timeout name seconds)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds})
 endfunction()
 
-# The static one, so that a wheel runs where the library is not installed.
+# The static ones, so that a wheel runs where the libraries are not installed.
 find_library(CAIRN_XXHASH NAMES libxxhash.a xxhash REQUIRED)
+find_library(CAIRN_LZ4 NAMES liblz4.a lz4 REQUIRED)
 # Highway: its headers alone (src/optimizer/kernels.cc), for the same reason.
 find_path(CAIRN_HIGHWAY_INCLUDE hwy/highway.h REQUIRED)
 add_library(cairn_highway INTERFACE)
 target_include_directories(cairn_highway SYSTEM INTERFACE ${CAIRN_HIGHWAY_INCLUDE})
 set(CAIRN_LIBS_optimizer cairn_highway)
 set(CAIRN_LIBS_base ${CAIRN_XXHASH})
-set(CAIRN_LIBS_wire ${CAIRN_XXHASH} flatbuffers)
+set(CAIRN_LIBS_wire ${CAIRN_XXHASH} ${CAIRN_LZ4} flatbuffers)
 set(CAIRN_LIBS_transport spdlog fmt)
 set(CAIRN_LIBS_cluster spdlog fmt)
 

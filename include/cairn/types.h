@@ -46,6 +46,16 @@ enum OptimizerFlag : uint32_t {
 // What happens to a push that carries NaN or Inf.
 enum class NonFinitePolicy : uint8_t { kReject = 0, kAllow = 1 };
 enum class InitKind : uint8_t { kZeros = 0, kConstant = 1, kUniform = 2, kNormal = 3 };
+// How a table's values travel over TCP; for networks that are slow. Assigned values and columns other
+// than 0 are never rounded.
+enum class WireFormat : uint8_t {
+  kPlain = 0,
+  kFloat16 = 1,   // gradients, and values in answers, rounded to it (finite up to 65504)
+  kBfloat16 = 2,  // the same with float32's range and 8 bits of precision
+  kTopK = 3,      // dense: of each segment of a gradient the largest elements; the rest is added to the
+                  // next gradient
+  kLz4 = 4,       // nothing is lost; keys too
+};
 
 // The value of a parameter before its first push: a function of (seed, table, key, column) alone,
 // the same on every machine.
@@ -87,6 +97,8 @@ struct TableSpec {
   // last one being `size`; empty: one segment. A push may leave segments out; each counts its own
   // steps, as each parameter does in torch.optim.
   std::vector<uint64_t> segments;
+  WireFormat wire = WireFormat::kPlain;
+  float wire_topk = 0.0f;  // kTopK: which part of the elements, above 0 and at most 1
 
   bool operator==(const TableSpec&) const = default;
 };

@@ -98,7 +98,8 @@ class PyClient {
 PyDense CreateDense(PyClient& self, const std::string& name, uint64_t size, const std::string& dtype,
                     const std::string& mode, const std::string& optimizer, uint32_t flags, bool deterministic,
                     const std::string& non_finite, double initial_state,
-                    const std::vector<uint64_t>& segments, const InitTuple& init) {
+                    const std::vector<uint64_t>& segments, const InitTuple& init, const std::string& wire,
+                    double wire_topk) {
   TableSpec spec;
   spec.name = name;
   spec.size = size;
@@ -111,13 +112,15 @@ PyDense CreateDense(PyClient& self, const std::string& name, uint64_t size, cons
   spec.initial_state = static_cast<float>(initial_state);
   spec.segments = segments;
   spec.init = InitOf(init);
+  spec.wire = WireOf(wire);
+  spec.wire_topk = static_cast<float>(wire_topk);
   return {Owned<DenseTable>(new DenseTable(self.CreateDense(std::move(spec))))};
 }
 
 PySparse CreateSparse(PyClient& self, const std::string& name, uint32_t dim, const std::string& dtype,
                       const std::string& mode, const std::string& optimizer, uint32_t flags,
                       bool deterministic, const std::string& non_finite, double initial_state,
-                      const InitTuple& init) {
+                      const InitTuple& init, const std::string& wire) {
   TableSpec spec;
   spec.name = name;
   spec.kind = TableKind::kSparse;
@@ -130,6 +133,7 @@ PySparse CreateSparse(PyClient& self, const std::string& name, uint32_t dim, con
   spec.non_finite = NonFiniteOf(non_finite);
   spec.initial_state = static_cast<float>(initial_state);
   spec.init = InitOf(init);
+  spec.wire = WireOf(wire);
   return {Owned<SparseTable>(new SparseTable(self.CreateSparse(std::move(spec))))};
 }
 
@@ -207,14 +211,24 @@ void BindClient(nb::module_& m) {
       .def(
           "live_ranks", [](const PyClient& self) { return self.client().live_ranks(); },
           "Ranks of the workers that are alive now, ascending.")
+      .def(
+          "traffic",
+          [](const PyClient& self) {
+            RefuseInForkedChild();
+            const Result<Client::Traffic> asked = self.client().traffic();
+            Check(asked.status());
+            return std::make_pair(asked->sent, asked->received);
+          },
+          "Bytes sent and received, as they travelled.")
       .def("live_incarnations", [](const PyClient& self) { return self.client().live_incarnations(); })
       .def("create_dense", &CreateDense, "name"_a, "size"_a, nb::kw_only(), "dtype"_a = "float32",
            "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
            "non_finite"_a = "reject", "initial_state"_a = 0.0, "segments"_a = std::vector<uint64_t>(),
-           "init"_a = zeros)
+           "init"_a = zeros, "wire"_a = "plain", "wire_topk"_a = 0.0)
       .def("create_sparse", &CreateSparse, "name"_a, "dim"_a, nb::kw_only(), "dtype"_a = "float32",
            "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
-           "non_finite"_a = "reject", "initial_state"_a = 0.0, "init"_a = zeros)
+           "non_finite"_a = "reject", "initial_state"_a = 0.0, "init"_a = zeros,
+           "wire"_a = "plain")
       .def("drop_table", &PyClient::DropTable, "name"_a)
       .def("barrier", &PyClient::Barrier,
            "Opens when every live worker has entered it. If it was interrupted, the next call waits for\n"

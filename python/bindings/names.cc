@@ -52,6 +52,15 @@ NonFinitePolicy NonFiniteOf(const std::string& name) {
                                 {{"reject", NonFinitePolicy::kReject}, {"allow", NonFinitePolicy::kAllow}});
 }
 
+WireFormat WireOf(const std::string& name) {
+  return Named<WireFormat>("wire", name,
+                           {{"plain", WireFormat::kPlain},
+                            {"f16", WireFormat::kFloat16},
+                            {"bf16", WireFormat::kBfloat16},
+                            {"topk", WireFormat::kTopK},
+                            {"lz4", WireFormat::kLz4}});
+}
+
 InitKind InitKindOf(const std::string& name) {
   return Named<InitKind>("init", name,
                          {{"zeros", InitKind::kZeros},

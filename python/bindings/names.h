@@ -15,6 +15,7 @@ ElementType ElementOf(const std::string& name);
 Mode ModeOf(const std::string& name);
 OptimizerKind OptimizerOf(const std::string& name);
 NonFinitePolicy NonFiniteOf(const std::string& name);
+WireFormat WireOf(const std::string& name);
 InitKind InitKindOf(const std::string& name);
 // Kind, a, b, seed: ("normal", mean, deviation, seed), ("uniform", low, high, seed), …; and the
 // stream (Init::stream), where the table's own number is not to take part.

@@ -30,6 +30,7 @@ class ServedGroup:
         for param, name in zip(params, names):
             check_type(name, param)
         self.index = index  # of the group in param_groups
+        self.label = str(index)  # in the name of its table
         self.params = list(params)
         self.names = list(names)
         self.settings = settings
@@ -47,7 +48,7 @@ class ServedGroup:
         self._values = TensorPieces(shapes)
         self.sizes = self._values.sizes
 
-    def attach(self, client: _core.Client, name: str, mode: Mode, reduce: str) -> None:
+    def attach(self, client: _core.Client, name: str, mode: Mode, reduce: str, wire: dict[str, Any]) -> None:
         flags = self.settings.flags
         if reduce == "sum" and isinstance(mode, Sync):
             flags |= _core.FLAG_REDUCE_SUM
@@ -61,6 +62,7 @@ class ServedGroup:
             deterministic=isinstance(mode, Sync) and mode.deterministic,
             initial_state=self.settings.initial_state,
             segments=segments,
+            **wire,
         )
 
     # Gradients out.

@@ -18,6 +18,7 @@ import torch
 from . import _core, context, hypers, tensors
 from .errors import DeadlineExceededError, InvalidArgumentError
 from .modes import Async, Sync, check_mode
+from .wire_formats import wire_of_rows, wire_of_tensors
 
 Init = Union[None, float, str, Sequence[Any]]
 _KINDS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}  # how many numbers each takes
@@ -261,7 +262,8 @@ class SparseTable(_Table):
 
 def dense_table(name: str, shape: Union[int, Sequence[int]], *, mode: Any = Sync(), optimizer: str = "sgd",
                 dtype: Union[str, torch.dtype] = "float32", init: Init = None, non_finite: str = "reject",
-                reduce: str = "mean", maximize: bool = False, **settings: Any) -> DenseTable:
+                reduce: str = "mean", maximize: bool = False, wire: Optional[str] = None,
+                wire_topk: Optional[float] = None, **settings: Any) -> DenseTable:
     """Makes a dense table, or finds it: all workers call this with the same arguments.
 
     optimizer: "sgd", "adagrad", "adam", "adamw", "rmsprop" with the settings of torch.optim (lr=…,
@@ -269,6 +271,7 @@ def dense_table(name: str, shape: Union[int, Sequence[int]], *, mode: Any = Sync
     (int64, async).
     init: a number, ("normal", mean, std, seed) or ("uniform", low, high, seed). non_finite: "reject"
     or "allow" pushes with NaN or Inf.
+    wire: None, "bf16", "f16", "topk" with wire_topk=0.01, or "lz4": fewer bytes between hosts.
     """
     sizes = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if any(n < 1 for n in sizes):
@@ -277,13 +280,15 @@ def dense_table(name: str, shape: Union[int, Sequence[int]], *, mode: Any = Sync
     kind = _dtype(dtype)
     table = context.current().client.create_dense(
         name, math.prod(sizes), dtype=kind, optimizer=what.name, flags=what.flags, non_finite=non_finite,
-        initial_state=what.initial_state, init=_init(init), **_mode(mode))
+        initial_state=what.initial_state, init=_init(init), **_mode(mode),
+        **wire_of_tensors(wire, wire_topk))
     return DenseTable(table, sizes, kind, what)
 
 
 def sparse_table(name: str, dim: int, *, mode: Any = Sync(), optimizer: str = "sgd",
                  dtype: Union[str, torch.dtype] = "float32", init: Init = None, non_finite: str = "reject",
-                 reduce: str = "mean", maximize: bool = False, **settings: Any) -> SparseTable:
+                 reduce: str = "mean", maximize: bool = False, wire: Optional[str] = None,
+                 **settings: Any) -> SparseTable:
     """Makes a sparse table, or finds it: all workers call this with the same arguments.
 
     optimizer, which changes only the rows of a push: "sgd" without momentum, "adagrad", "sparse_adam",
@@ -298,5 +303,5 @@ def sparse_table(name: str, dim: int, *, mode: Any = Sync(), optimizer: str = "s
     kind, how = _dtype(dtype), _mode(mode)
     table = context.current().client.create_sparse(
         name, dim, dtype=kind, optimizer=what.name, flags=what.flags, non_finite=non_finite,
-        initial_state=what.initial_state, init=_init(init), **how)
+        initial_state=what.initial_state, init=_init(init), wire=wire_of_rows(wire), **how)
     return SparseTable(table, kind, what, sync=how["mode"] == "sync")

@@ -2,7 +2,8 @@
 // (ClientCore); the callers' threads do the copying and checking (partition.h), post the prepared
 // request to the loop and wait on a Pending.
 //
-// Memory of the callers. A sync contribution borrows the caller's array: its frames refer to it.
+// Memory of the callers. A sync contribution, the push of a push-pull and a push that is told to
+// borrow the caller's array: their frames refer to it.
 // When the core says that such a request has ended, this class first makes every connection let go
 // of the request's frames (TcpNetwork::Disown) and only then completes the Pending.
 #pragma once
@@ -24,6 +25,7 @@
 #include "cairn/client.h"
 #include "client/client_core.h"
 #include "client/dense_plan.h"
+#include "client/error_feedback.h"
 #include "client/open_trip.h"
 #include "client/partition.h"
 #include "client/pending_state.h"
@@ -37,6 +39,7 @@ namespace cairn {
 struct TableHandle {
   wire::TableInfo info;
   std::shared_ptr<client::DensePlanCache> plans = nullptr;  // dense
+  std::shared_ptr<client::ErrorFeedback> feedback = nullptr;  // WireFormat::kTopK
 };
 
 // One call on a table, in bytes. Dense: no keys. What the pointers of the options refer to is used
@@ -79,6 +82,7 @@ class ClientImpl {
   Result<wire::TableInfo> CreateTable(TableSpec spec);
   Status DropTable(const std::string& name);
   Result<uint64_t> NextRound(const TableHandle& table);
+  Result<Client::Traffic> Traffic();
   Status Barrier();
   Status Finish();
   // Ends every call under way and the thread. Later calls get kCancelled.
@@ -99,6 +103,7 @@ class ClientImpl {
     uint64_t reserved = 0;  // of unacked_; freed when the request has ended
     bool detached = false;  // uses none of the caller's memory
     RoundInfo* info = nullptr;
+    client::ErrorFeedback::Chosen* chosen = nullptr;  // kept back once the request is taken over
   };
 
   explicit ClientImpl(ClientOptions options);
@@ -121,6 +126,11 @@ class ClientImpl {
   static client::PartitionInput InputOf(const TableHandle& table, const TableCall& call,
                                         const wire::ClusterState& state);
   Status Reserve(const TableHandle& table, uint64_t bytes, int64_t deadline_us);
+  // With WireFormat::kTopK: what is sent of a gradient takes its place in `input`.
+  static client::ErrorFeedback::Chosen Choose(const TableHandle& table, client::PartitionInput& input);
+  // Those that refer to the caller's memory. Weak, so that the core may see from the count whether
+  // anybody else holds a frame.
+  static std::vector<std::weak_ptr<wire::Frame>> BorrowingFrames(const client::Request& request);
   Pending Submit(Result<client::Request> request, const Submission& submission);
   Pending AsyncPushPull(const TableHandle& table, const TableCall& call);
 

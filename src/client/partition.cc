@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "client/draft.h"
+#include "client/rounding.h"
 #include "client/routes.h"
+#include "wire/coding.h"
 #include "wire/data.h"
 
 namespace cairn::client {
@@ -83,6 +85,7 @@ wire::DataParts PartsOf(const PartitionInput& input, const Envelope& envelope) {
   parts.params = envelope.params;
   parts.done_bitmap = envelope.done_bitmap;
   parts.mask = envelope.mask;
+  parts.coding = wire::CodingOf(input.table->spec.wire);
   return parts;
 }
 
@@ -168,8 +171,9 @@ Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool) {
     return WrongMode(input, "asynchronous", "a push-pull of it is a push followed by a pull");
   }
   if (Status s = CheckPushOptions(input, /*sync=*/false); !s.ok()) return s;
-  Result<std::vector<Draft>> drafts = DraftAll(input, {.push = true}, pool);
+  Result<std::vector<Draft>> drafts = DraftAll(input, {.push = true, .borrow = input.borrow && !ChangesValues(input)}, pool);
   if (!drafts.ok()) return drafts.status();
+  if (Status s = RoundDrafts(input, *drafts); !s.ok()) return s;
   Request request;
   request.kind = Request::Kind::kPush;
   request.table = input.table->id;
@@ -187,9 +191,10 @@ Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool) {
   // Keys without rows are a mistake, not a bare done.
   const Directions what{.push = !bare && !(input.values.empty() && input.keys.empty()),
                         .pull = input.pull_after,
-                        .borrow = true};
+                        .borrow = !ChangesValues(input)};
   Result<std::vector<Draft>> drafts = DraftAll(input, what, pool);
   if (!drafts.ok()) return drafts.status();
+  if (Status s = RoundDrafts(input, *drafts); !s.ok()) return s;
 
   Request request;
   request.kind = KindOf(input.phase);

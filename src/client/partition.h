@@ -39,6 +39,7 @@ struct PartitionInput {
   double weight = 1.0;
   bool pull_after = false;          // PushPull, DonePull, Decide: the answer has the new values
   std::span<const std::byte> mask;  // dense pushes; only for the call
+  bool borrow = false;              // PreparePush, dense: refer to the values, do not copy them
   PushOp op = PushOp::kUpdate;
   uint8_t column = 0;        // of an assign
   double value_scale = 1.0;  // sync
@@ -63,8 +64,8 @@ inline bool IsNumbered(const TableSpec& spec, PushOp op) {
 // Checks shapes, options and, where the policy asks for it, that every value of the segments that
 // are pushed is finite: the whole push is refused before anything is numbered. Duplicate keys of a
 // push are summed (float: in the order of the array); of an assign the last one counts. Numbered
-// pushes: the values are copied. Rounds: dense values are borrowed from the caller. Everything else
-// of the input is only for the call.
+// pushes: the values are copied, unless input.borrow. Rounds: dense values are borrowed from the
+// caller. Everything else of the input is only for the call.
 Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool);  // requires IsNumbered
 // Sync table: contributions, done marks for every shard thread (with the bitmap of touched slots)
 // and, with pull_after, where the new values go. Without values, with `joined` or `not_finite`, and

@@ -199,6 +199,8 @@ std::vector<uint64_t> Client::live_incarnations() const {
   return incarnations;
 }
 
+Result<Client::Traffic> Client::traffic() const { return impl_->Traffic(); }
+
 Result<DenseTable> Client::CreateDense(TableSpec spec) {
   spec.kind = TableKind::kDense;
   if (Status wrong = CheckSpec(spec); !wrong.ok()) return wrong;
@@ -207,7 +209,7 @@ Result<DenseTable> Client::CreateDense(TableSpec spec) {
   DenseTable table;
   table.client_ = impl_;
   table.table_ = std::make_shared<const TableHandle>(
-      TableHandle{std::move(*info), std::make_shared<client::DensePlanCache>()});
+      TableHandle{*info, std::make_shared<client::DensePlanCache>(), client::ErrorFeedback::For(info->spec)});
   return table;
 }
 

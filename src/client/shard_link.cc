@@ -27,6 +27,7 @@ wire::FramePtr WithOwnValues(const wire::Frame& frame, BufferPool& pool) {
     to += piece.size();
   }
   copy->values = {copy->owned.bytes()};
+  copy->coding = frame.coding;
   return copy;
 }
 

@@ -209,6 +209,7 @@ std::vector<ShardPart> CutBySlot(const wire::FramePtr& frame, const ShardPart& w
     share.part.borrowed = whole.borrowed;
     const bool keeps = !whole.borrowed && !share.values.empty();
     share.part.frame = Encode(share, head, frame->header(), parts.empty(), pool);
+    share.part.frame->coding = frame->coding;
     if (keeps) share.part.frame = Keeping(std::move(share.part.frame), frame);
     parts.push_back(std::move(share.part));
   }
@@ -220,6 +221,7 @@ wire::FramePtr WithOwnHead(const wire::FramePtr& frame, bool borrowed, BufferPoo
   copy->head = pool.Get(frame->head.size());
   std::memcpy(copy->head.data(), frame->head.data(), frame->head.size());
   copy->values = frame->values;
+  copy->coding = frame->coding;
   const bool keeps = !borrowed && !copy->values.empty();
   return keeps ? Keeping(std::move(copy), frame) : copy;
 }

@@ -5,21 +5,13 @@
 #include <vector>
 
 #include "client/client_node.h"
+#include "client/rounding.h"
 
 namespace cairn {
 namespace {
 using client::PartitionInput;
 using client::Request;
 using transport::Loop;
-
-// Weak, so that the core may see from the count whether anybody else holds a frame.
-std::vector<std::weak_ptr<wire::Frame>> BorrowingFrames(const Request& request) {
-  std::vector<std::weak_ptr<wire::Frame>> frames;
-  for (const client::ShardPart& part : request.parts) {
-    if (part.frame && part.borrowed) frames.emplace_back(part.frame);
-  }
-  return frames;
-}
 
 const char* ElementName(ElementType type) { return type == ElementType::kFloat32 ? "float32" : "int64"; }
 
@@ -28,6 +20,14 @@ std::string InMiB(uint64_t bytes) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " MiB";
 }
 }  // namespace
+
+std::vector<std::weak_ptr<wire::Frame>> ClientImpl::BorrowingFrames(const Request& request) {
+  std::vector<std::weak_ptr<wire::Frame>> frames;
+  for (const client::ShardPart& part : request.parts) {
+    if (part.frame && part.borrowed) frames.emplace_back(part.frame);
+  }
+  return frames;
+}
 
 // What partition.h can't see: the type of the arrays, and a table that is no more.
 Status ClientImpl::CheckCall(const TableHandle& table, const TableCall& call,
@@ -65,6 +65,7 @@ PartitionInput ClientImpl::InputOf(const TableHandle& table, const TableCall& ca
           .hyper = options.hyper,
           .weight = options.weight,
           .mask = options.mask,
+          .borrow = options.borrow,
           .op = options.op,
           .column = options.column,
           .value_scale = options.value_scale,
@@ -75,6 +76,15 @@ PartitionInput ClientImpl::InputOf(const TableHandle& table, const TableCall& ca
           .pull_column = call.pull.column,
           .when_assigned = call.pull.when_assigned,
           .plan = plans ? table.plans->Get(table.info, state) : nullptr};
+}
+
+client::ErrorFeedback::Chosen ClientImpl::Choose(const TableHandle& table, PartitionInput& input) {
+  if (table.feedback == nullptr || !client::ChangesValues(input)) return {};
+  if (input.joined || input.not_finite || input.weight == 0) return {};  // the values do not count
+  client::ErrorFeedback::Chosen chosen =
+      table.feedback->Choose(input.values, input.mask, input.value_scale);
+  if (chosen) input.values = chosen.values();
+  return chosen;
 }
 
 Pending ClientImpl::Submit(Result<Request> request, const Submission& submission) {
@@ -104,6 +114,7 @@ Pending ClientImpl::Submit(Result<Request> request, const Submission& submission
     unacked_.Free(submission.reserved);
     return Ready(posted);
   }
+  if (submission.chosen != nullptr) submission.chosen->KeepRest();
   return Pending(std::move(state));
 }
 
@@ -141,6 +152,18 @@ Status ClientImpl::Reserve(const TableHandle& table, uint64_t bytes, int64_t dea
                                        InMiB(unacked_.bound()) + "); nothing was sent"};
 }
 
+Result<Client::Traffic> ClientImpl::Traffic() {
+  auto traffic = std::make_shared<Client::Traffic>();
+  const Status asked = BlockingCall(
+      [this, traffic](int64_t, client::ClientCore::Done done) {
+        *traffic = {network_.bytes_out(), network_.bytes_in()};
+        done(Status::Ok());
+      },
+      0);
+  if (!asked.ok()) return asked;
+  return *traffic;
+}
+
 Pending ClientImpl::Push(const TableHandle& table, const TableCall& call) {
   if (Status wrong = CheckGiven(table, call); !wrong.ok()) return Ready(wrong);
   if (!client::IsNumbered(table.info.spec, call.options.op)) return Round(table, call, {});
@@ -150,8 +173,12 @@ Pending ClientImpl::Push(const TableHandle& table, const TableCall& call) {
   if (Status wrong = CheckCall(table, call, *state); !wrong.ok()) return Ready(wrong);
   const uint64_t bytes = call.bytes();
   if (Status full = Reserve(table, bytes, deadline_us); !full.ok()) return Ready(full);
-  return Submit(PreparePush(InputOf(table, call, *state), pool_),
-                {.deadline_us = deadline_us, .reserved = bytes, .detached = true});
+  PartitionInput input = InputOf(table, call, *state);
+  client::ErrorFeedback::Chosen chosen = Choose(table, input);
+  return Submit(PreparePush(input, pool_), {.deadline_us = deadline_us,
+                                            .reserved = bytes,
+                                            .detached = !call.options.borrow,
+                                            .chosen = &chosen});
 }
 
 Pending ClientImpl::Pull(const TableHandle& table, const TableCall& call) {
@@ -194,8 +221,10 @@ Pending ClientImpl::Round(const TableHandle& table, const TableCall& call, const
   PartitionInput input = InputOf(table, call, *state);
   input.phase = kind.phase;
   input.pull_after = kind.pull_after;
-  return Submit(PrepareRound(input, pool_),
-                {.deadline_us = DeadlineUs(call.options.timeout_ms), .info = call.options.info});
+  client::ErrorFeedback::Chosen chosen = Choose(table, input);
+  return Submit(PrepareRound(input, pool_), {.deadline_us = DeadlineUs(call.options.timeout_ms),
+                                             .info = call.options.info,
+                                             .chosen = &chosen});
 }
 
 }  // namespace cairn

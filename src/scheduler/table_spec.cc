@@ -20,6 +20,16 @@ const char* Word(Mode mode) { return mode == Mode::kAsync ? "async" : "sync"; }
 const char* Word(OptimizerKind kind) { return OptimizerWord(kind); }
 const char* Word(NonFinitePolicy policy) { return policy == NonFinitePolicy::kReject ? "reject" : "allow"; }
 const char* Word(bool yes) { return yes ? "yes" : "no"; }
+const char* Word(WireFormat format) {
+  switch (format) {
+    case WireFormat::kPlain: return "plain";
+    case WireFormat::kFloat16: return "f16";
+    case WireFormat::kBfloat16: return "bf16";
+    case WireFormat::kTopK: return "topk";
+    case WireFormat::kLz4: return "lz4";
+  }
+  return "unknown";
+}
 std::string Word(uint64_t number) { return std::to_string(number); }
 std::string Word(uint32_t number) { return std::to_string(number); }
 std::string Word(const std::string& text) { return text; }
@@ -64,7 +74,8 @@ Status Bad(const TableSpec& spec, const std::string& what) {
 bool EnumsInRange(const TableSpec& spec) {
   return spec.kind <= TableKind::kSparse && spec.element <= ElementType::kInt64 && spec.mode <= Mode::kSync &&
          spec.optimizer <= OptimizerKind::kFtrl && spec.non_finite <= NonFinitePolicy::kAllow &&
-         spec.init.kind <= InitKind::kNormal && (spec.optimizer_flags & ~kAllFlags) == 0;
+         spec.init.kind <= InitKind::kNormal && spec.wire <= WireFormat::kLz4 &&
+         (spec.optimizer_flags & ~kAllFlags) == 0;
 }
 
 Status CheckInit(const TableSpec& spec) {
@@ -133,6 +144,21 @@ Status CheckFlags(const TableSpec& spec) {
   return Status::Ok();
 }
 
+Status CheckWire(const TableSpec& spec) {
+  const bool lossy = spec.wire != WireFormat::kPlain && spec.wire != WireFormat::kLz4;
+  if (lossy && spec.element != ElementType::kFloat32)
+    return Bad(spec, std::string("wire ") + Word(spec.wire) + " is for tables of float32: leave it out, or use lz4");
+  if (spec.wire != WireFormat::kTopK) {
+    if (spec.wire_topk == 0) return Status::Ok();
+    return Bad(spec, std::string("wire_topk is for wire topk: leave it out with wire ") + Word(spec.wire));
+  }
+  if (spec.kind != TableKind::kDense)
+    return Bad(spec, "wire topk is for dense tables, a push of rows has only those that matter: use bf16 or lz4");
+  if (spec.wire_topk > 0 && spec.wire_topk <= 1) return Status::Ok();
+  return Bad(spec, "wire topk needs wire_topk, the part of the elements that is sent, above 0 and at most 1; it is " +
+                       Word(spec.wire_topk));
+}
+
 Status CheckSegments(const TableSpec& spec) {
   if (spec.segments.empty()) return Status::Ok();
   if (spec.kind != TableKind::kDense) return Bad(spec, "segments are for dense tables: leave them out");
@@ -186,7 +212,7 @@ Status CheckSpec(const TableSpec& spec, uint32_t slot_count) {
   if (spec.kind == TableKind::kSparse && (spec.dim == 0 || spec.dim > kMaxDim))
     return Bad(spec, "a row of a sparse table has 1 to 2^20 elements, not " + std::to_string(spec.dim));
   if (spec.deterministic && spec.mode != Mode::kSync) return Bad(spec, "deterministic needs mode sync");
-  for (auto check : {CheckOptimizer, CheckFlags, CheckSegments, CheckInit})
+  for (auto check : {CheckOptimizer, CheckFlags, CheckSegments, CheckInit, CheckWire})
     if (Status status = check(spec); !status.ok()) return status;
   return Status::Ok();
 }
@@ -204,6 +230,8 @@ std::string DescribeDifference(const TableSpec& there, const TableSpec& asked) {
   Compare("dim", there.dim, asked.dim, &out);
   Compare("init", there.init, asked.init, &out);
   Compare("initial_state", there.initial_state, asked.initial_state, &out);
+  Compare("wire", there.wire, asked.wire, &out);
+  Compare("wire_topk", there.wire_topk, asked.wire_topk, &out);
   if (there.segments != asked.segments) AddDifference("segments (a model with other tensors)", &out);
   return out;
 }

@@ -144,6 +144,36 @@ TEST(TableSpecs, SegmentsAscendToTheSize) {
   Refused(sparse, "segments are for dense tables");
 }
 
+TEST(TableSpecs, WireFormatsWhereTheyMeanSomething) {
+  TableSpec dense{.name = "w", .size = 10};
+  TableSpec rows{.name = "e", .kind = TableKind::kSparse, .dim = 4};
+  for (WireFormat format : {WireFormat::kFloat16, WireFormat::kBfloat16, WireFormat::kLz4}) {
+    dense.wire = rows.wire = format;
+    EXPECT_TRUE(CheckSpec(dense, 16).ok());
+    EXPECT_TRUE(CheckSpec(rows, 16).ok());
+    TableSpec integers{.name = "n", .element = ElementType::kInt64, .size = 10};
+    integers.wire = format;
+    EXPECT_EQ(CheckSpec(integers, 16).ok(), format == WireFormat::kLz4);
+    dense.wire_topk = 0.5f;
+    EXPECT_FALSE(CheckSpec(dense, 16).ok());  // only top-k has a part
+    dense.wire_topk = 0;
+  }
+  dense.wire = rows.wire = WireFormat::kTopK;
+  for (float part : {0.0f, -0.1f, 1.01f, std::numeric_limits<float>::quiet_NaN()}) {
+    dense.wire_topk = part;
+    EXPECT_NE(CheckSpec(dense, 16).message().find("wire_topk"), std::string::npos) << part;
+  }
+  dense.wire_topk = rows.wire_topk = 0.01f;
+  EXPECT_TRUE(CheckSpec(dense, 16).ok());
+  EXPECT_NE(CheckSpec(rows, 16).message().find("dense tables"), std::string::npos);
+  dense.wire = static_cast<WireFormat>(5);
+  EXPECT_FALSE(CheckSpec(dense, 16).ok());
+
+  TableSpec there{.name = "w", .size = 10}, asked = there;
+  asked.wire = WireFormat::kBfloat16;
+  EXPECT_EQ(DescribeDifference(there, asked), "wire (plain there, bf16 asked for)");
+}
+
 TEST(TableSpecs, ADifferenceNamesTheNewFields) {
   TableSpec there = Dense(kSgd, kWithMomentum), asked = Dense(kRmsprop, kWithMomentum | kCentered);
   EXPECT_EQ(DescribeDifference(there, there), "");

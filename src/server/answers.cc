@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/shard_impl.h"
+#include "wire/coding.h"
 
 namespace cairn::server {
 
@@ -115,6 +116,9 @@ wire::DataParts ShardImpl::RoundReply(const TableState& table, const wire::Frame
   parts.state_version = version();
   parts.round = Round{request.round};
   parts.table = table.info.id;
+  // Only gradients are mostly zeros.
+  const WireFormat format = table.info.spec.wire;
+  if (format != WireFormat::kTopK) parts.coding = wire::CodingOf(format);
   return parts;
 }
 

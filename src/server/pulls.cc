@@ -5,6 +5,7 @@
 
 #include "base/planted.h"
 #include "server/shard_impl.h"
+#include "wire/coding.h"
 
 namespace cairn::server {
 
@@ -107,6 +108,9 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
     const bool all = !sparse || reading.column == kKeyColumn;
     const uint32_t count = all ? static_cast<uint32_t>(rows.rows()) : entry.count;
     reply_entries_.push_back({entry.slot, count, slots_[local].position().packed});
+  }
+  if (reading.column == 0) {
+    (void)wire::RoundValues(table.info.spec.wire, wire::TooLarge::kLargest, values.bytes());
   }
   wire::DataParts parts = RoundReply(table, request);
   if (request.type == wire::FrameType::kPull) parts.type = wire::FrameType::kPullReply;

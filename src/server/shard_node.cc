@@ -71,8 +71,11 @@ int64_t ShardNode::OnTick() {
 
 void ShardNode::Report() {
   last_report_us_ = Loop::NowUs();
+  wire::NodeStats stats = shard_->stats();
+  stats.bytes_in = network_.bytes_in();  // as they travelled: frames may have been coded
+  stats.bytes_out = network_.bytes_out();
   on_report_(options_.thread,
-             {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), shard_->stats(),
+             {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), stats,
               shard_->news(), shard_->loads()});
 }
 

@@ -34,9 +34,13 @@ constexpr uint64_t AlignUp(uint64_t n) { return (n + kAlignment - 1) / kAlignmen
 constexpr bool HasParams(FrameType type) {
   return type == FrameType::kPush || type == FrameType::kContribute || type == FrameType::kDone;
 }
-// True for bodies made of aligned sections that may end in values; in all others every byte is
-// covered by the checksum.
+// What every coded body begins with (coding.cc).
+inline constexpr size_t kCodedPrefixBytes = 16;
+
+// True for bodies made of aligned sections that may end in values; in all others, those that are
+// coded included, every byte is covered by the checksum.
 constexpr bool HasSections(FrameType type, uint16_t flags) {
+  if ((flags & kFlagCoded) != 0) return false;
   switch (type) {
     case FrameType::kPush:
     case FrameType::kContribute:

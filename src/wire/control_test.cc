@@ -302,6 +302,17 @@ TEST(State, RoundTripsExactly) {
   }
 }
 
+TEST(State, HowATableTravelsIsPartOfItsSpec) {
+  ClusterState state = SampleState();
+  state.tables[0].spec.wire = WireFormat::kTopK;
+  state.tables[0].spec.wire_topk = 0.01f;
+  const Result<ClusterState> back = DecodeState(EncodeState(state));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->tables[0].spec, state.tables[0].spec);
+  state.tables[0].spec.wire = static_cast<WireFormat>(5);
+  EXPECT_FALSE(DecodeState(EncodeState(state)).ok());
+}
+
 TEST(State, DecodesWhereverItLies) {
   const std::vector<std::byte> bytes = EncodeState(SampleState());
   for (size_t shift = 0; shift < 8; ++shift) {

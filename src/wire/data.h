@@ -125,6 +125,7 @@ struct DataParts {
   std::span<const uint64_t> keys;
   Buffer owned;                                       // moved into the frame
   std::vector<std::span<const std::byte>> values;     // may point into `owned`
+  Coding coding = Coding::kPlain;                     // Frame::coding
 };
 FramePtr EncodeData(DataParts parts, BufferPool& pool);
 // The entries of an encoded data frame, to number them before they are sent; Seal() again after.

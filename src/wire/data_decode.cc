@@ -48,6 +48,7 @@ struct Sections {
 
 Status Cut(const FrameHeader& header, std::span<const std::byte> body, Sections* out) {
   if (body.size() != header.body_bytes) return BadFrame("its length is not what the header says");
+  if (!HasSections(header.type, header.flags)) return BadFrame("it is still coded");
   RequireAligned(body);
   const std::optional<BodyLayout> at = LayoutOf(header, body);
   if (!at) return BadFrame("its sections do not fit into the body");

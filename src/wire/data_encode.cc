@@ -116,6 +116,7 @@ FramePtr EncodeData(DataParts parts, BufferPool& pool) {
   Put(body, at.keys, parts.keys);
   frame->owned = std::move(parts.owned);
   frame->values = std::move(parts.values);
+  frame->coding = parts.coding;
   if (frame->values.empty() && !frame->owned.empty()) frame->values = {frame->owned.bytes()};
   Seal(*frame);
   return frame;

@@ -16,12 +16,15 @@ namespace {
 
 uint16_t AllowedFlags(FrameType type) {
   switch (type) {
-    case FrameType::kPush: return kFlagValuesChecked | kFlagTrip;
+    case FrameType::kPush: return kFlagValuesChecked | kFlagTrip | kFlagCoded;
     case FrameType::kContribute:
-    case FrameType::kDone: return kFlagDone | kFlagPullAfter | kFlagValuesChecked | kFlagTrip;
+    case FrameType::kDone:
+      return kFlagDone | kFlagPullAfter | kFlagValuesChecked | kFlagTrip | kFlagCoded;
     case FrameType::kRoundReply:
-      return kFlagPullAfter | kFlagValuesChecked | kFlagRefused | kFlagReport | kFlagAllJoined;
-    case FrameType::kPull: return kFlagSyncPull | kFlagValuesChecked | kFlagAssigned | kFlagTrip;
+      return kFlagPullAfter | kFlagValuesChecked | kFlagRefused | kFlagReport | kFlagAllJoined | kFlagCoded;
+    case FrameType::kPull:
+      return kFlagSyncPull | kFlagValuesChecked | kFlagAssigned | kFlagTrip | kFlagCoded;
+    case FrameType::kPullReply: return kFlagValuesChecked | kFlagCoded;
     default: return kFlagValuesChecked;
   }
 }
@@ -96,6 +99,11 @@ Status CheckHeader(const FrameHeader& header, uint32_t max_body_bytes) {
   }
   if ((header.entry_count != 0 && !MayHaveEntries(type)) || (header.key_count != 0 && !MayHaveKeys(type))) {
     return BadFrame("entries or keys on type " + std::to_string(static_cast<int>(type)));
+  }
+  if ((header.flags & kFlagCoded) != 0) {  // the plain header is checked once it is known
+    if ((header.flags & kFlagRefused) != 0) return BadFrame("a refusal is never coded");
+    if (header.body_bytes < kCodedPrefixBytes) return BadFrame("a coded body without its beginning");
+    return Status::Ok();
   }
   // A lower bound that needs no more than the header; LayoutOf has the exact one.
   const uint64_t least = (HasParams(type) ? sizeof(PushParams) : 0) +

@@ -49,7 +49,11 @@ enum FrameFlag : uint16_t {
   kFlagAllJoined = 1 << 6,      // kRoundReply: every live worker had marked the round with kParamJoined
   kFlagAssigned = 1 << 7,       // kPull: only when every slot named has been assigned; else kUnavailable
   kFlagTrip = 1 << 8,           // requests: the first of its round trip on this connection (statistics)
+  kFlagCoded = 1 << 9,          // the body is coded in fewer bytes: coding.h
 };
+
+// How a body may be coded (coding.h). The numbers travel.
+enum class Coding : uint8_t { kPlain = 0, kFloat16 = 1, kBfloat16 = 2, kNonZero = 3, kLz4 = 4 };
 
 struct FrameHeader {
   uint32_t magic = kMagic;
@@ -83,6 +87,8 @@ struct Frame {
   Buffer head;
   Buffer owned;
   std::vector<std::span<const std::byte>> values;
+  // What a connection may try, to send fewer bytes. Not part of the message.
+  Coding coding = Coding::kPlain;
   FrameHeader& header() { return *reinterpret_cast<FrameHeader*>(head.data()); }
   const FrameHeader& header() const { return *reinterpret_cast<const FrameHeader*>(head.data()); }
   size_t bytes() const;

@@ -145,11 +145,11 @@ TEST(CheckHeader, RefusesMagicVersionTypeAndFlags) {
     header = Good(FrameType::kPush);
     header.flags = static_cast<uint16_t>(1 << bit);
     EXPECT_EQ(CheckHeader(header, kMaxBodyBytes).ok(),
-              (header.flags & (kFlagValuesChecked | kFlagTrip)) != 0)
+              (header.flags & (kFlagValuesChecked | kFlagTrip | kFlagCoded)) != 0)
         << bit;
     header.type = FrameType::kRoundReply;
     const bool known = (header.flags & (kFlagPullAfter | kFlagValuesChecked | kFlagRefused | kFlagReport |
-                                        kFlagAllJoined)) != 0;
+                                        kFlagAllJoined | kFlagCoded)) != 0;
     EXPECT_EQ(CheckHeader(header, kMaxBodyBytes).ok(), known) << bit;
   }
 }

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from ..errors import InvalidArgumentError
+from ..row_caching import Caching
 from ..rows_ahead import Lookup
 from .outside_graphs import outside_graphs
 from .table_module import TableModule
@@ -14,8 +15,8 @@ from .table_module import TableModule
 
 @outside_graphs
 class EmbeddingBag(TableModule):
-    """As torch.nn.EmbeddingBag; num_embeddings=None takes any 64-bit key. `name`, `init` and `seed`
-    are those of cairn.nn.Embedding."""
+    """As torch.nn.EmbeddingBag; num_embeddings=None takes any 64-bit key. `name`, `init`, `seed`
+    `wire` and `cache_…` are those of cairn.nn.Embedding."""
 
     def __init__(self, num_embeddings: int | None, embedding_dim: int,
                  max_norm: float | None = None, norm_type: float = 2.0,
@@ -23,7 +24,8 @@ class EmbeddingBag(TableModule):
                  _weight: torch.Tensor | None = None,
                  include_last_offset: bool = False, padding_idx: int | None = None,
                  device: Any = None, dtype: torch.dtype | None = None, *, name: str | None = None,
-                 init: Any = ("normal", 0, 1), seed: int = 0, _freeze: bool = False) -> None:
+                 init: Any = ("normal", 0, 1), seed: int = 0, wire: str | None = None,
+                 _freeze: bool = False, cache_rows: int = 0, cache_steps: int = 0) -> None:
         if mode not in ("sum", "mean", "max"):
             raise InvalidArgumentError(f'mode is {mode!r}: give "sum", "mean" or "max"')
         if mode == "max" and scale_grad_by_freq:
@@ -31,7 +33,7 @@ class EmbeddingBag(TableModule):
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, max_norm=max_norm,
                          norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse,
                          weight=_weight, freeze=_freeze, device=device, dtype=dtype, name=name,
-                         init=init, seed=seed)
+                         init=init, seed=seed, wire=wire, caching=Caching(cache_rows, cache_steps))
         self.mode, self.include_last_offset = mode, include_last_offset
 
     def forward(self, input: torch.Tensor, offsets: torch.Tensor | None = None,

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgumentError
+from ..row_caching import CacheStats, Caching
 from ..row_table import RowTable, read
 from ..rows_ahead import Lookup
 from ..tensors import take_keys
 from ..unique_keys import keys_to
+from ..wire_formats import wire_of_rows
 from .outside_graphs import leave_graphs
 from .table_names import handle_for
 
@@ -33,7 +35,8 @@ class TableModule(torch.nn.Module):
     def __init__(self, num_embeddings: int | None, embedding_dim: int, *, padding_idx: int | None,
                  max_norm: float | None, norm_type: float, scale_grad_by_freq: bool, sparse: bool,
                  weight: torch.Tensor | None, freeze: bool, device: Any, dtype: torch.dtype | None,
-                 name: str | None, init: Any, seed: int) -> None:
+                 name: str | None, init: Any, seed: int, wire: str | None = None,
+                 caching: Caching = Caching()) -> None:
         super().__init__()
         leave_graphs()
         if max_norm is not None:
@@ -54,7 +57,7 @@ class TableModule(torch.nn.Module):
         self.max_norm, self.norm_type = None, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
         self.table = handle_for(name, embedding_dim, init, seed, device=device, dtype=dtype,
-                                requires_grad=not freeze)
+                                requires_grad=not freeze, wire=wire_of_rows(wire), caching=caching)
         if weight is not None:
             expected = [len(weight) if num_embeddings is None else num_embeddings, embedding_dim]
             assert list(weight.shape) == expected, (
@@ -120,6 +123,14 @@ class TableModule(torch.nn.Module):
     def _output(self, lookup: Lookup, rows: torch.Tensor, *inputs: Any) -> torch.Tensor:
         """What forward(*inputs) returns, given the rows."""
         raise NotImplementedError
+
+    def cache_stats(self) -> CacheStats:
+        """What the cache of this worker (cache_rows=, cache_steps=) has done so far."""
+        cache = self._rows.source.cache
+        if cache is None:
+            raise InvalidArgumentError(
+                f'table "{self.name}" has no cache: give its module cache_rows= and cache_steps=')
+        return CacheStats(**cache.stats())
 
     # Values.
     def export(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -235,6 +246,7 @@ class _Filing:
                  padding: int | None, by_frequency: bool) -> None:
         self._table, self._keys, self._padding = table, lookup.keys, padding
         self._inverse = lookup.inverse if by_frequency else None
+        table.awaited.add(self)
 
     def __call__(self, leaf: torch.Tensor) -> None:
         grad, leaf.grad = leaf.grad, None
@@ -247,6 +259,9 @@ class _Filing:
             kept = keys_to(len(keys)) != self._padding
             keys, grad = keys[kept], grad[kept.to(grad.device)]
         self._table.gradient.file(keys, grad)
+        self._table.awaited.discard(self)
+        if self._table.all_filed is not None and not self._table.awaited:
+            self._table.all_filed()
 
 
 def _padding(padding_idx: int | None, num_embeddings: int | None) -> int | None:

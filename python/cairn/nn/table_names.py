@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgumentError
+from ..row_caching import Caching
 from ..row_table import RowTable
 from ..table_handle import TableHandle
 from ..tables import _init
@@ -17,7 +18,8 @@ _named: weakref.WeakValueDictionary[str, TableHandle] = weakref.WeakValueDiction
 
 
 def handle_for(name: str | None, dim: int, init: Any, seed: int, *, device: Any,
-               dtype: torch.dtype | None, requires_grad: bool) -> TableHandle:
+               dtype: torch.dtype | None, requires_grad: bool, wire: str = "plain",
+               caching: Caching = Caching()) -> TableHandle:
     """A new table; or the one of this name, which modules then share."""
     global _unnamed
     kind, a, b, own_seed = _init(init)
@@ -38,6 +40,14 @@ def handle_for(name: str | None, dim: int, init: Any, seed: int, *, device: Any,
                 f'table "{name}" has dim {table.dim} and initial values {table.init[:4]}, and '
                 'can\'t be shared by a '
                 f"module with dim {dim} and {values}: give the module another name, or none")
+        if table.source.caching != caching:
+            raise InvalidArgumentError(
+                f'table "{name}" has {table.source.caching}, and can\'t be shared by a module with '
+                f"{caching}: give both the same cache_rows and cache_steps, or another name")
+        if table.source.wire != wire:
+            raise InvalidArgumentError(
+                f'table "{name}" travels as {table.source.wire}, and not as {wire} too: give all modules that '
+                "share it the same wire=")
         given = torch.empty(0, device=device, dtype=dtype)
         if ((device is not None and given.device != known.device)
                 or (dtype is not None and dtype != known.dtype)
@@ -48,6 +58,6 @@ def handle_for(name: str | None, dim: int, init: Any, seed: int, *, device: Any,
                 'device, dtype and freeze out, or give the module another name')
         return known
     handle = RowTable.make(name, dim, values, device=device, dtype=dtype,
-                           requires_grad=requires_grad)
+                           requires_grad=requires_grad, wire=wire, caching=caching)
     _named[name] = handle
     return handle

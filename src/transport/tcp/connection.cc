@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "transport/shm/shm_connection.h"
 #include "transport/tcp/tcp_connection.h"
+#include "wire/coding.h"
 #include "wire/data.h"
 
 namespace cairn::transport {
@@ -20,7 +21,8 @@ std::shared_ptr<Connection> Connection::Over(DetachedPipe pipe, Loop& loop, Buff
 }
 
 Connection::Connection(Loop& loop, BufferPool& pool, const ConnectionOptions& options, std::string peer)
-    : pool_(pool),
+    : loop_(loop),
+      pool_(pool),
       linger_(loop.context()),
       options_(options),
       reader_(pool, options.max_body_bytes),
@@ -41,6 +43,9 @@ void Connection::StartWith(Owner* owner, wire::InFrame frame, std::span<const st
 
 void Connection::Send(wire::FramePtr frame) {
   if (state_ != State::kOpen) return;
+  if (frame->coding != wire::Coding::kPlain && !is_shm()) {
+    if (wire::FramePtr coded = wire::CodeFrame(*frame, pool_)) frame = std::move(coded);
+  }
   queue_.Push(std::move(frame));
   ScheduleFlush();
 }
@@ -156,9 +161,9 @@ void Connection::CloseAfterFlush() {
   }
   ScheduleFlush();
   linger_.expires_after(std::chrono::milliseconds(kLingerMs));
-  linger_.async_wait([self = shared_from_this()](const error_code& error) {
+  linger_.async_wait(loop_.InTurn([self = shared_from_this()](const error_code& error) {
     if (!error) self->CloseNow();
-  });
+  }));
 }
 
 DetachedPipe Connection::Release(Buffer* rest) {

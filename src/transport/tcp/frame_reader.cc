@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "wire/coding.h"
 
 namespace cairn::transport {
 namespace {
@@ -97,6 +98,9 @@ Result<bool> FrameReader::FinishFrame(wire::InFrame* frame) {
   frame->header = header_;
   frame->storage = std::move(body_);
   body_ = Buffer();
+  if ((header_.flags & wire::kFlagCoded) != 0) {
+    if (Status decoded = wire::DecodeFrame(frame, max_body_bytes_, pool_); !decoded.ok()) return decoded;
+  }
   return true;
 }
 

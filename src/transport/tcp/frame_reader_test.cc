@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "wire/coding.h"
 #include "wire/data.h"
 
 namespace cairn::transport {
@@ -99,6 +100,35 @@ TEST(FrameReader, NoMemoryIsTakenForABodyBeyondTheLimit) {
   wire::InFrame frame;
   EXPECT_EQ(reader.Next(&frame).status().code(), Code::kProtocol);
   EXPECT_EQ(fresh.allocated_bytes(), before);
+}
+
+TEST(FrameReader, CodedFramesComeOutPlainAndTheLimitIsAboutThat) {
+  BufferPool pool;
+  const std::vector<float> zeros(50'000);
+  const std::vector<wire::SlotEntry> entries = {{0, 50'000, 1}};
+  wire::PushParams params;
+  wire::DataParts parts;
+  parts.params = &params;
+  parts.entries = entries;
+  parts.values = {std::as_bytes(std::span(zeros))};
+  parts.coding = wire::Coding::kLz4;
+  const wire::FramePtr plain = wire::EncodeData(std::move(parts), pool);
+  const Buffer flat = wire::Flatten(*wire::CodeFrame(*plain, pool), pool);
+  ASSERT_LT(flat.size(), 5'000u);
+  for (const bool enough : {true, false}) {
+    FrameReader reader(pool, enough ? wire::kMaxBodyBytes : 100'000);
+    std::memcpy(reader.Space()[0].data(), flat.data(), flat.size());
+    reader.Filled(flat.size());
+    wire::InFrame frame;
+    const Result<bool> next = reader.Next(&frame);
+    if (!enough) {
+      EXPECT_EQ(next.status().code(), Code::kProtocol);
+      continue;
+    }
+    ASSERT_TRUE(next.ok() && *next);
+    EXPECT_EQ(frame.body().size(), plain->header().body_bytes);
+    EXPECT_EQ(wire::DecodePush(frame.header, frame.body())->values.size(), zeros.size() * 4);
+  }
 }
 
 }  // namespace
