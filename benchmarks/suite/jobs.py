@@ -62,7 +62,8 @@ def output(command, env=None, timeout=120, errors=subprocess.STDOUT):
             raise Failed(f"{_name(command)} took longer than {timeout} s") from None
     if child.returncode != 0:
         last = [line for line in (err or out or "").strip().splitlines() if line][-3:]
-        raise Failed(f"{_name(command)} ended with {child.returncode}: {' / '.join(last)[-300:]}")
+        why = " / ".join(last)[-300:] or "what it said is above"
+        raise Failed(f"{_name(command)} ended with {child.returncode}: {why}")
     return out
 
 
