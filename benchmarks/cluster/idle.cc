@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -33,6 +34,16 @@ pid_t ParentOf(pid_t pid) {
   const size_t end = line.rfind(')');
   if (end == std::string::npos || end + 4 >= line.size()) return 0;
   return static_cast<pid_t>(std::atoi(line.c_str() + end + 4));
+}
+
+// "server" of `cairn server --port …`, "run" of the launcher, the program's own name of a worker.
+std::string NameOf(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline");
+  std::string program, word;
+  std::getline(file, program, '\0');
+  std::getline(file, word, '\0');
+  program = program.substr(program.rfind('/') + 1);
+  return program == "cairn" ? program + " " + word : program;
 }
 
 // This job: the launcher, which is this process's parent, and its children.
@@ -64,8 +75,12 @@ void Figures::Idle() {
   std::this_thread::sleep_for(time);
   const auto after = CpuOfJob();
   double seconds = 0;
-  for (const auto& [pid, cpu] : after)
-    if (before.contains(pid)) seconds += cpu - before.at(pid);
+  for (const auto& [pid, cpu] : after) {
+    if (!before.contains(pid)) continue;
+    const double used = cpu - before.at(pid);
+    seconds += used;
+    std::printf("  %-42s %.2f ms a second\n", NameOf(pid).c_str(), used * 1000 / flags_.idle_seconds);
+  }
   Figure figure{.id = "idle", .work = "CPU of the idle job, all processes", .unit = "ms/s"};
   figure.value = figure.least = figure.most = seconds * 1000 / flags_.idle_seconds;
   figure.median_us = seconds * 1e6;

@@ -1,8 +1,9 @@
 """Cairn's own figures: bench_cluster in several jobs and over both transports, and the limits."""
 import json
 import os
-import tempfile
 import pathlib
+import subprocess
+import tempfile
 
 from . import jobs
 
@@ -20,10 +21,10 @@ SHAPES = {
 
 def limits(options):
     """{name: value} of this machine, now."""
-    found = json.loads(jobs.output([jobs.BIN / "limits", "--json"]))
+    found = json.loads(jobs.output([jobs.BIN / "limits", "--json"], errors=subprocess.PIPE))
     tables = [jobs.BIN / "in_process", "--rows", options.rows, "--keys", options.keys,
               "--seconds", options.seconds]
-    found.update(json.loads(jobs.output(tables, timeout=300)))
+    found.update(json.loads(jobs.output(tables, timeout=300, errors=subprocess.PIPE)))
     return found
 
 

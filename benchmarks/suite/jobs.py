@@ -52,9 +52,9 @@ def process(command, env=None, **options):
         _end(child)
 
 
-def output(command, env=None, timeout=120, apart=False):
-    """What a command prints; `apart`: without standard error. Failed: with the end of what it said."""
-    errors = subprocess.PIPE if apart else subprocess.STDOUT
+def output(command, env=None, timeout=120, errors=subprocess.STDOUT):
+    """What a command prints. `errors`: what becomes of its standard error; None: people see it, as
+    progress. Failed: with the end of what it said."""
     with process(command, env, text=True, stdout=subprocess.PIPE, stderr=errors) as child:
         try:
             out, err = child.communicate(timeout=timeout)
@@ -62,7 +62,8 @@ def output(command, env=None, timeout=120, apart=False):
             raise Failed(f"{_name(command)} took longer than {timeout} s") from None
     if child.returncode != 0:
         last = [line for line in (err or out or "").strip().splitlines() if line][-3:]
-        raise Failed(f"{_name(command)} ended with {child.returncode}: {' / '.join(last)[-300:]}")
+        why = " / ".join(last)[-300:] or "what it said is above"
+        raise Failed(f"{_name(command)} ended with {child.returncode}: {why}")
     return out
 
 

@@ -20,7 +20,7 @@ def _run(script, arguments, timeout):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "figures.json"
         jobs.output([sys.executable, MODELS / script, "--json", path, *arguments], env=_python(),
-                    timeout=timeout)
+                    timeout=timeout, errors=None)
         return json.loads(path.read_text())["figures"]
 
 

@@ -64,7 +64,8 @@ def torch_parts(options, what):
                options.seconds / 2, "--rows", options.rows, "--keys", options.keys]
     with jobs.process([*command, "--rank", 1], {**place, "RANK": "1"}, stdout=subprocess.DEVNULL,
                       stderr=subprocess.DEVNULL):
-        said = jobs.output([*command, "--rank", 0], {**place, "RANK": "0"}, timeout=180, apart=True)
+        said = jobs.output([*command, "--rank", 0], {**place, "RANK": "0"}, timeout=180,
+                           errors=subprocess.PIPE)
     return json.loads(said.strip().splitlines()[-1])
 
 
@@ -104,7 +105,8 @@ def redis(options):
                     raise jobs.Failed("redis-server did not start")
                 time.sleep(0.02)
             said = jobs.output([python, HERE / "redis_rows.py", path, "--rows", options.redis_rows,
-                                "--keys", options.keys, "--seconds", options.seconds], timeout=240)
+                                "--keys", options.keys, "--seconds", options.seconds],
+                               timeout=240, errors=subprocess.PIPE)
     return {**json.loads(said), "rows": options.redis_rows}
 
 
@@ -113,9 +115,9 @@ def ray(options):
     """{figure: value}."""
     python = environment("ray", RAY)
     with tempfile.TemporaryDirectory(prefix="ray") as folder:  # short: its sockets are in it
-        said = jobs.output([python, HERE / "ray_server.py", "--rows", options.rows, "--keys", options.keys,
-                            "--seconds", options.seconds / 2, "--folder", folder],
-                           timeout=180, apart=True)
+        said = jobs.output([python, HERE / "ray_server.py", "--rows", options.rows,
+                            "--keys", options.keys, "--seconds", options.seconds / 2, "--folder", folder],
+                           timeout=180, errors=subprocess.PIPE)
     return json.loads(said.strip().splitlines()[-1])
 
 
@@ -132,7 +134,7 @@ def paddle(options, way, hidden, servers=1, workers=1):
     """Samples/s of all workers of one job of paddle_ctr.py; `plain`: one process, no servers."""
     python = environment("paddle", PADDLE, ("python3.11", "python3.10", "python3.9", "python3"))
     command = [python, HERE / "paddle_ctr.py", "--way", way, "--data", _clicks(),
-               "--hidden", *hidden, "--steps", options.steps, "--warm-up", 20]
+               "--hidden", *hidden, "--steps", options.steps * (3 if way == "geo" else 1), "--warm-up", 20]
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CPU_NUM": "1"}
     if way == "plain":
         return _samples(jobs.output(command, one_thread, timeout=180))

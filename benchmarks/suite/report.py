@@ -28,6 +28,9 @@ def cells(row):
 
 
 def text(rows, markdown=False):
+    """The table; empty if it has no rows."""
+    if not rows:
+        return ""
     table = [HEAD, *(cells(row) for row in rows)]
     if markdown:
         lines = ["| " + " | ".join(line) + " |" for line in table]
