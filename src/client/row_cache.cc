@@ -10,7 +10,8 @@
 
 namespace cairn::client {
 namespace {
-constexpr size_t kAhead = 8;                      // keys whose sets are fetched before their turn
+constexpr size_t kChunk = 64;                      // keys whose memory is on its way at a time
+constexpr size_t kLineFloats = 16;
 constexpr uint64_t kSalt = 0x5CAC4E5CAC4E5CACull;  // other bits than those that choose a slot
 }  // namespace
 
@@ -32,33 +33,49 @@ int RowCache::Find(const Set& set, RowKey key) const {
   return equal == 0 ? -1 : std::countr_zero(equal);
 }
 
+// In chunks, each in three passes, so that memory is always on its way: the sets, then the rows of those
+// that are found, then the copies.
 size_t RowCache::Take(std::span<const RowKey> keys, std::span<float> out, std::span<int64_t> missing) {
   CAIRN_CHECK(out.size() == keys.size() * options_.dim && missing.size() >= keys.size());
   if (sets_.empty()) return TakeNone(keys.size(), missing);
-  const size_t row_bytes = options_.dim * sizeof(float);
-  size_t sets[kAhead];
-  const auto look_ahead = [&](size_t i) {
-    sets[i % kAhead] = SetOf(Mix64(keys[i] ^ kSalt));
-    __builtin_prefetch(&sets_[sets[i % kAhead]]);
-    __builtin_prefetch(reinterpret_cast<const std::byte*>(&sets_[sets[i % kAhead]]) + 64);
-  };
-  for (size_t i = 0; i < std::min(kAhead, keys.size()); ++i) look_ahead(i);
+  const size_t dim = options_.dim, row_bytes = dim * sizeof(float);
+  size_t sets[kChunk];
+  const float* rows[kChunk];
   size_t left = 0;
-  for (size_t i = 0; i < keys.size(); ++i) {
-    const size_t at = sets[i % kAhead];
-    if (i + kAhead < keys.size()) look_ahead(i + kAhead);
-    Set& set = sets_[at];
-    const int way = Find(set, keys[i]);
-    if (way < 0 || Expired(set.read[way])) {
-      missing[left++] = static_cast<int64_t>(i);
-      continue;
+  for (size_t begin = 0; begin < keys.size(); begin += kChunk) {
+    const std::span<const RowKey> chunk = keys.subspan(begin, std::min(kChunk, keys.size() - begin));
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      sets[i] = SetOf(Mix64(chunk[i] ^ kSalt));
+      FetchSet(sets[i]);
     }
-    set.referenced |= static_cast<uint8_t>(1u << way);
-    std::memcpy(out.data() + i * options_.dim, RowAt(at, static_cast<uint32_t>(way)), row_bytes);
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      rows[i] = Look(sets[i], chunk[i]);
+      if (rows[i] == nullptr) missing[left++] = static_cast<int64_t>(begin + i);
+    }
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      if (rows[i] != nullptr) std::memcpy(out.data() + (begin + i) * dim, rows[i], row_bytes);
+    }
   }
   stats_.hits += keys.size() - left;
   stats_.misses += left;
   return left;
+}
+
+void RowCache::FetchSet(size_t at) const {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&sets_[at]);
+  __builtin_prefetch(bytes, 1);
+  __builtin_prefetch(bytes + 64, 1);
+}
+
+// The row of this key if it may be served, on its way to the cache; null otherwise.
+const float* RowCache::Look(size_t at, RowKey key) {
+  Set& set = sets_[at];
+  const int way = Find(set, key);
+  if (way < 0 || Expired(set.read[way])) return nullptr;
+  set.referenced |= static_cast<uint8_t>(1u << way);
+  const float* row = RowAt(at, static_cast<uint32_t>(way));
+  for (size_t d = 0; d < options_.dim; d += kLineFloats) __builtin_prefetch(row + d);
+  return row;
 }
 
 size_t RowCache::TakeNone(size_t count, std::span<int64_t> missing) {
@@ -72,11 +89,20 @@ void RowCache::Give(Ticket ticket, std::span<const RowKey> keys, std::span<const
   const size_t dim = options_.dim;
   CAIRN_CHECK(rows.size() == missing.size() * dim && out.size() == keys.size() * dim);
   const bool keep = Fresh(ticket) && !sets_.empty();
-  for (size_t i = 0; i < missing.size(); ++i) {
-    CAIRN_CHECK(static_cast<uint64_t>(missing[i]) < keys.size());
-    const float* row = rows.data() + i * dim;
-    std::memcpy(out.data() + static_cast<size_t>(missing[i]) * dim, row, dim * sizeof(float));
-    if (keep) Keep(keys[static_cast<size_t>(missing[i])], ticket.step, row);
+  for (size_t begin = 0; begin < missing.size(); begin += kChunk) {
+    const size_t end = std::min(begin + kChunk, missing.size());
+    for (size_t i = begin; i < end; ++i) {
+      CAIRN_CHECK(static_cast<uint64_t>(missing[i]) < keys.size());
+      if (!keep) continue;
+      const uint64_t mix = Mix64(keys[static_cast<size_t>(missing[i])] ^ kSalt);
+      FetchSet(SetOf(mix));
+      __builtin_prefetch(&door_[mix & (door_.size() - 1)], 1);
+    }
+    for (size_t i = begin; i < end; ++i) {
+      const float* row = rows.data() + i * dim;
+      std::memcpy(out.data() + static_cast<size_t>(missing[i]) * dim, row, dim * sizeof(float));
+      if (keep) Keep(keys[static_cast<size_t>(missing[i])], ticket.step, row);
+    }
   }
 }
 

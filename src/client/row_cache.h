@@ -77,6 +77,8 @@ class RowCache {
     return static_cast<size_t>((static_cast<unsigned __int128>(mix) * sets_.size()) >> 64);
   }
   size_t TakeNone(size_t count, std::span<int64_t> missing);
+  void FetchSet(size_t at) const;
+  const float* Look(size_t at, RowKey key);
   int Find(const Set& set, RowKey key) const;
   bool Expired(uint32_t read) const { return step_ - read > options_.steps; }
   bool KnownAtTheDoor(uint64_t mix);
