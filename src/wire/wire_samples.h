@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "wire/cluster_state.h"
+#include "wire/coding.h"
 #include "wire/control.h"
 #include "wire/data.h"
 #include "wire/replica.h"
@@ -269,6 +270,28 @@ inline std::vector<NamedFrame> SampleReplication(BufferPool& pool) {
   return {{"replicate", batch.Take(17, 10, 41)},
           {"replica_ack", EncodeReplicaAck(17, {}, 41, pool)},
           {"replica_ack_refused", EncodeReplicaAck(18, refused, 42, pool)}};
+}
+
+// One frame in each coding of our own; lz4's bytes are lz4's affair.
+inline std::vector<NamedFrame> SampleCoded(BufferPool& pool) {
+  static const PushParams kParams;
+  static const SlotEntry kEntries[] = {{1, 200, 7}, {4, 100, 8}};
+  std::vector<float> values(300);
+  for (size_t i = 0; i < values.size(); i += 7) values[i] = static_cast<float>(i) - 128.0f;
+  const struct {
+    const char* name;
+    Coding coding;
+  } codings[] = {{"coded_float16", Coding::kFloat16},
+                 {"coded_bfloat16", Coding::kBfloat16},
+                 {"coded_nonzero", Coding::kNonZero}};
+  std::vector<NamedFrame> all;
+  for (const auto& [name, coding] : codings) {
+    DataParts p = SampleParts(FrameType::kPush);
+    p.params = &kParams, p.entries = kEntries, p.coding = coding;
+    p.values = {std::as_bytes(std::span(values))};
+    all.push_back({name, CodeFrame(*EncodeData(std::move(p), pool), pool)});
+  }
+  return all;
 }
 
 }  // namespace cairn::wire

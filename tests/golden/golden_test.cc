@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "wire/coding.h"
 #include "wire/control.h"
 #include "wire/data.h"
 #include "wire/replica.h"
@@ -42,6 +43,8 @@ std::map<std::string, std::string> Wanted() {
     for (const NamedFrame& sample : samples)
       files["frames/" + sample.name + ".bin"] = AsString(Flatten(*sample.frame, pool).bytes());
   }
+  for (const NamedFrame& sample : SampleCoded(pool))
+    files["frames/" + sample.name + ".bin"] = AsString(Flatten(*sample.frame, pool).bytes());
   for (const ControlMessage& message : SampleControl()) {
     const FramePtr frame = EncodeControl(message, pool);
     files["frames/control_" + std::string(Name(message)) + ".bin"] = AsString(Flatten(*frame, pool).bytes());
@@ -78,8 +81,11 @@ TEST(Golden, FrozenFramesStillDecode) {
       EXPECT_TRUE(DecodeState(bytes).ok());
       continue;
     }
-    const Result<InFrame> in = Parse(bytes, kMaxBodyBytes, pool);
+    Result<InFrame> in = Parse(bytes, kMaxBodyBytes, pool);
     ASSERT_TRUE(in.ok()) << in.status().ToString();
+    if ((in->header.flags & kFlagCoded) != 0) {
+      ASSERT_TRUE(DecodeFrame(&*in, kMaxBodyBytes, pool).ok());
+    }
     PushReplyView refusal;
     switch (in->header.type) {
       case FrameType::kControl: EXPECT_TRUE(DecodeControl(in->header, in->body()).ok()); break;
