@@ -36,14 +36,15 @@ class RowTable:
 
     @classmethod
     def make(cls, name: str, dim: int, init: Sequence[Any], *, device: Any = None,
-             dtype: torch.dtype | None = None, requires_grad: bool = True) -> TableHandle:
+             dtype: torch.dtype | None = None, requires_grad: bool = True,
+             storage: str = "float32") -> TableHandle:
         """A new table; its initial rows depend on its name, and on `init`: kind, a, b, seed."""
         # The same on all workers and in all runs; 0 would mean a number of the servers'.
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         stream = int.from_bytes(digest, "little") or 1
         kind, a, b, seed = init
         refuse_unserved_steps()
-        source = RowSource(name, dim, (kind, float(a), float(b), int(seed), stream))
+        source = RowSource(name, dim, (kind, float(a), float(b), int(seed), stream), storage)
         return cls(source)._make_handle(device=device, dtype=dtype, requires_grad=requires_grad)
 
     def copied(self, handle: TableHandle) -> TableHandle:
