@@ -180,8 +180,9 @@ class SparseTable {
 };
 
 // What the rows of a sparse table hold before their first push, where init.stream is not 0. `out` has
-// keys.size() * dim elements. Asks nobody.
-void InitialRows(const Init& init, std::span<const RowKey> keys, uint32_t dim, std::span<float> out);
+// keys.size() * dim elements; `storage` is the table's. Asks nobody.
+void InitialRows(const Init& init, std::span<const RowKey> keys, uint32_t dim, std::span<float> out,
+                 Storage storage = Storage::kFull);
 
 class Client {
  public:

@@ -31,7 +31,9 @@ uint64_t Unique(uint64_t keys_address, uint64_t key_count, uint64_t unique_addre
 }
 
 void Initial(const std::string& kind, double a, double b, uint64_t seed, uint64_t stream,
-             uint64_t keys_address, uint64_t key_count, uint32_t dim, uint64_t out_address) {
+             uint64_t keys_address, uint64_t key_count, uint32_t dim, uint64_t out_address,
+             const std::string& storage) {
+  const Storage kept = StorageOf(storage);
   const Init init{InitKindOf(kind), static_cast<float>(a), static_cast<float>(b), seed, stream};
   const bool random = init.kind == InitKind::kUniform || init.kind == InitKind::kNormal;
   if (random && stream == 0)
@@ -40,7 +42,7 @@ void Initial(const std::string& kind, double a, double b, uint64_t seed, uint64_
                "the table and this call the same stream above 0");
   nb::gil_scoped_release released;
   InitialRows(init, {reinterpret_cast<const RowKey*>(keys_address), key_count}, dim,
-              {reinterpret_cast<float*>(out_address), key_count * dim});
+              {reinterpret_cast<float*>(out_address), key_count * dim}, kept);
 }
 
 template <class T>
@@ -93,8 +95,8 @@ void BindRows(nb::module_& m) {
         "De-duplicates uint64 keys in the order of their first appearance; returns how many are left.\n"
         "`unique` has room for key_count, `inverse` is int64.");
   m.def("initial_rows", &Initial, "kind"_a, "a"_a, "b"_a, "seed"_a, "stream"_a, "keys_address"_a,
-        "key_count"_a, "dim"_a, "out_address"_a,
-        "What the rows of a table of this init hold before their first push.");
+        "key_count"_a, "dim"_a, "out_address"_a, "storage"_a = "float32",
+        "What the rows of a table of this init and storage hold before their first push.");
   m.def("gather_rows", &Gather, "rows_address"_a, "row_count"_a, "dim"_a, "places_address"_a, "count"_a,
         "out_address"_a, "out row i = row places[i] (float32, int64 places).");
   m.def("add_rows", &Add, "rows_address"_a, "count"_a, "dim"_a, "places_address"_a, "sums_address"_a,

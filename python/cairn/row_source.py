@@ -36,8 +36,9 @@ def empty_rows(count: int, dim: int, pinned: bool = False) -> torch.Tensor:
 
 class RowSource:
     def __init__(self, name: str, dim: int, init: Init, wire: str = "plain",
-                 caching: Caching = Caching()) -> None:
-        self.name, self.dim, self.init, self.wire = name, dim, init, wire
+                 storage: str = "float32", caching: Caching = Caching()) -> None:
+        self.name, self.dim, self.init = name, dim, init
+        self.wire, self.storage = wire, storage
         self.caching, self.cache = caching, caching.make(dim)
         self.table: _core.SparseTable | None = None
         self.client: _core.Client | None = None
@@ -67,7 +68,8 @@ class RowSource:
             self.name, self.dim, mode="sync" if isinstance(mode, Sync) else "async",
             optimizer=settings.kind, flags=flags,
             deterministic=isinstance(mode, Sync) and mode.deterministic,
-            initial_state=settings.initial_state, init=self.init, wire=self.wire)
+            initial_state=settings.initial_state, init=self.init, wire=self.wire,
+            storage=self.storage)
         self.client, self._made, self._sync = client, made, isinstance(mode, Sync)
         self.changed()
         if context.initialised() and context.current().embedded:
@@ -117,7 +119,8 @@ class RowSource:
         if not keys.numel():
             return rows, None
         if self.table is None:
-            _core.initial_rows(*self.init, keys.data_ptr(), keys.numel(), self.dim, rows.data_ptr())
+            _core.initial_rows(*self.init, keys.data_ptr(), keys.numel(), self.dim, rows.data_ptr(),
+                               self.storage)
             return rows, None
         return rows, self.table.pull(keys.data_ptr(), keys.numel(),
                                      rows.data_ptr(), keep=(keys, rows))

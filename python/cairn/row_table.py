@@ -42,14 +42,16 @@ class RowTable:
     @classmethod
     def make(cls, name: str, dim: int, init: Sequence[Any], *, device: Any = None,
              dtype: torch.dtype | None = None, requires_grad: bool = True,
-             wire: str = "plain", caching: Caching = Caching()) -> TableHandle:
+             wire: str = "plain", storage: str = "float32",
+             caching: Caching = Caching()) -> TableHandle:
         """A new table; its initial rows depend on its name, and on `init`: kind, a, b, seed."""
         # The same on all workers and in all runs; 0 would mean a number of the servers'.
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         stream = int.from_bytes(digest, "little") or 1
         kind, a, b, seed = init
         refuse_unserved_steps()
-        source = RowSource(name, dim, (kind, float(a), float(b), int(seed), stream), wire, caching)
+        source = RowSource(name, dim, (kind, float(a), float(b), int(seed), stream), wire, storage,
+                           caching)
         return cls(source)._make_handle(device=device, dtype=dtype, requires_grad=requires_grad)
 
     def copied(self, handle: TableHandle) -> TableHandle:

@@ -35,8 +35,8 @@ class TableModule(torch.nn.Module):
     def __init__(self, num_embeddings: int | None, embedding_dim: int, *, padding_idx: int | None,
                  max_norm: float | None, norm_type: float, scale_grad_by_freq: bool, sparse: bool,
                  weight: torch.Tensor | None, freeze: bool, device: Any, dtype: torch.dtype | None,
-                 name: str | None, init: Any, seed: int, wire: str | None = None,
-                 caching: Caching = Caching()) -> None:
+                 name: str | None, init: Any, seed: int, wire: str | None, storage: Any,
+                 caching: Caching) -> None:
         super().__init__()
         leave_graphs()
         if max_norm is not None:
@@ -56,8 +56,9 @@ class TableModule(torch.nn.Module):
         self.padding_idx = _padding(padding_idx, num_embeddings)
         self.max_norm, self.norm_type = None, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
-        self.table = handle_for(name, embedding_dim, init, seed, device=device, dtype=dtype,
-                                requires_grad=not freeze, wire=wire_of_rows(wire), caching=caching)
+        self.table = handle_for(name, embedding_dim, init, seed, storage=storage, device=device,
+                                dtype=dtype, requires_grad=not freeze, wire=wire_of_rows(wire),
+                                caching=caching)
         if weight is not None:
             expected = [len(weight) if num_embeddings is None else num_embeddings, embedding_dim]
             assert list(weight.shape) == expected, (
@@ -235,6 +236,8 @@ class TableModule(torch.nn.Module):
             parts.append(f"padding_idx={self.padding_idx}")
         if self.scale_grad_by_freq:
             parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
+        if self._rows.source.storage != "float32":
+            parts.append(f"storage={self._rows.source.storage!r}")
         return ", ".join([*parts, f"name={self.name!r}"])
 
 
