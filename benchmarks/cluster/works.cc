@@ -48,11 +48,12 @@ void Figures::DenseOf(const std::string& optimizer, const char* size_name, uint6
   const std::vector<float> gradient(spec.size, 1e-3f);
   std::vector<float> out(spec.size);
   const cairn::PushOptions options{.hyper = chosen.hyper};
+  const cairn::PushOptions lent{.hyper = chosen.hyper, .borrow = true};  // it is waited for
   const double gigabytes = static_cast<double>(bytes) / 1e9;
   const std::string ending = std::string("_") + std::to_string(bytes >> 20) + "mb_" + optimizer;
   const std::string text = std::string(" ") + size_name + ", " + optimizer;
   Measure({"dense_push" + ending, "dense push" + text, gigabytes, "GB/s"},
-          [&] { Check(table->Push(std::span(gradient), options).Wait()); });
+          [&] { Check(table->Push(std::span(gradient), lent).Wait()); });
   if (pull_too) {
     Measure({"dense_pull" + ending, "dense pull" + text, gigabytes, "GB/s"},
             [&] { Check(table->Pull(std::span(out)).Wait()); });
@@ -97,7 +98,7 @@ void Figures::Small() {
   auto table = client_.CreateDense(spec);
   Check(table.status());
   const std::vector<float> gradient(spec.size, 1e-3f);
-  const auto push = [&] { Check(table->Push(std::span(gradient)).Wait()); };
+  const auto push = [&] { Check(table->Push(std::span(gradient), {.borrow = true}).Wait()); };
   Measure({"small_push", "dense push 4 KB, back to back", 0, "us"}, push);
   Measure({"small_push_computing", "dense push 4 KB, 1 ms of computing between", 0, "us",
            [] { Compute(std::chrono::milliseconds(1)); }},

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "client/fake_cluster.h"
+#include "client/partition_reader.h"
 #include "client/partition.h"
 #include "wire/data.h"
 
