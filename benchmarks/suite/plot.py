@@ -57,12 +57,12 @@ def _models(axis, data):
         plain = statistics.median(found["plain"])
         others = paddle.get(mlp, {})
         shapes = {"1 × 1": (("Cairn", "async1", OURS, found),
-                            ("Paddle async", "async 1x1", PEER, others),
-                            ("Paddle GEO", "geo 1x1", PEER, others)),
+                            ("Paddle\nasync", "async 1x1", PEER, others),
+                            ("Paddle\nGEO", "geo 1x1", PEER, others)),
                   "2 × 2": (("Cairn", "async2", OURS, found),
-                            ("Cairn, 1 copy", "single2", OURS, found),
-                            ("DDP gloo", "ddp2", PEER, found),
-                            ("Paddle async", "async 2x2", PEER, others))}
+                            ("Cairn\n1 copy", "single2", OURS, found),
+                            ("DDP\ngloo", "ddp2", PEER, found),
+                            ("Paddle\nasync", "async 2x2", PEER, others))}
         for shape, ways in shapes.items():
             first = place
             for name, way, color, source in ways:

@@ -247,9 +247,9 @@ def training(results):
             row.ratio = row.ours / plain
             row.goals = [Goal("of plain torch", row.ratio, bound)]
             shape = "1x1" if way == "async1" else "2x2"
-            for peer in ("async", "geo"):
+            for peer, name in (("async", "Paddle async"), ("geo", "Paddle GEO")):
                 if f"{peer} {shape}" in paddle:
-                    row.peers[f"Paddle {peer}"] = statistics.median(paddle[f"{peer} {shape}"])
+                    row.peers[name] = statistics.median(paddle[f"{peer} {shape}"])
             if way != "async1" and "ddp2" in found:
                 row.peers["DDP gloo"] = statistics.median(found["ddp2"])
             rows.append(row)
