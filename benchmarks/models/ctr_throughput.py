@@ -1,13 +1,13 @@
 """Samples per second of the click model of examples/ctr.py: plain torch, Cairn, and
 DistributedDataParallel with sparse gradients, side by side in one run.
 
-    python benchmarks/models/ctr_throughput.py [--steps 150] [--repetitions 5]
+    python benchmarks/models/ctr_throughput.py [--steps 150] [--repetitions 5] [--hidden 32]
 
-13 floats and 26 ids, a table of a million rows of 16, an MLP 400-400-400-1, batch 512 a process,
-Adagrad, synthetic data in memory (no loader), real processes with one thread each. A figure is the
-samples of all processes together. The ways take turns, so that a noisy machine is noisy for all of
-them; shown are the median over the repetitions and the range. Needs `cairn` and the package:
-installed, or a build's with PYTHONPATH=build/release/python CAIRN_BIN=build/release/bin.
+13 floats and 26 ids, a table of a million rows of 16, an MLP 400-400-400-1 (--hidden 32: 32-1),
+batch 512 a process, Adagrad, synthetic data in memory (no loader), real processes with one thread
+each. A figure is the samples of all processes together. The ways take turns, so that a noisy machine
+is noisy for all of them; shown are the median over the repetitions and the range. Needs `cairn` and
+the package: installed, or a build's with PYTHONPATH=build/release/python CAIRN_BIN=build/release/bin.
 """
 import argparse
 import os
@@ -28,12 +28,13 @@ WAYS = {
     "ddp2": ("DDP gloo, 2 processes", ["ddp", "ddp"], None, None),
     "sync2": ("cairn Sync, 2 servers, 2 workers", "cairn -s 2 -w 2 sync", "ddp2", None),
     "async2": ("cairn Async, 2 servers, 2 workers", "cairn -s 2 -w 2 async", "ddp2", None),
+    "single2": ("the same, --replicas 1", "cairn -s 2 -w 2 --replicas 1 async", "ddp2", None),
     "hybrid2": ("cairn hybrid, 2 servers, 2 workers", "cairn -s 2 -w 2 hybrid", "ddp2", None),
 }
 
 
 # What is measured: one process of it.
-def work(way, steps, warm_up):
+def work(way, steps, warm_up, hidden):
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -57,6 +58,9 @@ def work(way, steps, warm_up):
         rank, workers, all_are_there = cairn.rank(), cairn.world_size(), cairn.barrier
 
     model = ctr.ClickModel(ctr.click_table(way in ("plain", "ddp")))
+    widths = [model.mlp[0].in_features, *hidden]
+    layers = [part for a, b in zip(widths, hidden) for part in (nn.Linear(a, b), nn.ReLU())]
+    model.mlp = nn.Sequential(*layers, nn.Linear(hidden[-1], 1))
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.02)
     table = model.table
     if way == "ddp":
@@ -93,11 +97,13 @@ def work(way, steps, warm_up):
 # The ways in turn.
 def measure(run, options):
     """The samples per second of one start of one way, all processes together."""
-    return sum(taking_turns.figures(__file__, run, options, r"samples per second: (\S+)"))
+    hidden = ["--hidden", *map(str, options.hidden)]
+    return sum(taking_turns.figures(__file__, run, options, r"samples per second: (\S+)", hidden))
 
 
 def report(rates, options):
-    print(f"click model, batch {BATCH}, one thread a process: thousand samples/s, median "
+    mlp = "-".join(map(str, options.hidden))
+    print(f"click model, MLP {mlp}, batch {BATCH}, one thread a process: thousand samples/s, median "
           f"(least–most) of {options.repetitions} × {options.steps} steps, {os.cpu_count()} cores")
     medians = {way: statistics.median(found) for way, found in rates.items()}
     for way, found in rates.items():
@@ -115,6 +121,9 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--hidden", type=int, nargs="+", default=[400, 400, 400],
+                        help="widths of the MLP's hidden layers")
+    parser.add_argument("--json", help="write the figures to this file too")
     parser.add_argument("--warm-up", type=int, default=20, help="steps before the clock starts")
     parser.add_argument("--only", nargs="+", choices=WAYS, default=list(WAYS), help="some ways")
     parser.add_argument("--timeout", type=float, default=300, help="seconds that a start may take")
@@ -122,9 +131,10 @@ def main():
                         help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(options.work, options.steps, options.warm_up)
+        work(options.work, options.steps, options.warm_up, options.hidden)
         return
     rates = taking_turns.take_turns(WAYS, options, lambda run: measure(run, options), "samples/s")
+    taking_turns.write_json(options.json, rates, "samples/s", {"hidden": options.hidden})
     report(rates, options)
 
 

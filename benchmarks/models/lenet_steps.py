@@ -100,6 +100,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--json", help="write the figures to this file too")
     parser.add_argument("--warm-up", type=int, default=50, help="steps before the clock starts")
     parser.add_argument("--only", nargs="+", choices=WAYS, default=list(WAYS), help="some ways")
     parser.add_argument("--timeout", type=float, default=300, help="seconds that a start may take")
@@ -109,6 +110,7 @@ def main():
         work(options.work, options.steps, options.warm_up)
         return
     times = taking_turns.take_turns(WAYS, options, lambda run: measure(run, options), "ms")
+    taking_turns.write_json(options.json, times, "ms", {"batch": BATCH})
     report(times, options)
 
 

@@ -1,5 +1,6 @@
 """What benchmarks of training share: ways of training that take turns in one run, each as real
 processes, so that they meet the same machine."""
+import json
 import os
 import pathlib
 import re
@@ -24,10 +25,11 @@ def free_port():
         return s.getsockname()[1]
 
 
-def figures(script, run, options, pattern):
-    """One start of one way: the numbers that its processes print. `run`: "cairn -s 1 -w 1 WAY", or a
-    list of ways, a process each; `pattern` has one group."""
-    me = [sys.executable, script, "--steps", str(options.steps), "--warm-up", str(options.warm_up), "--work"]
+def figures(script, run, options, pattern, more=()):
+    """One start of one way: the numbers that its processes print. `run`: "cairn -s 1 -w 1 WAY", or
+    a list of ways, a process each; `pattern` has one group; `more`: further arguments."""
+    me = [sys.executable, script, "--steps", str(options.steps), "--warm-up", str(options.warm_up),
+          *more, "--work"]
     environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
     if isinstance(run, str):
         _, *counts, way = run.split()
@@ -52,6 +54,13 @@ def figures(script, run, options, pattern):
         if child.returncode != 0:
             raise SystemExit(f"{text}\n{' '.join(child.args)} ended with {child.returncode}")
     return [float(figure) for text in texts for figure in re.findall(pattern, text)]
+
+
+def write_json(path, found, unit, settings):
+    """{way: its figures}, for programs."""
+    if path:
+        text = json.dumps({"unit": unit, "settings": settings, "figures": found}, indent=1)
+        pathlib.Path(path).write_text(text + "\n")
 
 
 def take_turns(ways, options, measure, unit):

@@ -93,6 +93,9 @@ struct PushOptions {
   double scale = 1.0;        // Decide: the mean gradient is multiplied by it
   bool skip = false;         // Decide: the round closes without being applied
   RoundInfo* info = nullptr; // sync: filled in before Wait returns ok; must live until then
+  // Push to an async dense table: the array is not copied. It must stay unchanged until the Pending
+  // has ended, as with PushPull and in sync mode. For those who wait anyway.
+  bool borrow = false;
 };
 struct PullOptions {
   int64_t timeout_ms = 0;
@@ -109,7 +112,8 @@ using Pieces = std::span<const std::span<float>>;
 //
 // Sync tables: Push, PushPull and Done each finish one round of this worker; a Pull gives the
 // values after this worker's last finished round, and waits for it. The arrays must stay unchanged
-// until Wait has returned. Async tables: Push copies its arrays and returns; Done is an error.
+// until Wait has returned. Async tables: Push copies its arrays and returns (unless told to borrow);
+// those of a PushPull must stay unchanged until Wait has returned; Done is an error.
 class DenseTable {
  public:
   uint64_t size() const;
@@ -176,8 +180,9 @@ class SparseTable {
 };
 
 // What the rows of a sparse table hold before their first push, where init.stream is not 0. `out` has
-// keys.size() * dim elements. Asks nobody.
-void InitialRows(const Init& init, std::span<const RowKey> keys, uint32_t dim, std::span<float> out);
+// keys.size() * dim elements; `storage` is the table's. Asks nobody.
+void InitialRows(const Init& init, std::span<const RowKey> keys, uint32_t dim, std::span<float> out,
+                 Storage storage = Storage::kFull);
 
 class Client {
  public:

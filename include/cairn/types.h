@@ -45,6 +45,14 @@ enum OptimizerFlag : uint32_t {
 };
 // What happens to a push that carries NaN or Inf.
 enum class NonFinitePolicy : uint8_t { kReject = 0, kAllow = 1 };
+// How a table keeps its values. They travel and are worked with as its elements are; what an
+// optimizer makes of them is rounded at random (seeded), what is assigned to the nearest. State of
+// optimizers is never narrow.
+enum class Storage : uint8_t {
+  kFull = 0,      // as its elements are
+  kBfloat16 = 1,  // sparse tables of float32
+  kFloat16 = 2,   // the same; up to 65504
+};
 enum class InitKind : uint8_t { kZeros = 0, kConstant = 1, kUniform = 2, kNormal = 3 };
 // How a table's values travel over TCP; for networks that are slow. Assigned values and columns other
 // than 0 are never rounded.
@@ -99,6 +107,7 @@ struct TableSpec {
   std::vector<uint64_t> segments;
   WireFormat wire = WireFormat::kPlain;
   float wire_topk = 0.0f;  // kTopK: which part of the elements, above 0 and at most 1
+  Storage storage = Storage::kFull;
 
   bool operator==(const TableSpec&) const = default;
 };

@@ -120,7 +120,7 @@ PyDense CreateDense(PyClient& self, const std::string& name, uint64_t size, cons
 PySparse CreateSparse(PyClient& self, const std::string& name, uint32_t dim, const std::string& dtype,
                       const std::string& mode, const std::string& optimizer, uint32_t flags,
                       bool deterministic, const std::string& non_finite, double initial_state,
-                      const InitTuple& init, const std::string& wire) {
+                      const InitTuple& init, const std::string& wire, const std::string& storage) {
   TableSpec spec;
   spec.name = name;
   spec.kind = TableKind::kSparse;
@@ -134,6 +134,7 @@ PySparse CreateSparse(PyClient& self, const std::string& name, uint32_t dim, con
   spec.initial_state = static_cast<float>(initial_state);
   spec.init = InitOf(init);
   spec.wire = WireOf(wire);
+  spec.storage = StorageOf(storage);
   return {Owned<SparseTable>(new SparseTable(self.CreateSparse(std::move(spec))))};
 }
 
@@ -228,7 +229,7 @@ void BindClient(nb::module_& m) {
       .def("create_sparse", &CreateSparse, "name"_a, "dim"_a, nb::kw_only(), "dtype"_a = "float32",
            "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
            "non_finite"_a = "reject", "initial_state"_a = 0.0, "init"_a = zeros,
-           "wire"_a = "plain")
+           "wire"_a = "plain", "storage"_a = "float32")
       .def("drop_table", &PyClient::DropTable, "name"_a)
       .def("barrier", &PyClient::Barrier,
            "Opens when every live worker has entered it. If it was interrupted, the next call waits for\n"

@@ -41,6 +41,7 @@ NB_MODULE(_core, m) {
   BindDense(m);
   BindSparse(m);
   BindRows(m);
+  BindRowCache(m);
   BindClient(m);
   BindCluster(m);
 }

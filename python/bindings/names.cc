@@ -28,6 +28,13 @@ ElementType ElementOf(const std::string& name) {
                             {{"float32", ElementType::kFloat32}, {"int64", ElementType::kInt64}});
 }
 
+Storage StorageOf(const std::string& name) {
+  return Named<Storage>("storage", name,
+                        {{"float32", Storage::kFull},
+                         {"bfloat16", Storage::kBfloat16},
+                         {"float16", Storage::kFloat16}});
+}
+
 Mode ModeOf(const std::string& name) {
   return Named<Mode>("mode", name, {{"sync", Mode::kSync}, {"async", Mode::kAsync}});
 }

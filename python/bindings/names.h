@@ -12,6 +12,7 @@
 namespace cairn::python {
 
 ElementType ElementOf(const std::string& name);
+Storage StorageOf(const std::string& name);
 Mode ModeOf(const std::string& name);
 OptimizerKind OptimizerOf(const std::string& name);
 NonFinitePolicy NonFiniteOf(const std::string& name);

@@ -1,4 +1,5 @@
-// cairn._core.unique and initial_rows: work on keys that asks nobody.
+// cairn._core.unique, initial_rows, gather_rows, add_rows, all_finite: work on keys and rows that asks
+// nobody; and RowCache.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -6,5 +7,6 @@
 namespace cairn::python {
 
 void BindRows(nanobind::module_& m);
+void BindRowCache(nanobind::module_& m);
 
 }  // namespace cairn::python

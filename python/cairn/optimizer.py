@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from . import _core, context, standing_in
 from .errors import Error, NotFiniteError
 from .modes import Async, Mode, Sync, check_mode
 from .optimizer_rounds import Rounds
+from .overlap import Overlap
 from .served_model import ServedModel
 from .uneven import join
 from .wire_formats import wire_of_tensors
@@ -36,6 +37,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     update: "server", or "worker": the servers only reduce and each worker updates (Sync only).
     reduce: "mean" of the workers' gradients, weighted by step(samples=n), or their "sum" (Sync).
     root_rank: whose initial weights and state all workers start with.
+    overlap: gradients leave while backward still runs, in several tables. They must be final then: no
+        clipping, no GradScaler, no samples=; to accumulate, see no_sync().
     wire: between hosts, None, "bf16" or "f16" (gradients and weights in two bytes), "topk" (of each
         gradient the largest wire_topk, for example 0.01; the rest with the next one) or "lz4". Tables
         of rows have their own.
@@ -45,7 +48,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module | None = None, *,
                  mode: Mode = Sync(), update: str = "server", reduce: str = "mean",
-                 root_rank: int = 0, wire: str | None = None, wire_topk: float | None = None) -> None:
+                 root_rank: int = 0, overlap: bool = False, wire: str | None = None,
+                 wire_topk: float | None = None) -> None:
         _check_arguments(optimizer, model, update, reduce)
         wire_settings = wire_of_tensors(wire, wire_topk)
         if update == "worker" and wire not in (None, "lz4"):
@@ -60,8 +64,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._reduce = reduce
         self._take_hooks_of_torch()
         self._served = ServedModel(optimizer, model, self.mode, reduces_only=self._updates_here,
-                                   reduce=reduce, root_rank=root_rank, wire=wire_settings)
-        self._rounds = Rounds(self._served)
+                                   reduce=reduce, root_rank=root_rank, in_buckets=overlap,
+                                   wire=wire_settings)
+        self._overlap = self._make_overlap() if overlap else None
+        self._rounds = Rounds(self._served, self._overlap)
         self._versions: list[int] = []
         self._standing_in: list[_core.Pending] = []  # a part in the others' step without a gradient
         if context.initialised():
@@ -75,6 +81,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 of_step = name.startswith("_optimizer_step_")  # run by the inner step() there
                 self.__dict__[name] = OrderedDict() if of_step and self._updates_here else hooks
         self._patch_step_function()
+
+    def _make_overlap(self) -> Overlap:
+        if self._updates_here:
+            raise ValueError('overlap=True is for updates on the servers: leave it out, or update="worker"')
+        if self._served.reduced is not None:
+            raise ValueError("overlap=True is for parameters on the servers, and some are all-reduced here: leave "
+                             "it out, or place all on the servers (cairn.assign)")
+        return Overlap(self._served, self._check_versions)
 
     # What belongs to the inner optimizer.
     @property
@@ -107,6 +121,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         # What a Ctrl-C left under way is still sent from where the gradients lie; rows are not.
         reduced = self._served.reduced
         under_way = self._served.calls.under_way() or (reduced is not None and reduced.under_way)
+        under_way = under_way or (self._overlap is not None and self._overlap.under_way)
         self.optimizer.zero_grad(set_to_none=set_to_none or under_way)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -138,6 +153,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
             for name in ("grad_scale", "found_inf"):
                 self.__dict__.pop(name, None)
             raise
+        finally:
+            for table in self._served.tables:
+                table.rows.source.count_step()
         self.optimizer._opt_called = True  # schedulers made before the wrap look for it
         return loss
 
@@ -153,6 +171,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _step(self, weight: float, samples: float | None) -> None:
         found_inf = getattr(self, "found_inf", None)  # set by torch.amp.GradScaler for this step
         scale = getattr(self, "grad_scale", None)  # the same; None after unscale_()
+        if self._overlap is not None and (found_inf is not None or samples is not None):
+            raise ValueError(
+                f"{'a GradScaler' if samples is None else 'samples='} with overlap=True: gradients leave in backward, "
+                "before their scale or weight is known. Make the optimizer without overlap=True")
         skips = found_inf is not None and bool(float(found_inf) > 0)
         inverse_scale = 1.0 if scale is None else 1.0 / float(scale)
         if not self._served.sync:
@@ -193,6 +215,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
         In Sync() the gradients leave here, and step() says what becomes of them: p.grad stays as it
         is, and must not change in between. In Async() it is torch.nn.utils.clip_grad_norm_.
         """
+        if self._overlap is not None:
+            raise ValueError("clip_grad_norm_() with overlap=True: gradients have left in backward, before their "
+                             "norm is known. Make the optimizer without overlap=True")
         if not self._served.sync:
             reduced = [] if self._served.reduced is None else self._served.reduced.params
             params = [*(param for part in self._served.parts for param in part.params), *reduced]
@@ -206,6 +231,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
         return torch.tensor(norm, dtype=torch.float32)
 
     @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """As DistributedDataParallel has it: a backward in the block only adds to the gradients, with
+        overlap=True too, and the next one outside sends the sum. (Without overlap=True only step()
+        sends, and this does nothing.)"""
+        with nullcontext() if self._overlap is None else self._overlap.paused():
+            yield
+
+    @contextmanager
     def join(self) -> Iterator[None]:
         """For workers that run out of data at different times, as in DistributedDataParallel: whoever
         leaves the block takes part in the others' steps, without a gradient, until all have left it."""
@@ -216,6 +249,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _stand_in(self, waited_for: bool) -> None:
         """While this worker, who has joined a running job, waits in another optimizer's step:
         standing_in.py. `waited_for`: somebody waits for its part in a step of this one."""
+        if self._overlap is not None and self._overlap.under_way:
+            return  # its part was given in backward
         if not self._standing_in and waited_for:
             self._standing_in = self._rounds.begin_joined()
         if self._standing_in and all(pending.ready() for pending in self._standing_in):
@@ -244,6 +279,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
         """As torch's; not collective: any worker may call it alone."""
+        if self._overlap is not None:
+            self._overlap.refuse_other_calls("state_dict()")
         return self._served.state.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:  # type: ignore[override]
@@ -265,12 +302,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _attach(self) -> None:
         with torch.no_grad():
             standing_in.add(self, self._served.attach())
+            if self._overlap is not None:
+                self._overlap.watch()
             self._note_versions()
 
     def _begin(self, *, steps: bool = False, clips: bool = False, overwrites: bool = False) -> None:
         """What every call begins with; `overwrites`: it need not mind the parameters' values."""
         served = self._served
         ctx = context.current()
+        if self._overlap is not None and not steps:
+            self._overlap.refuse_other_calls("another call of the optimizer")
         if served.context is None:
             self._attach()
         elif served.context is not ctx:

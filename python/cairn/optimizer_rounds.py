@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-import torch
-
 from . import _core, standing_in
 from .allreduce import AllReduced
 from .calls_under_way import interrupts_later
 from .errors import DeadlineExceededError, Error, NotFiniteError
+from .finite_gradients import all_finite, is_refused, not_finite
 from .joined_vote import JoinedVote, Polled
 from .optimizer_settings import Hyper
+from .overlap import Overlap
 from .served_model import ServedModel
 from .served_parts import Part
 from .undecided import Gradients, Undecided
@@ -27,8 +27,8 @@ _SKIP_TIMEOUT_MS = 1000
 
 
 class Rounds:
-    def __init__(self, served: ServedModel) -> None:
-        self._served = served
+    def __init__(self, served: ServedModel, overlap: Overlap | None = None) -> None:
+        self._served, self._overlap = served, overlap
         self.undecided: Undecided | None = None
 
     def _hyper(self, part: Part) -> Hyper:
@@ -51,10 +51,10 @@ class Rounds:
         if reduced is not None:
             named.append((reduced.names, [param.grad for param in reduced.params]))
         if len(named) > 1 or reduced is not None:
-            if not _all_finite([g for _, found in named for g in found if g is not None]):
+            if not all_finite([g for _, found in named for g in found if g is not None]):
                 for names, found in named:
-                    if not _all_finite([g for g in found if g is not None]):
-                        raise NotFiniteError(_not_finite(names, found))
+                    if not all_finite([g for g in found if g is not None]):
+                        raise NotFiniteError(not_finite(names, found))
         return gradients
 
     def _begin(self, start: Callable[[Part], _core.Pending | None], *, joined: bool = False,
@@ -117,6 +117,8 @@ class Rounds:
 
     # One phase.
     def plain(self, weight: float, weighted: bool) -> None:
+        if self._overlap is not None:
+            return self._overlapped(self._overlap)
         gradients = dict(zip(self._served.parts, self._finite_gradients()))
         reduced = self._served.reduced
         if reduced is not None:
@@ -126,6 +128,19 @@ class Rounds:
         self._served.calls.finish()
         self._check_reduced()
 
+    def _overlapped(self, overlap: Overlap) -> None:
+        """Most of it has begun in backward."""
+        with interrupts_later():
+            if self._served.sync:
+                self._begin(overlap.start)
+            else:
+                with self._served.trip():
+                    self._begin_async(overlap.start)
+            wrong = overlap.end()
+        self._served.calls.finish()
+        if wrong is not None:
+            raise wrong
+
     def _check_reduced(self) -> None:
         reduced = self._served.reduced
         if reduced is not None and not reduced.info.finite:
@@ -134,33 +149,40 @@ class Rounds:
 
     def _step(self, part: Part, gradients: Gradients, weight: float) -> _core.Pending | None:
         pending = part.step(gradients, self._hyper(part), weight, self._served.sync)
-        if pending is not None and _is_refused(pending):  # of several parts none is: they have been looked at
-            raise NotFiniteError(_not_finite(part.names, gradients))
+        if pending is not None and is_refused(pending):  # of several parts none is: they have been looked at
+            raise NotFiniteError(not_finite(part.names, gradients))
         return pending
 
     def step_async(self, weight: float, weighted: bool, value_scale: float, skips: bool) -> bool:
         """`skips`: this worker's gradients are not finite, under a GradScaler. False if what is
         all-reduced was not applied for such a reason on some worker."""
         served = self._served
+        if self._overlap is not None:
+            self._overlapped(self._overlap)
+            return True
         gradients = {} if skips else dict(zip(served.parts, self._finite_gradients()))
         if served.reduced is not None:
             self._reduce(served.reduced, weight, weighted, value_scale, skips)
         with interrupts_later(), served.trip():
             if served.reduced is not None:
                 self._begin_vote(served.reduced, joined=False)
-            for part, found in gradients.items():
-                pending = self._step(part, found, 1.0)
-                if pending is not None:
-                    served.calls.expect(pending, part.store)
-            for table in served.tables:
-                table.fetch(served.calls)
-            if served.buffers is not None and served.gives():
-                served.calls.expect(served.buffers.give(once=False), lambda: None)
+            self._begin_async(lambda part: self._step(part, gradients[part], 1.0) if gradients else None)
             if served.reduced is not None:
                 reduced = served.reduced
                 served.calls.expect_call(lambda: reduced.apply(skip=not reduced.info.finite))
         served.calls.finish()
         return served.reduced is None or served.reduced.info.finite
+
+    def _begin_async(self, start: Callable[[Part], _core.Pending | None]) -> None:
+        served = self._served
+        for part in served.parts:
+            pending = start(part)
+            if pending is not None:
+                served.calls.expect(pending, part.store)
+        for table in served.tables:
+            table.fetch(served.calls)
+        if served.buffers is not None and served.gives():
+            served.calls.expect(served.buffers.give(once=False), lambda: None)
 
     def begin_joined(self) -> list[_core.Pending]:
         """One round without a gradient; its pendings tell whether every worker has run out of data."""
@@ -230,7 +252,7 @@ class Rounds:
         hyper = self._hyper(part)
         if not not_finite:
             pending = part.contribute(gradients, hyper, weight, value_scale)
-            if not _is_refused(pending):
+            if not is_refused(pending):
                 return pending
         # All are told, so that nobody waits for us.
         return part.contribute_not_finite(hyper, weight)
@@ -317,32 +339,3 @@ class Rounds:
             for param, grad in held:
                 param.grad = grad
         return True
-
-
-def _all_finite(gradients: list[torch.Tensor]) -> bool:
-    if not gradients:
-        return True
-    largest = torch.nn.utils.get_total_norm([g.detach() for g in gradients], float("inf"))
-    return bool(torch.isfinite(largest))
-
-
-def _is_refused(pending: _core.Pending) -> bool:
-    """The gradient is not finite: it was found before anything was sent."""
-    if pending.ready():
-        try:
-            pending.wait()
-        except NotFiniteError:
-            return True
-        except Error:
-            pass  # whoever waits for it hears of it
-    return False
-
-
-def _not_finite(names: Sequence[str], gradients: Gradients) -> str:
-    for name, gradient in zip(names, gradients):
-        if gradient is None or bool(torch.isfinite(gradient).all()):
-            continue
-        what = "NaN" if bool(torch.isnan(gradient).any()) else "infinite"
-        return (f"the gradient of {name} is {what} on this worker: nothing of it was sent. Look for "
-                "the cause in the loss, or use torch.amp.GradScaler if it comes from half precision")
-    return "the gradients of this worker are not finite: nothing of them was sent"

@@ -2,12 +2,13 @@
 
 While batch t is used, the keys of batch t+1 are what its tables want (RowTable.wanted): the
 optimizer's step brings their rows along, as they are after the step. If no step came, one round
-trip for all tables fetches them when the batch is handed out."""
+trip for all tables fetches them when the batch is handed out. Tables whose rows may be some steps
+old (cache_steps=) don't wait for the step: their rows are read while batch t is computed."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -91,15 +92,18 @@ class _Batch:
         self.failure: Exception | None = None
 
     def announce(self) -> None:
+        early = [ahead for ahead in self.ahead if ahead.source.reads_ahead_at_once]
+        with torch.inference_mode(False), torch.no_grad(), _trip_of(early):
+            for ahead in early:
+                ahead.begin_early()
         for ahead in self.ahead:
-            ahead.source.ahead = ahead
+            ahead.source.ahead = None if ahead in early else ahead
 
     def enter(self) -> None:
         """Its rows are fetched, where no step has brought them, and used from now on."""
-        missing = [ahead for ahead in self.ahead if ahead.rows is None]
-        client = next((a.source.client for a in missing if a.source.client is not None), None)
         with torch.inference_mode(False), torch.no_grad():
-            with nullcontext() if client is None else _core.Trip(client):
+            missing = [ahead for ahead in self.ahead if not ahead.take_early() and ahead.rows is None]
+            with _trip_of(missing):
                 readings = [ahead.source.begin(ahead.keys) for ahead in missing]
             for ahead, reading in zip(missing, readings):
                 ahead.receive(reading.finish())
@@ -113,6 +117,11 @@ class _Batch:
             source = ahead.source
             source.now = None if source.now is ahead else source.now
             source.ahead = None if source.ahead is ahead else source.ahead
+
+
+def _trip_of(aheads: Sequence[RowsAhead]) -> AbstractContextManager[Any]:
+    client = next((a.source.client for a in aheads if a.source.client is not None), None)
+    return nullcontext() if client is None else _core.Trip(client)
 
 
 def _rows_ahead(asked: Mapping[torch.nn.Module, Any]) -> list[RowsAhead]:

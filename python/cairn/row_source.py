@@ -14,6 +14,7 @@ from .errors import Error
 from .loaded_rows import LoadedRows
 from .modes import Mode, Sync
 from .optimizer_settings import GroupSettings
+from .row_caching import CachedReading, Caching
 from .unique_keys import Keys, keys_to
 
 if TYPE_CHECKING:
@@ -34,8 +35,11 @@ def empty_rows(count: int, dim: int, pinned: bool = False) -> torch.Tensor:
 
 
 class RowSource:
-    def __init__(self, name: str, dim: int, init: Init, wire: str = "plain") -> None:
-        self.name, self.dim, self.init, self.wire = name, dim, init, wire
+    def __init__(self, name: str, dim: int, init: Init, wire: str = "plain",
+                 storage: str = "float32", caching: Caching = Caching()) -> None:
+        self.name, self.dim, self.init = name, dim, init
+        self.wire, self.storage = wire, storage
+        self.caching, self.cache = caching, caching.make(dim)
         self.table: _core.SparseTable | None = None
         self.client: _core.Client | None = None
         self.loaded = LoadedRows()
@@ -56,6 +60,7 @@ class RowSource:
                     f'by {_describe(made)} too: wrap an optimizer with the same settings, or make '
                     'the model anew')
             return False
+        self.caching.check_mode(self.name, mode)
         flags = settings.flags
         if reduce == "sum" and isinstance(mode, Sync):
             flags |= _core.FLAG_REDUCE_SUM
@@ -63,7 +68,8 @@ class RowSource:
             self.name, self.dim, mode="sync" if isinstance(mode, Sync) else "async",
             optimizer=settings.kind, flags=flags,
             deterministic=isinstance(mode, Sync) and mode.deterministic,
-            initial_state=settings.initial_state, init=self.init, wire=self.wire)
+            initial_state=settings.initial_state, init=self.init, wire=self.wire,
+            storage=self.storage)
         self.client, self._made, self._sync = client, made, isinstance(mode, Sync)
         self.changed()
         if context.initialised() and context.current().embedded:
@@ -73,17 +79,35 @@ class RowSource:
         return True
 
     def changed(self) -> None:
-        """What was read before is stale."""
+        """What was read before is stale, and must not be used any more."""
+        self.stepped()
+        if self.cache is not None:
+            self.cache.clear()
+
+    def stepped(self) -> None:
+        """The same, but what a cache has may be used as long as its bound allows."""
         self.version += 1
         self._kept = []
+
+    def count_step(self) -> None:
+        """This worker has ended a step, with or without a gradient for these rows: a cache ages."""
+        if self.cache is not None:
+            self.cache.step()
+
+    @property
+    def reads_ahead_at_once(self) -> bool:
+        """The next batch's rows may be read before this one's step."""
+        return self.cache is not None and self.table is not None
 
     def load(self, keys: Keys, rows: torch.Tensor) -> None:
         self.loaded.add(keys, rows)
         self.changed()
 
     # Reading.
-    def begin(self, keys: Keys, pinned: bool = False) -> Reading:
+    def begin(self, keys: Keys, pinned: bool = False) -> Reading | CachedReading:
         """Rows of unique keys. Waits for nothing: several may be begun in one _core.Trip."""
+        if self.cache is not None and self.table is not None:
+            return CachedReading(self, self.cache, keys, empty_rows(keys.numel(), self.dim, pinned))
         for kept_keys, rows in reversed(self._kept):
             if kept_keys.numel() == keys.numel() and torch.equal(kept_keys, keys):
                 return Reading(self, keys, rows)
@@ -95,7 +119,8 @@ class RowSource:
         if not keys.numel():
             return rows, None
         if self.table is None:
-            _core.initial_rows(*self.init, keys.data_ptr(), keys.numel(), self.dim, rows.data_ptr())
+            _core.initial_rows(*self.init, keys.data_ptr(), keys.numel(), self.dim, rows.data_ptr(),
+                               self.storage)
             return rows, None
         return rows, self.table.pull(keys.data_ptr(), keys.numel(),
                                      rows.data_ptr(), keep=(keys, rows))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,6 +19,7 @@ from . import _core, tensors
 from .filed_gradient import FiledGradient
 from .modes import Mode
 from .optimizer_settings import GroupSettings
+from .row_caching import Caching
 from .row_source import Init, RowSource
 from .rows_ahead import Lookup, LookupReading
 from .table_handle import TableHandle
@@ -32,19 +33,25 @@ class RowTable:
     def __init__(self, source: RowSource) -> None:
         self.source = source
         self.gradient = FiledGradient()
+        # Forward passes that have had no backward pass yet; and what is called when the last of them
+        # had (overlap.py).
+        self.awaited: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.all_filed: Callable[[], None] | None = None
         self._handle: weakref.ref[TableHandle] | None = None
 
     @classmethod
     def make(cls, name: str, dim: int, init: Sequence[Any], *, device: Any = None,
              dtype: torch.dtype | None = None, requires_grad: bool = True,
-             wire: str = "plain") -> TableHandle:
+             wire: str = "plain", storage: str = "float32",
+             caching: Caching = Caching()) -> TableHandle:
         """A new table; its initial rows depend on its name, and on `init`: kind, a, b, seed."""
         # The same on all workers and in all runs; 0 would mean a number of the servers'.
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         stream = int.from_bytes(digest, "little") or 1
         kind, a, b, seed = init
         refuse_unserved_steps()
-        source = RowSource(name, dim, (kind, float(a), float(b), int(seed), stream), wire)
+        source = RowSource(name, dim, (kind, float(a), float(b), int(seed), stream), wire, storage,
+                           caching)
         return cls(source)._make_handle(device=device, dtype=dtype, requires_grad=requires_grad)
 
     def copied(self, handle: TableHandle) -> TableHandle:
@@ -106,6 +113,10 @@ class RowTable:
 
     def stepped(self) -> None:
         """The rows on the servers have changed: what was read before is stale. Before receive()."""
+        self.source.stepped()
+
+    def refresh(self) -> None:
+        """What is read from now on is as new as the servers', whatever a cache may hold."""
         self.source.changed()
 
     def receive(self, keys: Keys, rows: torch.Tensor) -> None:

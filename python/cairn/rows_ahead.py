@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from .row_caching import CachedReading
 from .row_source import Reading, RowSource
 from .unique_keys import Keys, positions, unique
 
@@ -44,6 +45,7 @@ class RowsAhead:
         self.source, self.lookups = source, lookups
         self._rows: torch.Tensor | None = None
         self._version = -1
+        self._early: Reading | CachedReading | None = None
         self.keys = lookups[0].keys
         if len(lookups) > 1:
             self.keys, inverse = unique(torch.cat([lookup.keys for lookup in lookups]))
@@ -59,6 +61,21 @@ class RowsAhead:
     def receive(self, rows: torch.Tensor) -> None:
         self._rows, self._version = rows, self.source.version
 
+    def begin_early(self) -> None:
+        """Before the step of the batch that is in use."""
+        self._early = self.source.begin(self.keys)
+
+    def take_early(self) -> bool:
+        """False if nothing was begun early, or too many steps ago."""
+        reading, self._early = self._early, None
+        if not isinstance(reading, CachedReading):
+            return False
+        rows = reading.finish()
+        if not reading.fresh():
+            return False
+        self.receive(rows)
+        return True
+
     def find(self, ids: torch.Tensor) -> Lookup | None:
         return next((lookup for lookup in self.lookups if lookup.is_of(ids)), None)
 
@@ -67,7 +84,7 @@ class LookupReading:
     """The rows of a lookup on their way: those that were fetched ahead, the others by a call."""
 
     def __init__(self, source: RowSource, lookup: Lookup, pinned: bool) -> None:
-        self._reading: Reading | None = None
+        self._reading: Reading | CachedReading | None = None
         self._rows: torch.Tensor | None = None
         self._missing: torch.Tensor | None = None  # those of the lookup's keys that are read here
         ahead = source.now

@@ -30,6 +30,7 @@ class ServedGroup:
         for param, name in zip(params, names):
             check_type(name, param)
         self.index = index  # of the group in param_groups
+        self.label = str(index)  # in the name of its table
         self.params = list(params)
         self.names = list(names)
         self.settings = settings

@@ -33,9 +33,11 @@ _wraps = 0  # in this process
 
 class ServedModel(ServedParts):
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module | None, mode: Mode, *,
-                 reduces_only: bool, reduce: str, root_rank: int, wire: dict[str, Any]) -> None:
+                 reduces_only: bool, reduce: str, root_rank: int, wire: dict[str, Any],
+                 in_buckets: bool = False) -> None:
         global _wraps
-        super().__init__(optimizer, model, reduces_only=reduces_only, reduce=reduce, root_rank=root_rank)
+        super().__init__(optimizer, model, reduces_only=reduces_only, reduce=reduce, root_rank=root_rank,
+                         in_buckets=in_buckets)
         self.mode = mode
         self._wire = wire  # of the groups; tables of rows have their own
         self.calls = CallsUnderWay(self.wait_for)
@@ -77,7 +79,7 @@ class ServedModel(ServedParts):
                 weakref.finalize(self, _drop_tables, ctx, self._tables).atexit = False
         new = [group for group in self.groups if group.table is None]
         for group in new:
-            self._tables.append(f"{self.name}/{group.index}")
+            self._tables.append(f"{self.name}/{group.label}")
             group.attach(ctx.client, self._tables[-1], self.mode, self._reduce, self._wire)
         tables = [table for table in self.tables if table.table is None]
         for table in tables:
@@ -351,7 +353,7 @@ class ServedModel(ServedParts):
 
     def pull(self) -> None:
         for table in self.tables:
-            table.rows.stepped()
+            table.rows.refresh()
         if not self.reduces_only:
             for group in self.groups:
                 assert group.table is not None

@@ -10,6 +10,7 @@ import torch
 
 from .allreduce import AllReduced
 from .assign import placement_of
+from .bucket import buckets
 from .errors import Error
 from .optimizer_settings import GroupSettings, settings_of, table_settings_of
 from .served_group import ServedGroup
@@ -36,8 +37,8 @@ class ServedParts:
     """Contacts nobody."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module | None, *,
-                 reduces_only: bool, reduce: str, root_rank: int) -> None:
-        self.optimizer, self.reduces_only = optimizer, reduces_only
+                 reduces_only: bool, reduce: str, root_rank: int, in_buckets: bool = False) -> None:
+        self.optimizer, self.reduces_only, self._in_buckets = optimizer, reduces_only, in_buckets
         self.groups: list[ServedGroup] = []
         self.tables: list[ServedRows] = []
         self.reduced: AllReduced | None = None  # what is all-reduced among the workers instead
@@ -94,7 +95,10 @@ class ServedParts:
         if params:
             settings = _REDUCED if self.reduces_only else settings_of(self.optimizer, group)
             names = [self._names.get(id(p), f"{index}.{i}") for i, p in enumerate(params)]
-            self.groups.append(ServedGroup(index, params, names, settings, self.reduces_only))
+            if self._in_buckets:
+                self.groups += buckets(index, params, names, settings)
+            else:
+                self.groups.append(ServedGroup(index, params, names, settings, self.reduces_only))
         for handle in group["params"]:
             if isinstance(handle, TableHandle):
                 rows = handle.rows_of

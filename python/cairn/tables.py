@@ -84,6 +84,14 @@ def _dtype(dtype: Union[str, torch.dtype]) -> str:
     return name
 
 
+def _storage(storage: Union[str, torch.dtype]) -> str:
+    name = str(storage).replace("torch.", "")
+    if name not in ("float32", "bfloat16", "float16"):
+        raise InvalidArgumentError(
+            f"storage is {storage!r}: rows are kept as float32, bfloat16 or float16")
+    return name
+
+
 def _mode(mode: Any) -> dict[str, Any]:
     if mode in ("sync", "async"):
         mode = Sync() if mode == "sync" else Async()
@@ -288,6 +296,7 @@ def dense_table(name: str, shape: Union[int, Sequence[int]], *, mode: Any = Sync
 def sparse_table(name: str, dim: int, *, mode: Any = Sync(), optimizer: str = "sgd",
                  dtype: Union[str, torch.dtype] = "float32", init: Init = None, non_finite: str = "reject",
                  reduce: str = "mean", maximize: bool = False, wire: Optional[str] = None,
+                 storage: Union[str, torch.dtype] = "float32",
                  **settings: Any) -> SparseTable:
     """Makes a sparse table, or finds it: all workers call this with the same arguments.
 
@@ -295,6 +304,8 @@ def sparse_table(name: str, dim: int, *, mode: Any = Sync(), optimizer: str = "s
     "rowwise_adagrad", "ftrl" with the settings of torch.optim and cairn.optim (lr=…, eps=…, betas=…, l1=…,
     initial_accumulator_value=…), "sum" (row += gradient) or "first" (int64, async). The rest is as in
     dense_table(); init may be different for each key: ("normal", 0, 0.01, seed).
+    storage: how the servers keep the values of rows: "float32", or in half the memory "bfloat16" or
+    "float16", rounded at random after each step. They are pushed and pulled as float32 always.
     """
     what = hypers.optimizer(optimizer, settings, maximize=maximize, reduce=reduce)
     if what.flags & _core.FLAG_MOMENTUM:
@@ -303,5 +314,6 @@ def sparse_table(name: str, dim: int, *, mode: Any = Sync(), optimizer: str = "s
     kind, how = _dtype(dtype), _mode(mode)
     table = context.current().client.create_sparse(
         name, dim, dtype=kind, optimizer=what.name, flags=what.flags, non_finite=non_finite,
-        initial_state=what.initial_state, init=_init(init), wire=wire_of_rows(wire), **how)
+        initial_state=what.initial_state, init=_init(init), wire=wire_of_rows(wire),
+        storage=_storage(storage), **how)
     return SparseTable(table, kind, what, sync=how["mode"] == "sync")

@@ -57,6 +57,10 @@ class TensorPieces:
                 f"shape {tuple(tensor.shape)} since the wrap: make a new optimizer and wrap that"
             )
 
+    def check(self, tensors: Sequence[torch.Tensor]) -> None:
+        for index, tensor in enumerate(tensors):
+            self._check(index, tensor)
+
     def _stage(self, index: int, pinned: bool) -> torch.Tensor:
         staged = self._staging.get(index)
         if staged is None or staged.is_pinned() != pinned:
@@ -90,8 +94,7 @@ class TensorPieces:
 
     def targets(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """Addresses to receive values into; call `store` with the same tensors afterwards."""
-        for index, tensor in enumerate(tensors):
-            self._check(index, tensor)
+        self.check(tensors)
         return [
             tensor.data_ptr()
             if is_direct(tensor)

@@ -209,11 +209,12 @@ void ClientImpl::Close(const Status& why) {
   unacked_.Close();
   if (core_ == nullptr) return;  // never started
   std::promise<void> cancelled;
-  loop_.Post([this, &cancelled] {
+  loop_.turn()->Add([this, &cancelled] {
     core_->Cancel(Loop::NowUs());
     network_.CloseAll();
     cancelled.set_value();
   });
+  loop_.turn()->Help();
   cancelled.get_future().wait();
   loop_.Stop();
 }

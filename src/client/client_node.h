@@ -2,7 +2,8 @@
 // (ClientCore); the callers' threads do the copying and checking (partition.h), post the prepared
 // request to the loop and wait on a Pending.
 //
-// Memory of the callers. A sync contribution borrows the caller's array: its frames refer to it.
+// Memory of the callers. A sync contribution, the push of a push-pull and a push that is told to
+// borrow the caller's array: their frames refer to it.
 // When the core says that such a request has ended, this class first makes every connection let go
 // of the request's frames (TcpNetwork::Disown) and only then completes the Pending.
 #pragma once
@@ -97,12 +98,14 @@ class ClientImpl {
 
  private:
   struct PushPullCall;
+  struct EarlyParts;
   struct Submission {
     int64_t deadline_us = 0;
     uint64_t reserved = 0;  // of unacked_; freed when the request has ended
     bool detached = false;  // uses none of the caller's memory
     RoundInfo* info = nullptr;
     client::ErrorFeedback::Chosen* chosen = nullptr;  // kept back once the request is taken over
+    std::shared_ptr<EarlyParts> early = nullptr;      // what is under way of it already
   };
 
   explicit ClientImpl(ClientOptions options);
@@ -127,7 +130,11 @@ class ClientImpl {
   Status Reserve(const TableHandle& table, uint64_t bytes, int64_t deadline_us);
   // With WireFormat::kTopK: what is sent of a gradient takes its place in `input`.
   static client::ErrorFeedback::Chosen Choose(const TableHandle& table, client::PartitionInput& input);
+  // Those that refer to the caller's memory. Weak, so that the core may see from the count whether
+  // anybody else holds a frame.
+  static std::vector<std::weak_ptr<wire::Frame>> BorrowingFrames(const client::Request& request);
   Pending Submit(Result<client::Request> request, const Submission& submission);
+  void SubmitEarly(client::Request part, int64_t deadline_us, const std::shared_ptr<EarlyParts>& parts);
   Pending AsyncPushPull(const TableHandle& table, const TableCall& call);
 
   // Loop thread.

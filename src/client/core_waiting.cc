@@ -56,8 +56,11 @@ void Core::Expire(uint64_t id, int64_t now_us) {
     const uint64_t frame = record.frames[i].id;
     if (frame == 0) continue;
     ShardLink* link = links_.At(part.server, part.thread);
-    if (IsRound(kind)) link->DisownBorrowed(frame, now_us);
-    if (kind == Request::Kind::kPull) link->Drop(frame);
+    if (kind == Request::Kind::kPull) {
+      link->Drop(frame);
+    } else {
+      link->DisownBorrowed(frame, now_us);
+    }
   }
   if (kind == Request::Kind::kPull) requests_.erase(it);
   if (kind == Request::Kind::kContribute) OrderOf(table)->Expired(id);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,9 +44,13 @@ inline bool ChecksFinite(const TableSpec& spec) {
 // end.
 Result<std::vector<Draft>> DraftDense(const PartitionInput& input, const Directions& what,
                                       BufferPool& pool);
-// Draft::keys live until the thread's next DraftSparse.
+// Draft::keys live until the thread's next DraftSparse. With `early`, a push without repeated keys is
+// checked first, and its drafts are then given to that one by one, each as soon as it has its values;
+// none are left to return.
+using EarlyDraft = std::function<void(Draft)>;
 Result<std::vector<Draft>> DraftSparse(const PartitionInput& input, const Routes& routes,
-                                       const Directions& what, BufferPool& pool);
+                                       const Directions& what, BufferPool& pool,
+                                       const EarlyDraft& early = nullptr);
 
 // Shapes, options and modes; messages in words.
 Status CheckInput(const PartitionInput& input, const Directions& what);

@@ -24,6 +24,16 @@ TEST(InitialRows, AreThoseOfAnyTableWithTheStream) {
   }
 }
 
+TEST(InitialRows, OfNarrowTablesAreRounded) {
+  const std::vector<RowKey> keys{7, 8};
+  Init init = Init::Constant(1.0f / 3);
+  std::vector<float> rows(4);
+  InitialRows(init, keys, 2, rows, Storage::kBfloat16);
+  EXPECT_EQ(rows, std::vector<float>(4, 0.333984375f));
+  InitialRows(init, keys, 2, rows, Storage::kFloat16);
+  EXPECT_EQ(rows, std::vector<float>(4, 0.333251953125f));
+}
+
 TEST(InitialRows, AnotherStreamIsAnotherStory) {
   const std::vector<RowKey> keys{1, 2};
   Init init = Init::Normal(0, 1, 5);

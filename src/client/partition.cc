@@ -59,12 +59,12 @@ const Routes& RoutesOf(const wire::ClusterState& state) {
 }
 
 Result<std::vector<Draft>> DraftAll(const PartitionInput& input, const Directions& what,
-                                    BufferPool& pool) {
+                                    BufferPool& pool, const EarlyDraft& early = nullptr) {
   if (Status s = CheckInput(input, what); !s.ok()) return s;
   if (!what.push && !what.pull) return std::vector<Draft>();
   return input.table->spec.kind == TableKind::kDense
              ? DraftDense(input, what, pool)
-             : DraftSparse(input, RoutesOf(*input.state), what, pool);
+             : DraftSparse(input, RoutesOf(*input.state), what, pool, early);
 }
 
 // Everything of a frame but its draft.
@@ -164,22 +164,34 @@ constexpr uint32_t kKeySlots = 16;
 
 }  // namespace
 
-Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool) {
+Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool, const EarlyPart& early) {
   if (!IsNumbered(input.table->spec, input.op))
     return WrongMode(input, "synchronous", "its pushes are rounds");
   if (input.pull_after) {
     return WrongMode(input, "asynchronous", "a push-pull of it is a push followed by a pull");
   }
   if (Status s = CheckPushOptions(input, /*sync=*/false); !s.ok()) return s;
-  Result<std::vector<Draft>> drafts = DraftAll(input, {.push = true}, pool);
-  if (!drafts.ok()) return drafts.status();
-  if (Status s = RoundDrafts(input, *drafts); !s.ok()) return s;
-  Request request;
-  request.kind = Request::Kind::kPush;
-  request.table = input.table->id;
+  const bool as_given = !ChangesValues(input);  // else what is wrong with them is found later
+  const Directions what{.push = true, .borrow = input.borrow && as_given};
   const wire::PushParams params = ParamsOf(input);
   const std::vector<std::byte> mask = MaskOf(input);
   const Envelope envelope{.type = wire::FrameType::kPush, .params = &params, .mask = mask};
+  const auto begin = [&] {
+    Request request;
+    request.kind = Request::Kind::kPush;
+    request.table = input.table->id;
+    return request;
+  };
+  Request request = begin();
+  // One draft behind, so that the last one is left to return.
+  const auto hand_over = [&](Draft draft) {
+    if (!request.parts.empty()) early(std::exchange(request, begin()));
+    AddPart(request, input, envelope, std::move(draft), pool);
+  };
+  Result<std::vector<Draft>> drafts =
+      DraftAll(input, what, pool, early && as_given ? EarlyDraft(hand_over) : nullptr);
+  if (!drafts.ok()) return drafts.status();
+  if (Status s = RoundDrafts(input, *drafts); !s.ok()) return s;
   for (Draft& draft : *drafts) AddPart(request, input, envelope, std::move(draft), pool);
   return request;
 }

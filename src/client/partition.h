@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -39,6 +40,7 @@ struct PartitionInput {
   double weight = 1.0;
   bool pull_after = false;          // PushPull, DonePull, Decide: the answer has the new values
   std::span<const std::byte> mask;  // dense pushes; only for the call
+  bool borrow = false;              // PreparePush, dense: refer to the values, do not copy them
   PushOp op = PushOp::kUpdate;
   uint8_t column = 0;        // of an assign
   double value_scale = 1.0;  // sync
@@ -63,9 +65,13 @@ inline bool IsNumbered(const TableSpec& spec, PushOp op) {
 // Checks shapes, options and, where the policy asks for it, that every value of the segments that
 // are pushed is finite: the whole push is refused before anything is numbered. Duplicate keys of a
 // push are summed (float: in the order of the array); of an assign the last one counts. Numbered
-// pushes: the values are copied. Rounds: dense values are borrowed from the caller. Everything else
-// of the input is only for the call.
-Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool);  // requires IsNumbered
+// pushes: the values are copied, unless input.borrow. Rounds: dense values are borrowed from the
+// caller. Everything else of the input is only for the call.
+// Requires IsNumbered. With `early`, a large push of rows may be handed over in parts, each a request of
+// its own, before this returns the last one: they are one push to the caller, who sees to it that it
+// has ended when all of them have. If this fails, nothing was handed over.
+using EarlyPart = std::function<void(Request)>;
+Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool, const EarlyPart& early = nullptr);
 // Sync table: contributions, done marks for every shard thread (with the bitmap of touched slots)
 // and, with pull_after, where the new values go. Without values, with `joined` or `not_finite`, and
 // in the second phase: bare dones. The round is set by the core when it is sent.

@@ -23,10 +23,9 @@ void Pending::State::Complete(Status result) {
 }
 
 void Pending::State::Spin(int64_t until_us) const {
+  if (turn && turn->HelpUntil([this] { return ready(); }, until_us)) return;
   for (int i = 0; i < Loop::kPauses && !ready(); ++i) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+    Loop::Pause();
   }
   if (ready()) return;
   until_us = std::min(until_us, Loop::NowUs() + Loop::kYieldUs);

@@ -1,5 +1,6 @@
-// What a Pending waits for. The loop's thread completes it once, any thread may wait: a few pauses,
-// then yielding, then sleep; nobody is woken by a system call unless somebody sleeps.
+// What a Pending waits for. The loop completes it once, any thread may wait: it is the loop for a
+// while if it can (turn.h), else pauses and yields, then sleeps; nobody is woken by a system call
+// unless somebody sleeps.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include "cairn/client.h"
 #include "cairn/status.h"
 #include "client/open_trip.h"
+#include "transport/tcp/turn.h"
 
 namespace cairn {
 
@@ -29,6 +31,8 @@ struct Pending::State {
   // The trip that the call was begun in, if any: who waits for it before the trip has ended sends
   // it. Set before anybody else has this state.
   std::shared_ptr<client::OpenTrip> trip;
+  // Of the client's loop, which completes it: who waits may help. Set before anybody else has it.
+  std::shared_ptr<transport::LoopTurn> turn;
 
  private:
   enum Phase : uint32_t { kRunning = 0, kAwaited = 1, kReady = 2 };  // kAwaited: somebody sleeps

@@ -34,7 +34,8 @@ Pending ClientImpl::AsyncPushPull(const TableHandle& table, const TableCall& cal
   both->reserved = call.bytes();
   const auto state = Snapshot();
   if (Status wrong = CheckCall(table, call, *state); !wrong.ok()) return Ready(wrong);
-  const PartitionInput input = InputOf(table, call, *state);
+  PartitionInput input = InputOf(table, call, *state);
+  input.borrow = true;  // the caller waits for the pull anyway
   both->call.options.mask = {};  // the caller's, and only for the push
   auto pull = PreparePull(input, pool_);  // a wrong `out` is found before anything is sent
   if (!pull.ok()) return Ready(pull.status());
@@ -64,7 +65,8 @@ void ClientImpl::StartBoth(const std::shared_ptr<PushPullCall>& both) {
   const bool held_back = !core_->has_room();  // such a push would be overtaken
   both->push.trip = both->pull.trip = trip_;
   both->push.deadline_us = both->deadline_us;
-  both->push.done = [this, both](Status status) {
+  both->push.done = [this, both, frames = BorrowingFrames(both->push)](Status status) {
+    Disown(frames);
     both->push_ended = true;
     both->push_status = std::move(status);
     unacked_.Free(both->reserved);

@@ -33,7 +33,7 @@ class SparsePartition {
         work_(work),
         row_bytes_(input.table->spec.dim * ElementBytes(input.table->spec)) {}
 
-  Result<std::vector<Draft>> Run() {
+  Result<std::vector<Draft>> Run(const EarlyDraft& early) {
     work_.groups.Build(input_.keys, static_cast<uint32_t>(input_.state->slots.size()), routes_);
     if (what_.push) {
       work_.row_of.resize(input_.keys.size());
@@ -44,7 +44,10 @@ class SparsePartition {
         if (Status s = AddDraft(thread, &first); !s.ok()) return s;
       }
     }
-    if (what_.push && !FillValues()) return NotFiniteError(input_);
+    if (!what_.push) return std::move(drafts_);
+    if (early && !repeats_ && drafts_.size() > 1) return HandOut(early);
+    for (Draft& draft : drafts_) TakeBuffer(draft);
+    if (!FillValues()) return NotFiniteError(input_);
     return std::move(drafts_);
   }
 
@@ -101,10 +104,41 @@ class SparsePartition {
       draft.entries.push_back({routes_.slots()[i], unique - before, 0});
     }
     draft.keys = work_.groups.keys().subspan(at, unique);
-    draft.owned = pool_.Get(size_t{unique} * row_bytes_);
-    draft.values = {draft.owned.bytes()};
-    for (uint32_t i = begin; i < end; ++i) work_.rows_of[i] = draft.owned.data();
+    spans_.push_back({begin, end, at});
     repeats_ |= unique < rows;
+  }
+
+  void TakeBuffer(Draft& draft) {
+    draft.owned = pool_.Get(draft.keys.size() * row_bytes_);
+    draft.values = {draft.owned.bytes()};
+    const GroupSpan& span = spans_[static_cast<size_t>(&draft - drafts_.data())];
+    for (uint32_t i = span.begin; i < span.end; ++i) work_.rows_of[i] = draft.owned.data();
+  }
+
+  // The servers work on the first drafts while the later ones are made. They are gathered slot by slot
+  // then: slower than in the caller's order, but nobody waits for it.
+  Result<std::vector<Draft>> HandOut(const EarlyDraft& early) {
+    const std::span<const std::byte> values = input_.values.whole();
+    if (ChecksFinite(input_.table->spec) && !AllFinite(values)) return NotFiniteError(input_);
+    for (size_t d = 0; d < drafts_.size(); ++d) {
+      Draft& draft = drafts_[d];
+      TakeBuffer(draft);
+      const auto places = work_.groups.places().subspan(spans_[d].at, draft.keys.size());
+      Gather(values.data(), places, draft.owned.data());
+      early(std::move(draft));
+    }
+    return std::vector<Draft>();
+  }
+
+  void Gather(const std::byte* from, std::span<const uint32_t> places, std::byte* to) const {
+    constexpr size_t kAhead = 16, kLine = 64;
+    for (size_t i = 0; i < places.size(); ++i, to += row_bytes_) {
+      if (i + kAhead < places.size()) {
+        const std::byte* next = from + size_t{places[i + kAhead]} * row_bytes_;
+        for (size_t at = 0; at < row_bytes_; at += kLine) __builtin_prefetch(next + at);
+      }
+      std::memcpy(to, from + size_t{places[i]} * row_bytes_, row_bytes_);
+    }
   }
 
   // Returns the number of rows, `row` and the new ones.
@@ -169,16 +203,26 @@ class SparsePartition {
   BufferPool& pool_;
   Workspace& work_;
   const size_t row_bytes_;
+  // Of each draft of a push: its groups, and where its keys begin.
+  struct GroupSpan {
+    uint32_t begin = 0, end = 0, at = 0;
+  };
   std::vector<Draft> drafts_;
+  std::vector<GroupSpan> spans_;
   bool repeats_ = false;
 };
 
 }  // namespace
 
 Result<std::vector<Draft>> DraftSparse(const PartitionInput& input, const Routes& routes,
-                                       const Directions& what, BufferPool& pool) {
-  thread_local Workspace work;
-  return SparsePartition(input, routes, what, pool, work).Run();
+                                       const Directions& what, BufferPool& pool,
+                                       const EarlyDraft& early) {
+  // Taken out while it is used: whoever gets a draft early may come here again.
+  thread_local Workspace kept;
+  Workspace work = std::exchange(kept, {});
+  Result<std::vector<Draft>> drafts = SparsePartition(input, routes, what, pool, work).Run(early);
+  kept = std::move(work);
+  return drafts;
 }
 
 }  // namespace cairn::client

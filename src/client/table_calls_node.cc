@@ -13,15 +13,6 @@ using client::PartitionInput;
 using client::Request;
 using transport::Loop;
 
-// Weak, so that the core may see from the count whether anybody else holds a frame.
-std::vector<std::weak_ptr<wire::Frame>> BorrowingFrames(const Request& request) {
-  std::vector<std::weak_ptr<wire::Frame>> frames;
-  for (const client::ShardPart& part : request.parts) {
-    if (part.frame && part.borrowed) frames.emplace_back(part.frame);
-  }
-  return frames;
-}
-
 const char* ElementName(ElementType type) { return type == ElementType::kFloat32 ? "float32" : "int64"; }
 
 std::string InMiB(uint64_t bytes) {
@@ -29,6 +20,14 @@ std::string InMiB(uint64_t bytes) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " MiB";
 }
 }  // namespace
+
+std::vector<std::weak_ptr<wire::Frame>> ClientImpl::BorrowingFrames(const Request& request) {
+  std::vector<std::weak_ptr<wire::Frame>> frames;
+  for (const client::ShardPart& part : request.parts) {
+    if (part.frame && part.borrowed) frames.emplace_back(part.frame);
+  }
+  return frames;
+}
 
 // What partition.h can't see: the type of the arrays, and a table that is no more.
 Status ClientImpl::CheckCall(const TableHandle& table, const TableCall& call,
@@ -66,6 +65,7 @@ PartitionInput ClientImpl::InputOf(const TableHandle& table, const TableCall& ca
           .hyper = options.hyper,
           .weight = options.weight,
           .mask = options.mask,
+          .borrow = options.borrow,
           .op = options.op,
           .column = options.column,
           .value_scale = options.value_scale,
@@ -87,6 +87,40 @@ client::ErrorFeedback::Chosen ClientImpl::Choose(const TableHandle& table, Parti
   return chosen;
 }
 
+// Parts of a push that are under way before the rest of it: the call ends with the last of all.
+struct ClientImpl::EarlyParts {
+  // For whoever has the loop's turn.
+  int64_t under_way = 0;  // the rest included, once it is
+  uint64_t trip = 0;      // all go in one
+  Status status;          // the first that went wrong
+  std::function<void()> all_ended;  // set with the rest
+
+  void Ended(const Status& how) {
+    if (status.ok()) status = how;
+    if (--under_way == 0 && all_ended) all_ended();
+  }
+};
+
+void ClientImpl::SubmitEarly(Request part, int64_t deadline_us, const std::shared_ptr<EarlyParts>& parts) {
+  auto held = std::make_shared<Request>(std::move(part));
+  held->deadline_us = deadline_us;
+  held->done = [this, parts](const Status& status) {
+    --calls_;
+    Publish();
+    parts->Ended(status);
+  };
+  const auto call = [this, held, parts] {
+    ++calls_;
+    ++parts->under_way;
+    if (parts->trip == 0) parts->trip = trip_;
+    held->trip = parts->trip;
+    core_->Submit(std::move(*held), Loop::NowUs());
+    Publish();
+  };
+  Pending::State unused(true);  // a closed client refuses the rest, and so the call
+  (void)Begin(call, unused);
+}
+
 Pending ClientImpl::Submit(Result<Request> request, const Submission& submission) {
   if (!request.ok()) {
     unacked_.Free(submission.reserved);
@@ -96,16 +130,24 @@ Pending ClientImpl::Submit(Result<Request> request, const Submission& submission
   auto held = std::make_shared<Request>(std::move(*request));
   held->deadline_us = submission.deadline_us;
   held->info = submission.info;
-  held->done = [this, state, reserved = submission.reserved, frames = BorrowingFrames(*held)](Status status) {
+  const auto end = [this, state, reserved = submission.reserved](const Status& status) {
+    unacked_.Free(reserved);
+    state->Complete(status);
+  };
+  const auto early = submission.early;
+  held->done = [this, end, early, frames = BorrowingFrames(*held)](const Status& status) {
     --calls_;
     Disown(frames);
     Publish();
-    unacked_.Free(reserved);
-    state->Complete(std::move(status));
+    early ? early->Ended(status) : end(status);
   };
-  const auto call = [this, held] {
+  const auto call = [this, held, end, early] {
     ++calls_;
-    held->trip = trip_;
+    held->trip = early ? early->trip : trip_;
+    if (early) {
+      ++early->under_way;
+      early->all_ended = [end, &parts = *early] { end(parts.status); };
+    }
     core_->Submit(std::move(*held), Loop::NowUs());
     Publish();
   };
@@ -175,10 +217,17 @@ Pending ClientImpl::Push(const TableHandle& table, const TableCall& call) {
   if (Status full = Reserve(table, bytes, deadline_us); !full.ok()) return Ready(full);
   PartitionInput input = InputOf(table, call, *state);
   client::ErrorFeedback::Chosen chosen = Choose(table, input);
-  return Submit(PreparePush(input, pool_), {.deadline_us = deadline_us,
-                                            .reserved = bytes,
-                                            .detached = true,
-                                            .chosen = &chosen});
+  std::shared_ptr<EarlyParts> early;
+  const auto hand_over = [&](Request part) {
+    if (early == nullptr) early = std::make_shared<EarlyParts>();
+    SubmitEarly(std::move(part), deadline_us, early);
+  };
+  Result<Request> rest = PreparePush(input, pool_, hand_over);
+  return Submit(std::move(rest), {.deadline_us = deadline_us,
+                                  .reserved = bytes,
+                                  .detached = !call.options.borrow,
+                                  .chosen = &chosen,
+                                  .early = std::move(early)});
 }
 
 Pending ClientImpl::Pull(const TableHandle& table, const TableCall& call) {

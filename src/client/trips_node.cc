@@ -8,22 +8,26 @@ namespace cairn {
 using client::OpenTrip;
 
 Status ClientImpl::Begin(std::function<void()> call, Pending::State& state) {
-  // Under the lock, so that whatever was begun runs before Close's own handler.
-  std::lock_guard lock(mutex_);
-  if (closed_) return closed_why_;
-  if (state.trip = TripHere(); state.trip) {
-    state.trip->Add(std::move(call));
-  } else {
-    loop_.Post([this, call = std::move(call)] {
+  state.turn = loop_.turn();
+  {
+    // Under the lock, so that whatever was begun runs before Close's own call.
+    std::lock_guard lock(mutex_);
+    if (closed_) return closed_why_;
+    if (state.trip = TripHere(); state.trip) {
+      state.trip->Add(std::move(call));
+      return Status::Ok();
+    }
+    loop_.turn()->Add([this, call = std::move(call)] {
       ++trip_;
       call();
     });
   }
+  loop_.turn()->Help();
   return Status::Ok();
 }
 
 void ClientImpl::PostTrip(OpenTrip::Calls calls) {
-  loop_.Post([this, calls = std::move(calls)] {
+  loop_.turn()->Add([this, calls = std::move(calls)] {
     ++trip_;
     for (const auto& call : calls) call();
   });
@@ -38,8 +42,11 @@ std::shared_ptr<OpenTrip> ClientImpl::TripHere() const {
 }
 
 void ClientImpl::SendTripHere() {
-  std::lock_guard lock(mutex_);
-  if (const auto trip = TripHere()) trip->Send();
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto trip = TripHere()) trip->Send();
+  }
+  loop_.turn()->Help();
 }
 
 std::shared_ptr<OpenTrip> ClientImpl::BeginTrip() {
@@ -56,13 +63,16 @@ std::shared_ptr<OpenTrip> ClientImpl::BeginTrip() {
 }
 
 void ClientImpl::EndTrip(const OpenTrip* trip) {
-  // Sent under the lock: before Close's own handler, or by Close.
-  std::lock_guard lock(mutex_);
-  auto it = std::find_if(trips_.begin(), trips_.end(),
-                         [&](const TripOfThread& open) { return open.trip.get() == trip; });
-  if (--it->depth > 0) return;
-  it->trip->Send();
-  trips_.erase(it);
+  {
+    // Sent under the lock: before Close's own call, or by Close.
+    std::lock_guard lock(mutex_);
+    auto it = std::find_if(trips_.begin(), trips_.end(),
+                           [&](const TripOfThread& open) { return open.trip.get() == trip; });
+    if (--it->depth > 0) return;
+    it->trip->Send();
+    trips_.erase(it);
+  }
+  loop_.turn()->Help();
 }
 
 }  // namespace cairn

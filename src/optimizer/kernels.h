@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <span>
 
+#include "cairn/types.h"
 #include "optimizer/gradient.h"
 
 namespace cairn::optimizer {
 
 struct StepNumbers;
 struct RowStep;
+struct NarrowRowStep;
 
 // No two arrays of a call overlap, unless a comment says so. Elements need only the alignment of
 // their type.
@@ -23,6 +25,12 @@ struct Kernels {
   void (*update)(const StepNumbers& numbers, const OfMean& gradient, float* w, const float* g,
                  float* const* state, size_t n);
   void (*update_rows)(const RowStep& step, float* const* rows, const float* const* gradients, size_t count);
+
+  void (*update_narrow_rows)(const NarrowRowStep& step, uint16_t* const* rows, const uint64_t* seeds,
+                             const float* const* gradients, size_t count);
+  // narrow.h.
+  void (*widen_rows)(Storage storage, const uint16_t* const* rows, float* const* out, size_t count,
+                     size_t dim);
 
   // span_ops.h.
   void (*replace)(float* w, const float* g, size_t n, const OfMean& gradient);

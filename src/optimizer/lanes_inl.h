@@ -18,6 +18,7 @@
 #include <type_traits>
 
 #include "optimizer/gradient.h"
+#include "optimizer/narrow_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace cairn::optimizer::HWY_NAMESPACE {
@@ -26,6 +27,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // A place in several arrays of floats at once, as wide as the tag D says.
 template <class D>
 struct Place {
+  using Tag = D;
   using Lanes = hn::Vec<D>;
   size_t i;
   HWY_INLINE Lanes Get(const float* array) const { return hn::LoadU(D(), array + i); }
@@ -33,6 +35,14 @@ struct Place {
   // NaN is stored as one bit pattern.
   HWY_INLINE void Put(float* array, Lanes value) const {
     PutAsIs(array, hn::IfThenElse(value == value, value, All(std::bit_cast<float>(kCanonicalNan))));
+  }
+  template <class Format>
+  HWY_INLINE Lanes Get(const NarrowRow<Format>& row) const {
+    return Format::Widen(D(), row.values + i);
+  }
+  template <class Format>
+  HWY_INLINE void Put(const NarrowRow<Format>& row, Lanes value) const {
+    Format::NarrowAtRandom(D(), value, RandomBits(D(), row.seed, i), row.values + i);
   }
   HWY_INLINE void PutAsIs(float* array, Lanes value) const { hn::StoreU(value, D(), array + i); }
 };
@@ -74,6 +84,15 @@ HWY_INLINE void ForPlaces(const float*, std::integral_constant<size_t, kCount>, 
   constexpr size_t kLanes = std::min(kMaxLanes, kCount);
   static_assert(kCount % kLanes == 0);
   for (size_t i = 0; i < kCount; i += kLanes) work(Place<hn::CappedTag<float, kLanes>>{i});
+}
+template <size_t kLanes = kMaxLanes, class Format, class Work>
+HWY_INLINE void ForPlaces(const NarrowRow<Format>&, size_t n, const Work& work) {
+  ForPlacesFrom<kLanes>(0, n, work);
+}
+template <size_t kAtMost = kMaxLanes, class Format, size_t kCount, class Work>
+HWY_INLINE void ForPlaces(const NarrowRow<Format>&, std::integral_constant<size_t, kCount> n,
+                          const Work& work) {
+  ForPlaces<kAtMost>(static_cast<const float*>(nullptr), n, work);
 }
 
 // The gradient at a place: as pushed, or as OfMean says.
@@ -124,6 +143,24 @@ struct Rows {
       float* const behind = rows[r] + dim;
       float* const state[] = {behind, behind + width, behind + 2 * width};
       f(rows[r], gradients[r], state, dim);
+    }
+  }
+};
+// The same of a table with narrow values, each with its seed.
+template <class Format, class Length>
+struct NarrowRows {
+  uint16_t* const* rows;
+  const uint64_t* seeds;
+  const float* const* gradients;
+  size_t count;
+  Length dim;
+  size_t width;
+  template <class F>
+  HWY_INLINE void ForEach(const F& f) const {
+    for (size_t r = 0; r < count; ++r) {
+      float* const behind = reinterpret_cast<float*>(rows[r] + NarrowElements(dim));
+      float* const state[] = {behind, behind + width, behind + 2 * width};
+      f(NarrowRow<Format>{rows[r], seeds[r]}, gradients[r], state, dim);
     }
   }
 };

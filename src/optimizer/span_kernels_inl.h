@@ -54,6 +54,21 @@ inline void StageAddRows(float* const* staged, const float* const* g, size_t cou
   WithLength(dim, [=](auto n) HWY_ATTR { StageAdd(Rows<decltype(n)>{staged, g, count, n, 0}, weight); });
 }
 
+inline void WidenRows(Storage storage, const uint16_t* const* rows, float* const* out, size_t count,
+                      size_t dim) {
+  WithFormat(storage, [=](auto format) HWY_ATTR {
+    WithLength(dim, [=](auto n) HWY_ATTR {
+      for (size_t r = 0; r < count; ++r) {
+        const uint16_t* const from = rows[r];
+        float* const to = out[r];
+        ForPlaces<kPlainLanes>(to, n, [=](auto at) HWY_ATTR {
+          at.PutAsIs(to, decltype(format)::Widen(typename decltype(at)::Tag(), from + at.i));
+        });
+      }
+    });
+  });
+}
+
 // int64 wraps around; unsigned, where that is defined.
 inline void SumIntegers(uint64_t* w, const uint64_t* g, size_t n) {
   const hn::ScalableTag<uint64_t> d;

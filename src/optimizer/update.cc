@@ -85,4 +85,9 @@ void UpdateSpan(const StepNumbers& s, const OfMean& gradient, std::span<float> v
 RowStep::RowStep(const StepNumbers& s, const OfMean& of, size_t row_length)
     : numbers(s), gradient(of), dim(row_length), work(ChosenKernels().update_rows) {}
 
+NarrowRowStep::NarrowRowStep(const StepNumbers& s, const OfMean& of, size_t row_length, Storage kept)
+    : numbers(s), gradient(of), dim(row_length), storage(kept), work(ChosenKernels().update_narrow_rows) {
+  CAIRN_CHECK(kept != Storage::kFull);
+}
+
 }  // namespace cairn::optimizer

@@ -72,4 +72,20 @@ struct RowStep {
   decltype(Kernels::update_rows) work;
 };
 
+// The same on rows whose values are narrow (narrow.h) and lie in NarrowElements(dim) places. A row's
+// new values are rounded by its seed.
+struct NarrowRowStep {
+  NarrowRowStep(const StepNumbers& numbers, const OfMean& gradient, size_t dim, Storage storage);
+  void operator()(uint16_t* const* rows, const uint64_t* seeds, const float* const* gradients,
+                  size_t count) const {
+    work(*this, rows, seeds, gradients, count);
+  }
+
+  StepNumbers numbers;
+  OfMean gradient;
+  size_t dim;
+  Storage storage;
+  decltype(Kernels::update_narrow_rows) work;
+};
+
 }  // namespace cairn::optimizer

@@ -47,7 +47,7 @@ struct Decay {
 
 template <class Gradient, class Arrays>
 HWY_INLINE void Sum(Gradient of, const Arrays& arrays) {
-  arrays.ForEach([=](float* w, const float* g, float* const*, auto n) HWY_ATTR {
+  arrays.ForEach([=](auto w, const float* g, float* const*, auto n) HWY_ATTR {
     ForPlaces<kPlainLanes>(w, n, [=](auto at) HWY_ATTR { at.Put(w, at.Get(w) + of(at, g)); });
   });
 }
@@ -63,7 +63,7 @@ template <class Gradient, class Arrays>
 HWY_INLINE void Sgd(const StepNumbers& s, Gradient of, const Arrays& arrays) {
   const float rate = s.rate;
   const Decay decay{s.decay, s.decays};
-  arrays.ForEach([=](float* w, const float* g, float* const*, auto n) HWY_ATTR {
+  arrays.ForEach([=](auto w, const float* g, float* const*, auto n) HWY_ATTR {
     ForPlaces<kPlainLanes>(w, n, [=](auto at) HWY_ATTR {
       const auto a = at.Get(w);
       at.Put(w, a - at.All(rate) * decay(at, of(at, g), a));
@@ -92,7 +92,7 @@ template <class Gradient, class Arrays>
 HWY_INLINE void Adagrad(const StepNumbers& s, Gradient of, const Arrays& arrays) {
   const float rate = s.rate, eps = s.eps;
   const Decay decay{s.decay, s.decays};
-  arrays.ForEach([=](float* w, const float* g, float* const* state, auto n) HWY_ATTR {
+  arrays.ForEach([=](auto w, const float* g, float* const* state, auto n) HWY_ATTR {
     float* const sum = state[0];
     ForPlaces(w, n, [=](auto at) HWY_ATTR {
       const auto a = at.Get(w);
@@ -137,7 +137,7 @@ HWY_INLINE void Adam(const StepNumbers& s, Gradient of, const Arrays& arrays) {
 template <class Gradient, class Arrays>
 HWY_INLINE void SparseAdam(const StepNumbers& s, Gradient of, const Arrays& arrays) {
   const float lerp = s.lerp, square = s.square, eps = s.eps, rate = s.rate;
-  arrays.ForEach([=](float* w, const float* g, float* const* state, auto n) HWY_ATTR {
+  arrays.ForEach([=](auto w, const float* g, float* const* state, auto n) HWY_ATTR {
     float* const average = state[0];
     float* const squares = state[1];
     ForPlaces(w, n, [=](auto at) HWY_ATTR {
@@ -182,7 +182,7 @@ HWY_INLINE float SumOfSquares(Gradient of, const float* g, Length n) {
 template <class Gradient, class Arrays>
 HWY_INLINE void RowwiseAdagrad(const StepNumbers& s, Gradient of, const Arrays& arrays) {
   const float rate = s.rate, eps = s.eps;
-  arrays.ForEach([=](float* w, const float* g, float* const* state, auto n) HWY_ATTR {
+  arrays.ForEach([=](auto w, const float* g, float* const* state, auto n) HWY_ATTR {
     if (n == 0) return;
     const float total = *state[0] + SumOfSquares(of, g, n) / static_cast<float>(n);
     *state[0] = total == total ? total : std::bit_cast<float>(kCanonicalNan);
@@ -195,7 +195,7 @@ HWY_INLINE void RowwiseAdagrad(const StepNumbers& s, Gradient of, const Arrays& 
 template <class Gradient, class Arrays>
 HWY_INLINE void Ftrl(const StepNumbers& s, Gradient of, const Arrays& arrays) {
   const float alpha = s.rate, beta = s.beta2, l1 = s.l1, l2 = s.decay;
-  arrays.ForEach([=](float* w, const float* g, float* const* state, auto n) HWY_ATTR {
+  arrays.ForEach([=](auto w, const float* g, float* const* state, auto n) HWY_ATTR {
     float* const z_of = state[0];
     float* const n_of = state[1];
     ForPlaces(w, n, [=](auto at) HWY_ATTR {
@@ -285,6 +285,37 @@ inline void Update(const StepNumbers& s, const OfMean& gradient, float* w, const
   WithGradient(gradient, [&](auto of) HWY_ATTR {
     if (HasState(s)) return UpdateWithState(s, of, span);
     UpdateWithoutState(s, of, span);
+  });
+}
+
+template <class Gradient, class Arrays>
+HWY_INLINE void UpdateNarrowWithState(const StepNumbers& s, Gradient of, const Arrays& arrays) {
+  switch (s.kind) {
+    case OptimizerKind::kAdagrad: return Adagrad(s, of, arrays);
+    case OptimizerKind::kSparseAdam: return SparseAdam(s, of, arrays);
+    case OptimizerKind::kRowwiseAdagrad: return RowwiseAdagrad(s, of, arrays);
+    case OptimizerKind::kFtrl: return Ftrl(s, of, arrays);
+    default: return;  // not of sparse tables
+  }
+}
+
+inline void UpdateNarrowRows(const NarrowRowStep& step, uint16_t* const* rows, const uint64_t* seeds,
+                             const float* const* gradients, size_t count) {
+  const StepNumbers& s = step.numbers;
+  WithFormat(step.storage, [&](auto format) HWY_ATTR {
+    using Format = decltype(format);
+    WithGradient(step.gradient, [&](auto of) HWY_ATTR {
+      if (HasState(s)) {
+        const size_t width = s.kind == OptimizerKind::kRowwiseAdagrad ? 1 : step.dim;
+        return UpdateNarrowWithState(
+            s, of, NarrowRows<Format, size_t>{rows, seeds, gradients, count, step.dim, width});
+      }
+      WithLength(step.dim, [&](auto dim) HWY_ATTR {
+        const NarrowRows<Format, decltype(dim)> arrays{rows, seeds, gradients, count, dim, 0};
+        if (s.kind == OptimizerKind::kSum) return Sum(of, arrays);
+        Sgd(s, of, arrays);
+      });
+    });
   });
 }
 

@@ -16,6 +16,10 @@ constexpr uint32_t kMaxDim = 1u << 20;
 
 const char* Word(TableKind kind) { return kind == TableKind::kDense ? "dense" : "sparse"; }
 const char* Word(ElementType element) { return element == ElementType::kFloat32 ? "float32" : "int64"; }
+const char* Word(Storage storage) {
+  if (storage == Storage::kFull) return "full";
+  return storage == Storage::kBfloat16 ? "bfloat16" : "float16";
+}
 const char* Word(Mode mode) { return mode == Mode::kAsync ? "async" : "sync"; }
 const char* Word(OptimizerKind kind) { return OptimizerWord(kind); }
 const char* Word(NonFinitePolicy policy) { return policy == NonFinitePolicy::kReject ? "reject" : "allow"; }
@@ -75,6 +79,7 @@ bool EnumsInRange(const TableSpec& spec) {
   return spec.kind <= TableKind::kSparse && spec.element <= ElementType::kInt64 && spec.mode <= Mode::kSync &&
          spec.optimizer <= OptimizerKind::kFtrl && spec.non_finite <= NonFinitePolicy::kAllow &&
          spec.init.kind <= InitKind::kNormal && spec.wire <= WireFormat::kLz4 &&
+         spec.storage <= Storage::kFloat16 &&
          (spec.optimizer_flags & ~kAllFlags) == 0;
 }
 
@@ -159,6 +164,20 @@ Status CheckWire(const TableSpec& spec) {
                        Word(spec.wire_topk));
 }
 
+Status CheckStorage(const TableSpec& spec) {
+  if (spec.storage == Storage::kFull) return Status::Ok();
+  const std::string word = Word(spec.storage);
+  if (spec.kind != TableKind::kSparse)
+    return Bad(spec, "storage " + word + " is for sparse tables: a dense one keeps float32, leave it out");
+  if (spec.element != ElementType::kFloat32)
+    return Bad(spec, "storage " + word + " is for tables of float32: leave it out of one of int64");
+  constexpr float kLargest = 65504;  // of float16
+  if (spec.storage == Storage::kFloat16 &&
+      (std::abs(spec.init.a) > kLargest || std::abs(spec.init.b) > kLargest))
+    return Bad(spec, "its initial values are beyond float16's largest number, 65504: use bfloat16 or float32");
+  return Status::Ok();
+}
+
 Status CheckSegments(const TableSpec& spec) {
   if (spec.segments.empty()) return Status::Ok();
   if (spec.kind != TableKind::kDense) return Bad(spec, "segments are for dense tables: leave them out");
@@ -212,7 +231,7 @@ Status CheckSpec(const TableSpec& spec, uint32_t slot_count) {
   if (spec.kind == TableKind::kSparse && (spec.dim == 0 || spec.dim > kMaxDim))
     return Bad(spec, "a row of a sparse table has 1 to 2^20 elements, not " + std::to_string(spec.dim));
   if (spec.deterministic && spec.mode != Mode::kSync) return Bad(spec, "deterministic needs mode sync");
-  for (auto check : {CheckOptimizer, CheckFlags, CheckSegments, CheckInit, CheckWire})
+  for (auto check : {CheckOptimizer, CheckFlags, CheckSegments, CheckStorage, CheckInit, CheckWire})
     if (Status status = check(spec); !status.ok()) return status;
   return Status::Ok();
 }
@@ -232,6 +251,7 @@ std::string DescribeDifference(const TableSpec& there, const TableSpec& asked) {
   Compare("initial_state", there.initial_state, asked.initial_state, &out);
   Compare("wire", there.wire, asked.wire, &out);
   Compare("wire_topk", there.wire_topk, asked.wire_topk, &out);
+  Compare("storage", there.storage, asked.storage, &out);
   if (there.segments != asked.segments) AddDifference("segments (a model with other tensors)", &out);
   return out;
 }
@@ -241,7 +261,8 @@ std::string Describe(const TableSpec& spec) {
                      Word(spec.optimizer) + ", ";
   if (spec.kind == TableKind::kDense)
     return text + std::to_string(spec.size) + " " + Word(spec.element) + " elements";
-  return text + "rows of " + std::to_string(spec.dim) + " " + Word(spec.element);
+  return text + "rows of " + std::to_string(spec.dim) + " " + Word(spec.element) +
+         (spec.storage == Storage::kFull ? "" : std::string(" stored as ") + Word(spec.storage));
 }
 
 }  // namespace cairn::scheduler

@@ -38,6 +38,29 @@ void Refused(const TableSpec& spec, const char* part) {
 constexpr OptimizerKind kAll[] = {kSum,  kSgd,   kAdagrad,    kAdam,           kAdamW, kRmsprop,
                                   kMean, kFirst, kSparseAdam, kRowwiseAdagrad, kFtrl};
 
+TEST(TableSpecs, NarrowStorageIsForSparseTablesOfFloat32) {
+  for (OptimizerKind kind : {kSum, kSgd, kAdagrad, kSparseAdam, kRowwiseAdagrad, kFtrl}) {
+    for (Storage storage : {Storage::kBfloat16, Storage::kFloat16}) {
+      TableSpec spec = Sparse(kind);
+      spec.storage = storage;
+      Good(spec);
+    }
+  }
+  TableSpec dense = Dense(kSgd), integers = Integers(Sparse(kSum)), unknown = Sparse(kSgd), large = unknown;
+  dense.storage = integers.storage = Storage::kBfloat16;
+  Refused(dense, "storage bfloat16 is for sparse tables: a dense one keeps float32, leave it out");
+  Refused(integers, "is for tables of float32");
+  unknown.storage = static_cast<Storage>(3);
+  Refused(unknown, "does not know");
+  large.storage = Storage::kFloat16;
+  large.init = Init::Constant(1e5f);
+  Refused(large, "beyond float16's largest number");
+  TableSpec full = large;
+  full.storage = Storage::kFull;
+  EXPECT_EQ(DescribeDifference(full, large), "storage (full there, float16 asked for)");
+  EXPECT_EQ(Describe(large), "sparse async sgd, rows of 4 float32 stored as float16");
+}
+
 TEST(TableSpecs, OptimizersByKindElementAndMode) {
   for (OptimizerKind kind : kAll) {
     for (Mode mode : {Mode::kAsync, Mode::kSync}) {

@@ -4,12 +4,15 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "optimizer/narrow.h"
 
 namespace cairn::table {
 
 RowLayout::RowLayout(const TableSpec& spec)
     : dim_(spec.dim),
-      value_bytes_(spec.dim * size_t{spec.element == ElementType::kFloat32 ? 4u : 8u}),
+      given_bytes_(spec.dim * size_t{spec.element == ElementType::kFloat32 ? 4u : 8u}),
+      value_bytes_(spec.storage == Storage::kFull ? given_bytes_
+                                                  : optimizer::NarrowElements(spec.dim) * sizeof(uint16_t)),
       columns_(StateColumns(spec.optimizer, spec.optimizer_flags)),
       width_(spec.optimizer == OptimizerKind::kRowwiseAdagrad ? 1 : spec.dim) {
   CAIRN_CHECK(spec.dim > 0 && columns_ <= optimizer::kMaxStateColumns);

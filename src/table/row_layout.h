@@ -1,4 +1,4 @@
-// What lies in a row of a sparse table: its values, then the optimizer's state, column after column.
+// What lies in a row of a sparse table: its values (narrow ones: TableSpec::storage), then the optimizer's state, column after column.
 // A column of state has as many numbers as the row, or one where the optimizer keeps one a row.
 #pragma once
 
@@ -16,7 +16,9 @@ class RowLayout {
   // Requires spec.dim > 0.
   explicit RowLayout(const TableSpec& spec);
 
+  // What the values of a row take in it, and as they are pushed and read.
   size_t value_bytes() const { return value_bytes_; }
+  size_t given_bytes() const { return given_bytes_; }
   size_t row_bytes() const { return value_bytes_ + columns_ * width_ * sizeof(float); }
   uint32_t columns() const { return columns_; }  // of state
 
@@ -37,6 +39,7 @@ class RowLayout {
 
  private:
   const uint32_t dim_;
+  const size_t given_bytes_;
   const size_t value_bytes_;
   const uint32_t columns_;
   const size_t width_;  // numbers of a column in a row

@@ -66,6 +66,21 @@ inline std::vector<TableCase> EveryTable(uint64_t size) {
     add(prefix + "row-wise adagrad", Sparse(dim, kRowwiseAdagrad), 0, 0.5f);
     add(prefix + "ftrl", Sparse(dim, kFtrl), 0, 0.125f);
   }
+  for (const Storage storage : {Storage::kBfloat16, Storage::kFloat16}) {
+    const bool brain = storage == Storage::kBfloat16;
+    const auto narrow = [&](OptimizerKind kind) {
+      wire::TableInfo info = Sparse(brain ? 3 : 16, kind);
+      info.spec.storage = storage;
+      return info;
+    };
+    const std::string prefix = brain ? "sparse of bfloat16, " : "sparse of float16, ";
+    add(prefix + "sum", narrow(kSum));
+    add(prefix + "sgd", narrow(kSgd), kMaximize);
+    add(prefix + "adagrad", narrow(kAdagrad), 0, 0.25f);
+    add(prefix + "sparse adam", narrow(kSparseAdam));
+    add(prefix + "row-wise adagrad", narrow(kRowwiseAdagrad), 0, 0.5f);
+    add(prefix + "ftrl", narrow(kFtrl), 0, 0.125f);
+  }
   return cases;
 }
 

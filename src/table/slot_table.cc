@@ -11,6 +11,9 @@ namespace {
 // What the scheduler lets through (its CheckSpec says it to users).
 bool Exists(const TableSpec& spec) {
   const OptimizerKind kind = spec.optimizer;
+  if (spec.storage != Storage::kFull &&
+      (spec.kind != TableKind::kSparse || spec.element != ElementType::kFloat32))
+    return false;
   if (spec.element == ElementType::kInt64)
     return kind == OptimizerKind::kSum || (kind == OptimizerKind::kFirst && spec.mode == Mode::kAsync);
   if (kind == OptimizerKind::kFirst) return false;

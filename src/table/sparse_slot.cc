@@ -3,20 +3,28 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/random.h"
+#include "optimizer/narrow.h"
 #include "optimizer/span_ops.h"
 #include "table/row_pipeline.h"
 
 namespace cairn::table {
+namespace {
+std::span<const float> Floats(std::span<const std::byte> values) {
+  return {reinterpret_cast<const float*>(values.data()), values.size() / sizeof(float)};
+}
+}  // namespace
 
 SparseSlot::SparseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_count, Arena& arena)
     : name_(info.spec.name),
       element_(info.spec.element),
       optimizer_(info.spec.optimizer),
       flags_(info.spec.optimizer_flags),
+      storage_(info.spec.storage),
       check_finite_(element_ == ElementType::kFloat32 && info.spec.non_finite == NonFinitePolicy::kReject),
       dim_(info.spec.dim),
       slot_(slot),
@@ -25,7 +33,11 @@ SparseSlot::SparseSlot(const wire::TableInfo& info, SlotId slot, uint32_t slot_c
       layout_(info.spec),
       arena_(arena),
       index_(arena, Mix64(info.id.value, slot.value)),
-      rows_(arena, layout_.row_bytes()) {
+      rows_(arena, layout_.row_bytes()),
+      rounding_seed_(Mix64(
+          Mix64(info.spec.init.seed, info.spec.init.stream == 0 ? info.id.value : info.spec.init.stream),
+          0x0FF5E7)),
+      wide_(narrow() ? info.spec.dim : 0) {
   CAIRN_CHECK(slot.value < slot_count);
 }
 
@@ -62,14 +74,21 @@ Status SparseSlot::CheckAssign(std::span<const RowKey> keys, std::span<const std
   if (column != 0)
     return {Code::kInvalidArgument, "table \"" + name_ + "\" is sparse: its rows are assigned in column 0, " +
                                         "not in column " + std::to_string(column)};
-  return Check(keys, values, mask);
+  if (Status status = Check(keys, values, mask); !status.ok() || storage_ != Storage::kFloat16) return status;
+  const float largest = optimizer::LargestOf(storage_);
+  for (const float value : Floats(values)) {
+    if (std::isfinite(value) && std::abs(value) > largest)
+      return {Code::kInvalidArgument, "table \"" + name_ + "\" stores float16, and " + std::to_string(value) +
+                                          " is beyond its largest number, 65504: use bfloat16 or float32"};
+  }
+  return Status::Ok();
 }
 
 Status SparseSlot::Check(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask) const {
   if (!mask.empty())
     return {Code::kInvalidArgument,
             Where() + ": a push to a sparse table names keys, it has no mask of segments"};
-  const size_t row_bytes = layout_.value_bytes();
+  const size_t row_bytes = layout_.given_bytes();
   if (values.size() / row_bytes != keys.size() || values.size() % row_bytes != 0) {
     return {Code::kInvalidArgument, Where() + " has dim " + std::to_string(dim_) + ": " +
                                         std::to_string(keys.size()) + " keys need " +
@@ -77,14 +96,34 @@ Status SparseSlot::Check(std::span<const RowKey> keys, std::span<const std::byte
                                         std::to_string(values.size())};
   }
   if (Status status = CheckKeys(keys); !status.ok()) return status;
-  if (check_finite_ &&
-      !optimizer::AllFinite({reinterpret_cast<const float*>(values.data()), values.size() / sizeof(float)})) {
+  if (check_finite_ && !optimizer::AllFinite(Floats(values))) {
     return {Code::kNotFinite, Where() + ": the push carries NaN or Inf"};
   }
   return Status::Ok();
 }
 
+void SparseSlot::ReadNarrowValues(std::span<const RowKey> keys, float* out) const {
+  const auto missing = [](RowKey, uint64_t) { return LineIndex::kNoRow; };
+  ForRowGroups(index_, rows_, keys, missing, [&](size_t first, std::span<const uint32_t> group) {
+    const uint16_t* rows[kGroup];
+    float* to[kGroup];
+    size_t count = 0;
+    for (size_t i = 0; i < group.size(); ++i) {
+      float* const row = out + (first + i) * dim_;
+      if (__builtin_expect(group[i] == LineIndex::kNoRow, 0)) {  // as it would be stored
+        initial_.FillRow(keys[first + i], dim_, reinterpret_cast<std::byte*>(row));
+        optimizer::RoundSpan(storage_, {row, dim_});
+      } else {
+        rows[count] = reinterpret_cast<const uint16_t*>(rows_.At(group[i]));
+        to[count++] = row;
+      }
+    }
+    optimizer::WidenRows(storage_, {rows, count}, to, dim_);
+  });
+}
+
 void SparseSlot::ReadValues(std::span<const RowKey> keys, std::byte* out) const {
+  if (narrow()) return ReadNarrowValues(keys, reinterpret_cast<float*>(out));
   const auto missing = [](RowKey, uint64_t) { return LineIndex::kNoRow; };
   const auto read_all = [&](auto row_bytes) {
     ForRows(index_, rows_, keys, missing, [&](size_t i, uint32_t row) {
@@ -139,6 +178,7 @@ uint64_t SparseSlot::Hash() const {
     const std::byte* row;
   } ahead[kAhead];
   uint64_t sum = Mix64(step_);  // addition, so that the order does not matter
+  if (narrow()) sum += Mix64(operations_, 1);
   size_t count = 0;
   const auto add = [&](size_t i) {
     sum += XXH3_64bits_withSeed(ahead[i % kAhead].row, rows_.row_bytes(), Mix64(ahead[i % kAhead].key));
@@ -154,8 +194,21 @@ uint64_t SparseSlot::Hash() const {
 }
 
 void SparseSlot::ForEach(const std::function<void(RowKey, std::span<const std::byte>)>& row) const {
+  if (!narrow()) {
+    index_.ForEach([&](RowKey key, uint32_t number) {
+      row(key, std::span<const std::byte>(rows_.At(number), rows_.row_bytes()));
+    });
+    return;
+  }
+  std::vector<std::byte> wide(rows_.row_bytes() - layout_.value_bytes() + layout_.given_bytes());
   index_.ForEach([&](RowKey key, uint32_t number) {
-    row(key, std::span<const std::byte>(rows_.At(number), rows_.row_bytes()));
+    const std::byte* const at = rows_.At(number);
+    const auto* const values = reinterpret_cast<const uint16_t*>(at);
+    auto* const floats = reinterpret_cast<float*>(wide.data());
+    optimizer::WidenRows(storage_, {&values, 1}, &floats, dim_);
+    std::memcpy(wide.data() + layout_.given_bytes(), at + layout_.value_bytes(),
+                rows_.row_bytes() - layout_.value_bytes());
+    row(key, wide);
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "table/initial_value.h"
 #include "table/line_index.h"
@@ -32,7 +33,7 @@ class SparseSlot final : public SlotTable {
                      uint8_t column) override;
   bool assigned() const override { return true; }  // rows are made by pushes: nothing to wait for
   size_t ReadBytes(size_t key_count, uint8_t column) const override {
-    return column == kKeyColumn ? rows_.count() * sizeof(RowKey) : key_count * layout_.value_bytes();
+    return column == kKeyColumn ? rows_.count() * sizeof(RowKey) : key_count * layout_.given_bytes();
   }
   void Read(std::span<const RowKey> keys, uint8_t column, std::byte* out) const override;
 
@@ -61,6 +62,7 @@ class SparseSlot final : public SlotTable {
   std::string Where() const;
   Status CheckKeys(std::span<const RowKey> keys) const;
   void ReadValues(std::span<const RowKey> keys, std::byte* out) const;
+  void ReadNarrowValues(std::span<const RowKey> keys, float* out) const;
   SparseStaging& Staging();
   // A row with the key's initial value and state. Requires that the key has none.
   uint32_t CreateRow(RowKey key, uint64_t hash);
@@ -68,14 +70,23 @@ class SparseSlot final : public SlotTable {
   template <class Work>
   void UpdateRows(std::span<const RowKey> keys, Work work);
   // The optimizer on float rows; gradient(i) is where that of keys[i] lies.
+  enum class Keys { kOfAPush, kOfARound };  // of a round: each once, in the order of arrival
   template <class GradientAt>
-  void UpdateFloats(std::span<const RowKey> keys, const Hyper& hyper, float divisor, double scale,
+  void UpdateFloats(std::span<const RowKey> keys, Keys kind, const Hyper& hyper, const optimizer::OfMean& of,
                     GradientAt gradient);
+  // The same where values are narrow.
+  template <class GradientAt>
+  void UpdateNarrow(std::span<const RowKey> keys, Keys kind, const optimizer::NarrowRowStep& step,
+                    GradientAt gradient);
+  // A row's values become these.
+  void PutValues(std::byte* row, const float* values);
+  bool narrow() const { return storage_ != Storage::kFull; }
 
   const std::string name_;
   const ElementType element_;
   const OptimizerKind optimizer_;
   const uint32_t flags_;
+  const Storage storage_;
   const bool check_finite_;
   const uint32_t dim_;
   const SlotId slot_;
@@ -88,6 +99,11 @@ class SparseSlot final : public SlotTable {
   std::unique_ptr<SparseStaging> staging_;  // made by the first Stage or LoadStaged
   bool staged_ = false;
   uint64_t step_ = 0;  // kStepColumn
+  // Narrow values: what decides how they are rounded is a function of the table's seed, this number
+  // of operations (pushes, rounds) that have changed rows, the key and its place in the operation.
+  const uint64_t rounding_seed_;
+  uint64_t operations_ = 0;
+  std::vector<float> wide_;  // a row before it is rounded
 };
 
 }  // namespace cairn::table

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "optimizer/narrow.h"
 #include "optimizer/span_ops.h"
 #include "optimizer/update.h"
 #include "table/row_pipeline.h"
@@ -14,9 +15,22 @@ namespace cairn::table {
 uint32_t SparseSlot::CreateRow(RowKey key, uint64_t hash) {
   const uint32_t row = rows_.Add();
   index_.Insert(key, hash, row);
-  initial_.FillRow(key, dim_, rows_.At(row));
-  layout_.FillState(rows_.At(row));
+  std::byte* const at = rows_.At(row);
+  if (narrow()) {
+    initial_.FillRow(key, dim_, reinterpret_cast<std::byte*>(wide_.data()));
+    PutValues(at, wide_.data());
+  } else {
+    initial_.FillRow(key, dim_, at);
+  }
+  layout_.FillState(at);
   return row;
+}
+
+void SparseSlot::PutValues(std::byte* row, const float* values) {
+  if (!narrow()) return optimizer::ReplaceSpan({reinterpret_cast<float*>(row), dim_}, {values, dim_}, {});
+  auto* const stored = reinterpret_cast<uint16_t*>(row);
+  optimizer::NarrowSpan(storage_, {values, dim_}, {stored, dim_});
+  if (dim_ % 2 != 0) stored[dim_] = 0;  // equal content, equal bytes
 }
 
 template <class Work>
@@ -38,14 +52,19 @@ void SparseSlot::Apply(std::span<const RowKey> keys, std::span<const std::byte> 
     return;
   }
   const auto* g = reinterpret_cast<const float*>(values.data());
-  UpdateFloats(keys, hyper, 1.0f, 1.0, [this, g](size_t i) { return g + i * dim_; });
+  UpdateFloats(keys, Keys::kOfAPush, hyper, optimizer::GradientOf(flags_, 1.0f, 1.0),
+               [this, g](size_t i) { return g + i * dim_; });
 }
 
 template <class GradientAt>
-void SparseSlot::UpdateFloats(std::span<const RowKey> keys, const Hyper& hyper, float divisor, double scale,
-                              GradientAt gradient) {
+void SparseSlot::UpdateFloats(std::span<const RowKey> keys, Keys kind, const Hyper& hyper,
+                              const optimizer::OfMean& of, GradientAt gradient) {
   const optimizer::StepNumbers numbers(optimizer_, flags_, hyper, std::max<uint64_t>(hyper.step, 1));
-  const optimizer::RowStep step(numbers, optimizer::GradientOf(flags_, divisor, scale), dim_);
+  if (narrow()) {
+    const optimizer::NarrowRowStep step(numbers, of, dim_, storage_);
+    return UpdateNarrow(keys, kind, step, gradient);
+  }
+  const optimizer::RowStep step(numbers, of, dim_);
   ForRowGroups(
       index_, rows_, keys, [this](RowKey key, uint64_t hash) { return CreateRow(key, hash); },
       [&](size_t first, std::span<const uint32_t> group) {
@@ -59,11 +78,31 @@ void SparseSlot::UpdateFloats(std::span<const RowKey> keys, const Hyper& hyper, 
       });
 }
 
+template <class GradientAt>
+void SparseSlot::UpdateNarrow(std::span<const RowKey> keys, Keys kind, const optimizer::NarrowRowStep& step,
+                              GradientAt gradient) {
+  if (keys.empty()) return;
+  const uint64_t operation = Mix64(rounding_seed_, operations_++);
+  ForRowGroups(
+      index_, rows_, keys, [this](RowKey key, uint64_t hash) { return CreateRow(key, hash); },
+      [&](size_t first, std::span<const uint32_t> group) {
+        uint16_t* rows[kGroup];
+        uint64_t seeds[kGroup];
+        const float* gradients[kGroup];
+        for (size_t i = 0; i < group.size(); ++i) {
+          rows[i] = reinterpret_cast<uint16_t*>(rows_.At(group[i]));
+          // A key may come twice in a push. A round's result must not depend on who came first.
+          const uint64_t place = kind == Keys::kOfARound ? 0 : first + i;
+          seeds[i] = Mix64(Mix64(operation, place), keys[first + i]);
+          gradients[i] = gradient(first + i);
+        }
+        step(rows, seeds, gradients, group.size());
+      });
+}
+
 void SparseSlot::Assign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask, uint8_t) {
   const auto* given = reinterpret_cast<const float*>(values.data());
-  UpdateRows(keys, [&](size_t i, std::byte* row) {
-    optimizer::ReplaceSpan({reinterpret_cast<float*>(row), dim_}, {given + i * dim_, dim_}, {});
-  });
+  UpdateRows(keys, [&](size_t i, std::byte* row) { PutValues(row, given + i * dim_); });
 }
 
 void SparseSlot::AssignMissing(std::span<const RowKey> keys, std::span<const std::byte> values, Mask,
@@ -73,8 +112,7 @@ void SparseSlot::AssignMissing(std::span<const RowKey> keys, std::span<const std
   ForRows(
       index_, rows_, keys, [this](RowKey key, uint64_t hash) { return CreateRow(key, hash); },
       [&](size_t i, uint32_t row) {
-        if (row < first_new) return;
-        optimizer::ReplaceSpan({reinterpret_cast<float*>(rows_.At(row)), dim_}, {given + i * dim_, dim_}, {});
+        if (row >= first_new) PutValues(rows_.At(row), given + i * dim_);
       });
 }
 
@@ -123,12 +161,13 @@ void SparseSlot::ApplyStaged(const Hyper& hyper, double divisor, double scale) {
       optimizer::SumSpan({reinterpret_cast<uint64_t*>(row), dim_}, {sum, dim_});
     });
   } else if (optimizer_ == OptimizerKind::kSum) {
-    UpdateFloats(keys, hyper, 1.0f, scale, sums);
+    UpdateFloats(keys, Keys::kOfARound, hyper, optimizer::GradientOf(flags_, 1.0f, scale), sums);
   } else {
     CAIRN_CHECK(divisor > 0);
     const auto by = static_cast<float>(divisor);
     // Weights come from peers: a divisor that is no float counts as 0, and nothing is applied.
-    if (by > 0) UpdateFloats(keys, hyper, by, scale, sums);
+    if (by > 0)
+      UpdateFloats(keys, Keys::kOfARound, hyper, optimizer::GradientOf(flags_, by, scale), sums);
   }
   DropStaged();
 }

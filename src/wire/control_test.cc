@@ -100,6 +100,23 @@ TEST_F(Control, EveryMessageComesThroughWithEveryField) {
   }
 }
 
+TEST_F(Control, TheStorageOfATableComesThrough) {
+  for (const Storage storage : {Storage::kFull, Storage::kBfloat16, Storage::kFloat16}) {
+    CreateTable asked{7, Incarnation{3}, {}};
+    asked.spec.name = "emb";
+    asked.spec.storage = storage;
+    const InFrame in = Send(asked);
+    const Result<ControlMessage> out = DecodeControl(in.header, in.body());
+    ASSERT_TRUE(out.ok()) << out.status().ToString();
+    EXPECT_TRUE(Same(asked, *out));
+  }
+  flatbuffers::FlatBufferBuilder b;
+  fb::TableSpecBuilder spec(b);
+  spec.add_storage(3);
+  const auto made = spec.Finish();
+  EXPECT_FALSE(DecodeRaw(b, fb::Message::CreateTable, fb::CreateCreateTable(b, 1, 1, made)).ok());
+}
+
 TEST_F(Control, DefaultMessagesComeThroughToo) {
   const auto check = [this](const ControlMessage& m) {
     const InFrame in = Send(m);

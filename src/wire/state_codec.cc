@@ -209,7 +209,8 @@ Offset<fb::TableSpec> PackSpec(FlatBufferBuilder& b, const TableSpec& spec) {
                              static_cast<uint8_t>(spec.non_finite), spec.deterministic, spec.size, spec.dim,
                              static_cast<uint8_t>(spec.init.kind), spec.init.a, spec.init.b, spec.init.seed,
                              spec.optimizer_flags, spec.initial_state, segments, spec.init.stream,
-                             static_cast<uint8_t>(spec.wire), spec.wire_topk);
+                             static_cast<uint8_t>(spec.wire), spec.wire_topk,
+                             static_cast<uint8_t>(spec.storage));
 }
 
 // What tables rely on: ends that ascend, the last one being the end of the table.
@@ -233,7 +234,8 @@ Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out) {
                      UnpackEnum(in.optimizer(), OptimizerKind::kFtrl, &out->optimizer) &&
                      UnpackEnum(in.non_finite(), NonFinitePolicy::kAllow, &out->non_finite) &&
                      UnpackEnum(in.init_kind(), InitKind::kNormal, &out->init.kind) &&
-                     UnpackEnum(in.wire(), WireFormat::kLz4, &out->wire);
+                     UnpackEnum(in.wire(), WireFormat::kLz4, &out->wire) &&
+                     UnpackEnum(in.storage(), Storage::kFloat16, &out->storage);
   if (!known) return BadControl("table \"" + out->name + "\" asks for something this release does not know");
   out->deterministic = in.deterministic();
   out->size = in.size();

@@ -84,13 +84,15 @@ class AsyncLane final : public Lane {
     }
     input.values = InPieces(data->values, *data, plan_, random_);
     input.mask = data->mask;
+    // A rogue's NaN is written into the frame, which must have values of its own then.
+    input.borrow = dense && pushed_ % 2 == 0 && !worker_.world().plan().rogue;
     auto request = client::PreparePush(input, worker_.world().pool());
     if (!request.ok()) {
       worker_.world().context().report("outcomes", "PreparePush: " + request.status().ToString());
       return;
     }
     const bool whole = data->mask.empty();
-    data->Poison();  // an async push copies
+    if (!input.borrow) data->Poison();  // an async push copies
     CallEnd end{.kind = CallEnd::Kind::kPush, .table = info_.id};
     CutFrames(*request, info_.spec, worker_.world().plan().split, random_, worker_.world().pool());
     const bool floats = info_.spec.element == ElementType::kFloat32;

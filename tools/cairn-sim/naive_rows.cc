@@ -5,7 +5,9 @@
 #include <cstring>
 #include <set>
 
+#include "base/random.h"
 #include "naive_table.h"
+#include "optimizer/narrow.h"
 #include "optimizer/update_reference.h"
 
 namespace cairn::sim {
@@ -74,9 +76,25 @@ void NaiveTable::AssignRows(std::span<const RowKey> keys, std::span<const std::b
     if (spared.contains(keys[i])) continue;
     std::vector<float> row = Floats(values.subspan(i * row_bytes_, row_bytes_));
     for (float& x : row) x = optimizer::ReferenceCanonical(x);
+    if (info_.spec.storage != Storage::kFull) optimizer::RoundSpan(info_.spec.storage, row);
     const std::vector<std::byte> bytes = Bytes(row);
     std::copy(bytes.begin(), bytes.end(), Find(keys[i]).begin());
   }
+}
+
+void NaiveTable::RoundRow(Row& row, RowKey key, uint64_t place) const {
+  const TableSpec& spec = info_.spec;
+  if (spec.storage == Storage::kFull) return;
+  const uint64_t table = Mix64(spec.init.seed, spec.init.stream == 0 ? info_.id.value : spec.init.stream);
+  const uint64_t operation = Mix64(Mix64(table, 0x0FF5E7), operations_);
+  const uint64_t seed = Mix64(Mix64(operation, place), key);
+  std::vector<float> numbers = Floats(row);
+  for (uint32_t c = 0; c < spec.dim; ++c) {
+    const uint32_t random = optimizer::RoundingBits(seed, c);
+    const uint16_t stored = optimizer::NarrowedAtRandom(spec.storage, numbers[c], random);
+    numbers[c] = optimizer::Widened(spec.storage, stored);
+  }
+  row = Bytes(numbers);
 }
 
 void NaiveTable::CountRound(const Hyper& hyper) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "optimizer/narrow.h"
 #include "table/initial_value.h"
 
 namespace cairn::sim {
@@ -55,6 +56,8 @@ NaiveTable::Row NaiveTable::Initial(RowKey key) const {
   const table::InitialValue initial(info_.spec.init, info_.id, info_.spec.element);
   if (info_.spec.kind == TableKind::kSparse) {
     initial.FillRow(key, info_.spec.dim, row.data());
+    if (info_.spec.storage != Storage::kFull)
+      optimizer::RoundSpan(info_.spec.storage, {reinterpret_cast<float*>(row.data()), info_.spec.dim});
     const Row state = InitialState();
     row.insert(row.end(), state.begin(), state.end());
     return row;
@@ -170,7 +173,9 @@ void NaiveTable::Apply(std::span<const RowKey> keys, std::span<const std::byte> 
     const auto part = values.subspan(i * row_bytes_, row_bytes_);
     const RowKey key = info_.spec.kind == TableKind::kDense ? 0 : keys[i];
     Step(Find(key), {Row(part.begin(), part.end()), Named(mask)}, hyper, 1, 1);
+    RoundRow(Find(key), key, i);
   }
+  if (count > 0) ++operations_;
 }
 
 void NaiveTable::Assign(std::span<const std::byte> values, std::span<const std::byte> mask, uint8_t column) {
@@ -209,9 +214,12 @@ std::map<RowKey, NaiveTable::Sum> NaiveTable::SumUp(
 
 void NaiveTable::ApplyRound(const std::vector<NaiveContribution>& contributions, const Hyper& hyper,
                             double divisor, double scale) {
-  for (const auto& [key, sum] : SumUp(contributions)) {
+  const std::map<RowKey, Sum> sums = SumUp(contributions);
+  for (const auto& [key, sum] : sums) {
     Step(Find(key), sum, hyper, AsFloat(divisor), AsFloat(scale));
+    RoundRow(Find(key), key, 0);
   }
+  if (!sums.empty()) ++operations_;
 }
 
 void NaiveTable::AssignRound(const std::vector<NaiveContribution>& contributions, uint8_t column,

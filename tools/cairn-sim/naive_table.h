@@ -70,6 +70,9 @@ class NaiveTable {
   void StepRow(Row& row, const std::vector<float>& gradients, const Hyper& hyper) const;
   Row InitialState() const;
   Row ReadRow(RowKey key, uint8_t column) const;
+  // Narrow values: what a step has made of the row is rounded, by its key and its place in the
+  // operation.
+  void RoundRow(Row& row, RowKey key, uint64_t place) const;
   bool has_row_state() const { return state_width_ > 0; }
   // Makes a step in each segment that has a named element.
   void CountSteps(const std::vector<bool>& named);
@@ -83,6 +86,7 @@ class NaiveTable {
   uint32_t state_columns_ = 0;
   size_t state_width_ = 0;
   uint64_t step_ = 0;
+  uint64_t operations_ = 0;  // that have changed rows
   std::map<RowKey, Row> rows_;
   // Dense only: the segment of each element, the steps of each segment, SGD's momentum.
   std::vector<uint32_t> segment_of_;

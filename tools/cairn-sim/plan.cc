@@ -151,6 +151,15 @@ void MakeRows(Plan& plan, Random random) {
   if (random.Chance(0.4)) add("rows", Mode::kAsync, 8, 20);
 }
 
+// Values in 16 bits; drawn apart too.
+void MakeNarrow(Plan& plan, Random random) {
+  for (TablePlan& t : plan.tables) {
+    const bool can = t.spec.kind == TableKind::kSparse && t.spec.element == ElementType::kFloat32;
+    if (can && random.Chance(0.4))
+      t.spec.storage = random.Chance(0.5) ? Storage::kBfloat16 : Storage::kFloat16;
+  }
+}
+
 void MakeFaults(Plan& plan, Random& random) {
   FaultProfile& n = plan.network;
   n.delay_us = random.Between(50, 2000);
@@ -241,6 +250,7 @@ Plan MakePlan(uint64_t seed) {
   MakeTables(plan, random);
   MakeModels(plan, Random(Mix64(seed, 0x30DE1)));
   MakeRows(plan, Random(Mix64(seed, 0x40E5)));
+  MakeNarrow(plan, Random(Mix64(seed, 0x0FF5E7)));
   plan.churn_tables = random.Chance(0.35);
   plan.rogue = random.Chance(0.3);
   plan.hyper_mismatch = random.Chance(0.25);

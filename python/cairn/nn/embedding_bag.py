@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from ..errors import InvalidArgumentError
+from ..row_caching import Caching
 from ..rows_ahead import Lookup
 from .outside_graphs import outside_graphs
 from .table_module import TableModule
@@ -14,8 +15,8 @@ from .table_module import TableModule
 
 @outside_graphs
 class EmbeddingBag(TableModule):
-    """As torch.nn.EmbeddingBag; num_embeddings=None takes any 64-bit key. `name`, `init`, `seed`
-    and `wire` are those of cairn.nn.Embedding."""
+    """As torch.nn.EmbeddingBag; num_embeddings=None takes any 64-bit key. `name`, `init`, `seed`,
+    `wire`, `storage` and `cache_…` are those of cairn.nn.Embedding."""
 
     def __init__(self, num_embeddings: int | None, embedding_dim: int,
                  max_norm: float | None = None, norm_type: float = 2.0,
@@ -24,7 +25,8 @@ class EmbeddingBag(TableModule):
                  include_last_offset: bool = False, padding_idx: int | None = None,
                  device: Any = None, dtype: torch.dtype | None = None, *, name: str | None = None,
                  init: Any = ("normal", 0, 1), seed: int = 0, wire: str | None = None,
-                 _freeze: bool = False) -> None:
+                 storage: str | torch.dtype = "float32", _freeze: bool = False,
+                 cache_rows: int = 0, cache_steps: int = 0) -> None:
         if mode not in ("sum", "mean", "max"):
             raise InvalidArgumentError(f'mode is {mode!r}: give "sum", "mean" or "max"')
         if mode == "max" and scale_grad_by_freq:
@@ -32,7 +34,8 @@ class EmbeddingBag(TableModule):
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, max_norm=max_norm,
                          norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse,
                          weight=_weight, freeze=_freeze, device=device, dtype=dtype, name=name,
-                         init=init, seed=seed, wire=wire)
+                         init=init, seed=seed, wire=wire, storage=storage,
+                         caching=Caching(cache_rows, cache_steps))
         self.mode, self.include_last_offset = mode, include_last_offset
 
     def forward(self, input: torch.Tensor, offsets: torch.Tensor | None = None,
@@ -57,16 +60,18 @@ class EmbeddingBag(TableModule):
                         max_norm: float | None = None, norm_type: float = 2.0,
                         scale_grad_by_freq: bool = False, mode: str = "mean",
                         sparse: bool = False, include_last_offset: bool = False,
-                        padding_idx: int | None = None, *, name: str | None = None) -> EmbeddingBag:
+                        padding_idx: int | None = None, *, name: str | None = None,
+                        storage: str | torch.dtype = "float32") -> EmbeddingBag:
         """As torch's: rows with these values."""
         assert embeddings.dim() == 2, "Embeddings parameter is expected to be 2-dimensional"
         rows, columns = embeddings.shape
         return cls(rows, columns, max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
                    include_last_offset, padding_idx, embeddings.device, embeddings.dtype, name=name,
-                   _freeze=freeze)
+                   storage=storage, _freeze=freeze)
 
     @classmethod
-    def from_torch(cls, module: torch.nn.EmbeddingBag, *, name: str | None = None) -> EmbeddingBag:
+    def from_torch(cls, module: torch.nn.EmbeddingBag, *, name: str | None = None,
+                   storage: str | torch.dtype = "float32") -> EmbeddingBag:
         """The same module with its rows on the servers, values and all."""
         if not isinstance(module, torch.nn.EmbeddingBag):
             raise TypeError(
@@ -75,5 +80,5 @@ class EmbeddingBag(TableModule):
         made = cls(module.num_embeddings, module.embedding_dim, module.max_norm, module.norm_type,
                    module.scale_grad_by_freq, module.mode, module.sparse, weight,
                    module.include_last_offset, module.padding_idx, weight.device, weight.dtype,
-                   name=name, _freeze=not weight.requires_grad)
+                   name=name, storage=storage, _freeze=not weight.requires_grad)
         return made.train(module.training)

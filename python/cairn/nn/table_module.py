@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgumentError
+from ..row_caching import CacheStats, Caching
 from ..row_table import RowTable, read
 from ..rows_ahead import Lookup
 from ..tensors import take_keys
@@ -34,7 +35,8 @@ class TableModule(torch.nn.Module):
     def __init__(self, num_embeddings: int | None, embedding_dim: int, *, padding_idx: int | None,
                  max_norm: float | None, norm_type: float, scale_grad_by_freq: bool, sparse: bool,
                  weight: torch.Tensor | None, freeze: bool, device: Any, dtype: torch.dtype | None,
-                 name: str | None, init: Any, seed: int, wire: str | None = None) -> None:
+                 name: str | None, init: Any, seed: int, wire: str | None, storage: Any,
+                 caching: Caching) -> None:
         super().__init__()
         leave_graphs()
         if max_norm is not None:
@@ -54,8 +56,9 @@ class TableModule(torch.nn.Module):
         self.padding_idx = _padding(padding_idx, num_embeddings)
         self.max_norm, self.norm_type = None, norm_type
         self.scale_grad_by_freq, self.sparse = scale_grad_by_freq, sparse
-        self.table = handle_for(name, embedding_dim, init, seed, device=device, dtype=dtype,
-                                requires_grad=not freeze, wire=wire_of_rows(wire))
+        self.table = handle_for(name, embedding_dim, init, seed, storage=storage, device=device,
+                                dtype=dtype, requires_grad=not freeze, wire=wire_of_rows(wire),
+                                caching=caching)
         if weight is not None:
             expected = [len(weight) if num_embeddings is None else num_embeddings, embedding_dim]
             assert list(weight.shape) == expected, (
@@ -121,6 +124,14 @@ class TableModule(torch.nn.Module):
     def _output(self, lookup: Lookup, rows: torch.Tensor, *inputs: Any) -> torch.Tensor:
         """What forward(*inputs) returns, given the rows."""
         raise NotImplementedError
+
+    def cache_stats(self) -> CacheStats:
+        """What the cache of this worker (cache_rows=, cache_steps=) has done so far."""
+        cache = self._rows.source.cache
+        if cache is None:
+            raise InvalidArgumentError(
+                f'table "{self.name}" has no cache: give its module cache_rows= and cache_steps=')
+        return CacheStats(**cache.stats())
 
     # Values.
     def export(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -225,6 +236,8 @@ class TableModule(torch.nn.Module):
             parts.append(f"padding_idx={self.padding_idx}")
         if self.scale_grad_by_freq:
             parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
+        if self._rows.source.storage != "float32":
+            parts.append(f"storage={self._rows.source.storage!r}")
         return ", ".join([*parts, f"name={self.name!r}"])
 
 
@@ -236,6 +249,7 @@ class _Filing:
                  padding: int | None, by_frequency: bool) -> None:
         self._table, self._keys, self._padding = table, lookup.keys, padding
         self._inverse = lookup.inverse if by_frequency else None
+        table.awaited.add(self)
 
     def __call__(self, leaf: torch.Tensor) -> None:
         grad, leaf.grad = leaf.grad, None
@@ -248,6 +262,9 @@ class _Filing:
             kept = keys_to(len(keys)) != self._padding
             keys, grad = keys[kept], grad[kept.to(grad.device)]
         self._table.gradient.file(keys, grad)
+        self._table.awaited.discard(self)
+        if self._table.all_filed is not None and not self._table.awaited:
+            self._table.all_filed()
 
 
 def _padding(padding_idx: int | None, num_embeddings: int | None) -> int | None:

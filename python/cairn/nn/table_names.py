@@ -8,20 +8,23 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgumentError
+from ..row_caching import Caching
 from ..row_table import RowTable
 from ..table_handle import TableHandle
-from ..tables import _init
+from ..tables import _init, _storage
 
 _unnamed = 0
 _named: weakref.WeakValueDictionary[str, TableHandle] = weakref.WeakValueDictionary()
 
 
-def handle_for(name: str | None, dim: int, init: Any, seed: int, *, device: Any,
-               dtype: torch.dtype | None, requires_grad: bool, wire: str = "plain") -> TableHandle:
+def handle_for(name: str | None, dim: int, init: Any, seed: int, *, storage: Any, device: Any,
+               dtype: torch.dtype | None, requires_grad: bool, wire: str = "plain",
+               caching: Caching = Caching()) -> TableHandle:
     """A new table; or the one of this name, which modules then share."""
     global _unnamed
     kind, a, b, own_seed = _init(init)
     values = (kind, a, b, own_seed or int(seed))
+    storage = _storage(storage)
     if name is None:
         name, known = f"embedding-{_unnamed}", None
         _unnamed += 1
@@ -33,11 +36,16 @@ def handle_for(name: str | None, dim: int, init: Any, seed: int, *, device: Any,
         known = _named.get(name)
     if known is not None:
         table = known.rows_of
-        if table.dim != dim or table.init[:4] != values:
+        there = (table.dim, table.init[:4], table.source.storage)
+        if there != (dim, values, storage):
             raise InvalidArgumentError(
-                f'table "{name}" has dim {table.dim} and initial values {table.init[:4]}, and '
-                'can\'t be shared by a '
-                f"module with dim {dim} and {values}: give the module another name, or none")
+                f'table "{name}" has dim {table.dim}, initial values {table.init[:4]} and storage '
+                f"{table.source.storage}, and can't be shared by a module with dim {dim}, {values} and "
+                f"{storage}: give the module another name, or none")
+        if table.source.caching != caching:
+            raise InvalidArgumentError(
+                f'table "{name}" has {table.source.caching}, and can\'t be shared by a module with '
+                f"{caching}: give both the same cache_rows and cache_steps, or another name")
         if table.source.wire != wire:
             raise InvalidArgumentError(
                 f'table "{name}" travels as {table.source.wire}, and not as {wire} too: give all modules that '
@@ -52,6 +60,6 @@ def handle_for(name: str | None, dim: int, init: Any, seed: int, *, device: Any,
                 'device, dtype and freeze out, or give the module another name')
         return known
     handle = RowTable.make(name, dim, values, device=device, dtype=dtype,
-                           requires_grad=requires_grad, wire=wire)
+                           requires_grad=requires_grad, wire=wire, storage=storage, caching=caching)
     _named[name] = handle
     return handle

@@ -6,7 +6,6 @@ before its step: what it sends then meets a dying or a dead server.
 """
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import torch
 from torch import nn
 
 import cairn
+from optimizer_workers.job_processes import process_of
 from optimizer_workers.problems import digest
 
 STEPS, SECONDS = 100, 40
@@ -24,19 +24,6 @@ program, kills = sys.argv[1], "kills" in sys.argv
 torch.set_num_threads(1)
 cairn.init()
 rank = cairn.rank()
-
-
-def process_of(words):
-    """A process of this job, a child of the same launcher, whose command has these words."""
-    for entry in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            command = (entry / "cmdline").read_bytes().decode().split("\0")
-        except OSError:
-            continue  # it has ended
-        if parent == os.getppid() and set(words.split()) <= set(command):
-            return int(entry.name)
-    return None
 
 
 def copies():

@@ -55,19 +55,20 @@ void Acceptor::Close() {
 }
 
 void Acceptor::Accept() {
-  acceptor_.async_accept([this, alive = alive_](const error_code& error, stream_protocol::socket socket) {
+  const auto on_accept = [this, alive = alive_](const error_code& error, stream_protocol::socket socket) {
     if (!*alive) return;
     if (error && error != asio::error::connection_aborted) return Retry();
     if (!error) Add(std::move(socket));
     Accept();
-  });
+  };
+  acceptor_.async_accept(loop_.InTurn(on_accept));
 }
 
 void Acceptor::Retry() {
   retry_.expires_after(std::chrono::milliseconds(kAcceptRetryMs));
-  retry_.async_wait([this, alive = alive_](const error_code& cancelled) {
+  retry_.async_wait(loop_.InTurn([this, alive = alive_](const error_code& cancelled) {
     if (*alive && !cancelled) Accept();
-  });
+  }));
 }
 
 void Acceptor::Add(stream_protocol::socket socket) {
@@ -77,13 +78,13 @@ void Acceptor::Add(stream_protocol::socket socket) {
   auto one = std::make_shared<Waiting>(std::move(socket));
   waiting_.push_back(one);
   one->timer.expires_after(std::chrono::milliseconds(kHandshakeMs));
-  one->timer.async_wait([this, alive = alive_, one](const error_code& cancelled) {
+  one->timer.async_wait(loop_.InTurn([this, alive = alive_, one](const error_code& cancelled) {
     if (*alive && !cancelled) Forget(one);
-  });
+  }));
   const auto on_readable = [this, alive = alive_, one](const error_code& error) {
     if (*alive && !error && one->socket.is_open()) OnSetup(one);
   };
-  one->socket.async_wait(stream_protocol::socket::wait_read, on_readable);
+  one->socket.async_wait(stream_protocol::socket::wait_read, loop_.InTurn(on_readable));
 }
 
 void Acceptor::OnSetup(const std::shared_ptr<Waiting>& held) {

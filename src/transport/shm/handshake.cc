@@ -12,7 +12,11 @@ using asio::local::stream_protocol;
 using boost::system::error_code;
 
 Handshake::Handshake(Loop& loop, const PipeChoice& choice, Done done)
-    : choice_(choice), done_(std::move(done)), socket_(loop.context()), timer_(loop.context()) {}
+    : loop_(loop),
+      choice_(choice),
+      done_(std::move(done)),
+      socket_(loop.context()),
+      timer_(loop.context()) {}
 
 void Handshake::Start(const std::vector<std::string>& names) {
   Status found(Code::kUnavailable, "it is not on this host");
@@ -23,12 +27,13 @@ void Handshake::Start(const std::vector<std::string>& names) {
   if (!found.ok()) return Finish(found);
   auto self = shared_from_this();
   timer_.expires_after(std::chrono::milliseconds(kHandshakeMs));
-  timer_.async_wait([self](const error_code& cancelled) {
+  timer_.async_wait(loop_.InTurn([self](const error_code& cancelled) {
     if (!cancelled) self->Finish(Status(Code::kUnavailable, "its listener does not answer"));
-  });
-  socket_.async_wait(stream_protocol::socket::wait_read, [self](const error_code& error) {
+  }));
+  const auto on_answer = [self](const error_code& error) {
     if (!error && self->done_) self->OnAnswer();
-  });
+  };
+  socket_.async_wait(stream_protocol::socket::wait_read, loop_.InTurn(on_answer));
 }
 
 // A Unix socket connects at once or not at all.

@@ -37,6 +37,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   void OnAnswer();
   void Finish(Result<DetachedPipe> result);
 
+  Loop& loop_;
   const PipeChoice choice_;
   Done done_;  // empty: over
   boost::asio::local::stream_protocol::socket socket_;

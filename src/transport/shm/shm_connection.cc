@@ -41,7 +41,6 @@ std::shared_ptr<Connection> ShmConnection::Make(DetachedPipe pipe, Loop& loop, B
 ShmConnection::ShmConnection(stream_protocol::socket socket, std::unique_ptr<RingPair> rings,
                              std::string peer, Loop& loop, BufferPool& pool, const ConnectionOptions& options)
     : Connection(loop, pool, options, std::move(peer)),
-      loop_(loop),
       socket_(std::move(socket)),
       rings_(std::move(rings)) {
   loop_.AddPolled(this);
@@ -49,9 +48,10 @@ ShmConnection::ShmConnection(stream_protocol::socket socket, std::unique_ptr<Rin
 
 void ShmConnection::WaitForBell() {
   auto self = std::static_pointer_cast<ShmConnection>(shared_from_this());
-  socket_.async_wait(stream_protocol::socket::wait_read, [self](const error_code& error) {
+  const auto on_bell = [self](const error_code& error) {
     if (!error && !self->closed()) self->OnBell();
-  });
+  };
+  socket_.async_wait(stream_protocol::socket::wait_read, loop_.InTurn(on_bell));
 }
 
 // Only takes note: the rings are looked at right after it.

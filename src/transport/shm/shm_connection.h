@@ -41,7 +41,6 @@ class ShmConnection final : public Connection, public Polled {
   bool RoomIsWorthIt();
   Status Broken() const;
 
-  Loop& loop_;
   boost::asio::local::stream_protocol::socket socket_;
   std::unique_ptr<RingPair> rings_;  // null: detached
   std::array<std::span<std::byte>, 2> space_;

@@ -21,7 +21,8 @@ std::shared_ptr<Connection> Connection::Over(DetachedPipe pipe, Loop& loop, Buff
 }
 
 Connection::Connection(Loop& loop, BufferPool& pool, const ConnectionOptions& options, std::string peer)
-    : pool_(pool),
+    : loop_(loop),
+      pool_(pool),
       linger_(loop.context()),
       options_(options),
       reader_(pool, options.max_body_bytes),
@@ -160,9 +161,9 @@ void Connection::CloseAfterFlush() {
   }
   ScheduleFlush();
   linger_.expires_after(std::chrono::milliseconds(kLingerMs));
-  linger_.async_wait([self = shared_from_this()](const error_code& error) {
+  linger_.async_wait(loop_.InTurn([self = shared_from_this()](const error_code& error) {
     if (!error) self->CloseNow();
-  });
+  }));
 }
 
 DetachedPipe Connection::Release(Buffer* rest) {

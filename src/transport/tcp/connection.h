@@ -101,6 +101,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Lost(const Status& why);
 
   bool closed() const { return state_ == State::kClosed; }
+  Loop& loop_;
   BufferPool& pool_;
 
  private:

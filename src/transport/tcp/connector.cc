@@ -32,20 +32,21 @@ std::shared_ptr<Connector> Connector::Start(Loop& loop, const wire::Endpoint& to
 void Connector::Resolve(int64_t timeout_us) {
   auto self = shared_from_this();
   timer_.expires_after(std::chrono::microseconds(timeout_us));
-  timer_.async_wait([self](const error_code& cancelled) {
+  timer_.async_wait(loop_.InTurn([self](const error_code& cancelled) {
     if (!cancelled) self->Finish(Status(Code::kUnavailable, wire::ToString(self->to_) + " does not answer"));
-  });
+  }));
   error_code not_numeric;
   const auto address = asio::ip::make_address(to_.host, not_numeric);
   if (!not_numeric) {
     const Results one = Results::create(tcp::endpoint(address, to_.port), to_.host, std::to_string(to_.port));
-    return asio::post(loop_.context(), [self, one] { self->Try(one, one.begin()); });
+    return asio::post(loop_.context(), loop_.InTurn([self, one] { self->Try(one, one.begin()); }));
   }
-  resolver_.async_resolve(to_.host, std::to_string(to_.port), [self](const error_code& error, Results found) {
+  const auto on_found = [self](const error_code& error, Results found) {
     if (error)
       return self->Finish(Status(Code::kUnavailable, "host " + self->to_.host + ": " + error.message()));
     self->Try(found, found.begin());
-  });
+  };
+  resolver_.async_resolve(to_.host, std::to_string(to_.port), loop_.InTurn(on_found));
 }
 
 void Connector::Try(Results found, Results::iterator next) {
@@ -72,11 +73,11 @@ void Connector::TryTcp(const Results& found, Results::iterator next) {
   socket_.close(error);
   socket_.open(next->endpoint().protocol(), error);
   if (error) {
-    return asio::post(socket_.get_executor(),
-                      [self, error] { self->Finish(Status(Code::kUnavailable, error.message())); });
+    const auto fail = [self, error] { self->Finish(Status(Code::kUnavailable, error.message())); };
+    return asio::post(socket_.get_executor(), loop_.InTurn(fail));
   }
   TuneSocket(socket_.native_handle());
-  socket_.async_connect(next->endpoint(), [self, found, next](error_code failed) mutable {
+  auto on_connect = [self, found, next](error_code failed) mutable {
     if (!self->done_) return;
     error_code ignored;
     // A port from the range of outgoing ports where nobody listens can connect to itself.
@@ -89,7 +90,8 @@ void Connector::TryTcp(const Results& found, Results::iterator next) {
     }
     if (++next != found.end()) return self->Try(found, next);
     self->Finish(Status(Code::kUnavailable, wire::ToString(self->to_) + ": " + failed.message()));
-  });
+  };
+  socket_.async_connect(next->endpoint(), loop_.InTurn(std::move(on_connect)));
 }
 
 void Connector::Finish(Result<DetachedPipe> result) {

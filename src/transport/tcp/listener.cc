@@ -88,7 +88,7 @@ class TcpListener final : public Listener, public Connection::Owner {
   };
 
   void Accept() {
-    acceptor_.async_accept([this, alive = alive_](const error_code& error, tcp::socket socket) {
+    const auto on_accept = [this, alive = alive_](const error_code& error, tcp::socket socket) {
       if (!*alive) return;
       if (error == asio::error::connection_aborted) return Accept();
       if (error) return Retry(error);
@@ -96,16 +96,17 @@ class TcpListener final : public Listener, public Connection::Owner {
       const int fd = socket.release(detached);
       Add(DetachedPipe(fd, nullptr));
       Accept();
-    });
+    };
+    acceptor_.async_accept(loop_.InTurn(on_accept));
   }
 
   void Retry(const error_code& error) {
     Say("can't accept connections on " + wire::ToString(endpoint_) + ": " + error.message() +
         ": trying again");
     retry_.expires_after(std::chrono::milliseconds(kAcceptRetryMs));
-    retry_.async_wait([this, alive = alive_](const error_code& cancelled) {
+    retry_.async_wait(loop_.InTurn([this, alive = alive_](const error_code& cancelled) {
       if (*alive && !cancelled) Accept();
-    });
+    }));
   }
 
   void Add(DetachedPipe pipe) {
@@ -129,14 +130,15 @@ class TcpListener final : public Listener, public Connection::Owner {
   // Closes those that are past their deadline; they stand in its order.
   void Sweep() {
     sweep_.expires_after(std::chrono::milliseconds(kSweepMs));
-    sweep_.async_wait([this, alive = alive_](const error_code& cancelled) {
+    const auto sweep = [this, alive = alive_](const error_code& cancelled) {
       if (!*alive || cancelled) return;
       while (!waiting_.empty() && waiting_.front().until_us <= Loop::NowUs()) {
         waiting_.front().connection->CloseNow();
         waiting_.pop_front();
       }
       if (!waiting_.empty()) Sweep();
-    });
+    };
+    sweep_.async_wait(loop_.InTurn(sweep));
   }
 
   void Say(const std::string& line) {

@@ -29,14 +29,22 @@ constexpr int kFewPauses = 4;
 constexpr int64_t kCrowdedUs = 500;  // no peer of ours keeps a core so long
 constexpr int kBlockAtOnce = 64;
 
-inline void Pause() {
+// A role that stopped in the middle of a change can't go on; the process ends as by a crash.
+[[noreturn]] void OutOfMemory(const std::string& name) {
+  std::fprintf(stderr,
+               "cairn: out of memory in %s: give the process more, use smaller tables, or more servers\n",
+               name.c_str());
+  std::abort();
+}
+}  // namespace
+
+void Loop::Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
 }
-}  // namespace
 
 struct Loop::Impl {
   explicit Impl(std::string n) : name(std::move(n)) {}
@@ -49,7 +57,8 @@ struct Loop::Impl {
   bool ticked = false;  // loop thread only: the last handlers included a tick
   std::atomic<bool> stop{false};
   std::thread thread;
-  // Loop thread only. A null is one that was removed while they were gone through.
+  bool has_turn = false;  // the loop's thread; its own
+  // The rest is for whoever has the turn. A null is one that was removed while they were gone through.
   std::vector<Polled*> polled;
   bool asking = false;  // the peers of `polled` have been asked to wake this loop
   struct Pausing {
@@ -59,9 +68,13 @@ struct Loop::Impl {
   int block_at_once = 0;  // so many waits go without yielding
 };
 
-Loop::Loop(std::string name) : impl_(std::make_unique<Impl>(std::move(name))) {}
+Loop::Loop(std::string name)
+    : impl_(std::make_unique<Impl>(std::move(name))), turn_(std::make_shared<LoopTurn>(this)) {}
 
-Loop::~Loop() { Stop(); }
+Loop::~Loop() {
+  Stop();
+  turn_->End();  // of one that was never started
+}
 
 asio::io_context& Loop::context() { return impl_->io; }
 
@@ -71,7 +84,7 @@ int64_t Loop::NowUs() {
       .count();
 }
 
-void Loop::Post(std::function<void()> fn) { asio::post(impl_->io, std::move(fn)); }
+void Loop::Post(std::function<void()> fn) { asio::post(impl_->io, InTurn(std::move(fn))); }
 
 void Loop::SetTick(std::function<int64_t()> tick) {
   CAIRN_CHECK(!impl_->thread.joinable());
@@ -86,11 +99,7 @@ void Loop::Start() {
     try {
       Run();
     } catch (const std::bad_alloc&) {
-      // A role that stopped in the middle of a change can't go on; the process ends as by a crash.
-      std::fprintf(stderr,
-                   "cairn: out of memory in %s: give the process more, use smaller tables, or more servers\n",
-                   impl_->name.c_str());
-      std::abort();
+      OutOfMemory(impl_->name);
     }
   });
 }
@@ -101,15 +110,16 @@ void Loop::Stop() {
   impl_->stop.store(true, std::memory_order_release);
   asio::post(impl_->io, [] {});
   impl_->thread.join();
+  turn_->End();
 }
 
 void Loop::ArmTick(int64_t after_us) {
   impl_->timer.expires_after(std::chrono::microseconds(after_us));
-  impl_->timer.async_wait([this](const boost::system::error_code& error) {
+  impl_->timer.async_wait(InTurn([this](const boost::system::error_code& error) {
     if (error) return;
     impl_->ticked = true;
     ArmTick(impl_->tick());
-  });
+  }));
 }
 
 void Loop::AddPolled(Polled* polled) { impl_->polled.push_back(polled); }
@@ -120,18 +130,38 @@ void Loop::RemovePolled(Polled* polled) {
   if (at != impl_->polled.end()) *at = nullptr;
 }
 
+void Loop::TakeTurn() {
+  if (std::exchange(impl_->has_turn, true)) return;
+  turn_->Take();
+}
+
 void Loop::Run() {
-  asio::io_context& io = impl_->io;
+  TakeTurn();
   while (!impl_->stop.load(std::memory_order_acquire)) {
     impl_->ticked = false;
-    size_t ran = 0;
-    if (MayBlock()) ran = io.run_one();  // blocks
+    const bool slept = Sleep();
+    TakeTurn();
     StopAsking();
     // A tick alone is no sign that more work is near: an idle node goes straight back to sleep.
-    if (ran == 1 && impl_->ticked && !PollOnce()) continue;
-    while (!impl_->stop.load(std::memory_order_acquire) && SpinForWork()) {
+    if (slept && impl_->ticked && !PollOnce(Who::kLoop)) continue;
+    while (!impl_->stop.load(std::memory_order_acquire) && SpinForWork(Who::kLoop, nullptr)) {
     }
   }
+  impl_->has_turn = false;
+  turn_->Give();
+}
+
+// Until there is something for this thread; false if there was at once. Others may have the turn
+// meanwhile: the handler that ends the sleep takes it.
+bool Loop::Sleep() {
+  if (!MayBlock()) return false;
+  impl_->has_turn = false;
+  // Those who could not take the turn have left their calls to us, or to the one who has it now.
+  if (!turn_->Give() && turn_->TryTake()) {
+    impl_->has_turn = true;
+    return false;
+  }
+  return impl_->io.run_one() == 1;
 }
 
 // Asks to be woken; false if that came too late for something.
@@ -165,17 +195,27 @@ bool Loop::PollPolled() {
 }
 
 // Everything that can be done now, in a turn that ends; false if that was nothing.
-bool Loop::PollOnce() {
-  if (impl_->polled.empty()) return impl_->io.poll() > 0;
-  bool did = PollPolled();
+bool Loop::PollOnce(Who who) {
+  bool did = turn_->RunAdded();
+  if (impl_->polled.empty()) return (who == Who::kLoop && impl_->io.poll() > 0) || did;
+  if (PollPolled()) did = true;
+  if (who == Who::kHelper) return did;
   // Handlers may make new ones without end, e.g. while a large frame is written.
   for (int i = 0; i < kHandlersPerTurn && impl_->io.poll_one() > 0; ++i) did = true;
   return did;
 }
 
-// True when handlers ran; false when the loop had better block.
-bool Loop::SpinForWork() {
-  if (PollOnce() || PauseForWork()) return true;
+// The loop's thread makes way for those who wait, and they for it.
+bool Loop::BetterStop(Who who, const Ready* ready) const {
+  if (who == Who::kLoop) return turn_->wanted() && !impl_->polled.empty();
+  return (*ready)() || turn_->loop_waits();
+}
+
+// True when something was done; false when the loop had better sleep, or the helper stop.
+bool Loop::SpinForWork(Who who, const Ready* ready) {
+  if (PollOnce(who)) return true;
+  if (BetterStop(who, ready)) return false;
+  if (PauseForWork(who, ready)) return true;
   if (impl_->block_at_once > 0) {
     --impl_->block_at_once;
     return false;
@@ -183,13 +223,14 @@ bool Loop::SpinForWork() {
   int64_t now_us = NowUs();
   const int64_t until_us = now_us + kYieldUs;
   do {
+    if (BetterStop(who, ready)) return false;
     const int64_t before_us = now_us;
     sched_yield();
     now_us = NowUs();
     // Somebody computes on this core and took all of its time slice. Who blocks is put in front of
     // it when woken; who yields waits for the end of the slice, milliseconds, every time.
     if (now_us - before_us > kCrowdedUs) impl_->block_at_once = kBlockAtOnce;
-    if (PollOnce()) return true;
+    if (PollOnce(who)) return true;
   } while (now_us < until_us);
   return false;
 }
@@ -198,10 +239,10 @@ bool Loop::SpinForWork() {
 // microsecond or two; one that waits for this very core never does, and each pause only keeps it
 // from running (round trips of 4 KB on one core: 11.5 µs with 64 pauses, 7.3 with 4). Which it is
 // shows by whether pausing helps; now and then it is tried anew.
-bool Loop::PauseForWork() {
+bool Loop::PauseForWork(Who who, const Ready* ready) {
   if (impl_->polled.empty()) {
     for (int i = 0; i < kPauses; ++i) Pause();
-    return PollOnce();
+    return PollOnce(who);
   }
   Impl::Pausing& pausing = impl_->pausing;
   const bool full = pausing.in_vain < kGiveUpPausing || ++pausing.waits % kTryPausingEvery == 0;
@@ -211,9 +252,38 @@ bool Loop::PauseForWork() {
       if (full) pausing.in_vain = 0;
       return true;
     }
+    if (BetterStop(who, ready)) return false;
   }
   if (full && pausing.in_vain < kGiveUpPausing) ++pausing.in_vain;
   return false;
+}
+
+void Loop::HelpOnce() try {
+  StopAsking();
+  PollOnce(Who::kHelper);
+  LeaveToSleeper();
+} catch (const std::bad_alloc&) {
+  OutOfMemory(impl_->name);
+}
+
+bool Loop::HelpUntil(const Ready& ready, int64_t until_us) try {
+  StopAsking();
+  turn_->RunAdded();
+  const bool sensible = !impl_->polled.empty();
+  while (sensible && !ready() && SpinForWork(Who::kHelper, &ready)) {
+    if (turn_->loop_waits() || NowUs() >= until_us) break;
+  }
+  LeaveToSleeper();
+  return sensible;
+} catch (const std::bad_alloc&) {
+  OutOfMemory(impl_->name);
+}
+
+// From now on the peers wake the loop's thread, which sleeps; it is woken for what is left.
+void Loop::LeaveToSleeper() {
+  if (MayBlock()) return;
+  PollOnce(Who::kHelper);
+  if (!MayBlock()) asio::post(impl_->io, [] {});
 }
 
 }  // namespace cairn::transport

@@ -11,6 +11,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+
+#include "transport/tcp/turn.h"
 
 namespace boost::asio {
 class io_context;
@@ -18,7 +21,7 @@ class io_context;
 
 namespace cairn::transport {
 
-// Something that the loop looks at in every turn. All functions run on the loop's thread.
+// Something that the loop looks at in every turn. All functions run on the thread that has the turn.
 class Polled {
  public:
   virtual ~Polled() = default;
@@ -36,6 +39,7 @@ class Loop {
  public:
   static constexpr int kPauses = 64;
   static constexpr int64_t kYieldUs = 50;
+  static void Pause();
 
   // `name` is the thread's (15 characters are shown).
   explicit Loop(std::string name);
@@ -55,7 +59,19 @@ class Loop {
   // before Start.
   void Post(std::function<void()> fn);
 
-  // On the loop's thread, or while it does not run. `polled` stays until it is removed.
+  // Every handler of Asio's on this loop is wrapped by this: it runs when the loop's thread has the
+  // turn, and the thread keeps the turn until it sleeps.
+  template <class Handler>
+  auto InTurn(Handler handler) {
+    return [this, handler = std::move(handler)](auto&&... arguments) mutable {
+      TakeTurn();
+      handler(std::forward<decltype(arguments)>(arguments)...);
+    };
+  }
+  // For those who would rather be the loop than wait for it (turn.h).
+  const std::shared_ptr<LoopTurn>& turn() const { return turn_; }
+
+  // Whoever has the turn, or while the loop does not run. `polled` stays until it is removed.
   void AddPolled(Polled* polled);
   void RemovePolled(Polled* polled);
 
@@ -65,15 +81,27 @@ class Loop {
 
  private:
   struct Impl;
+  friend class LoopTurn;
+  enum class Who { kLoop, kHelper };  // only the loop's own thread runs Asio's handlers
+  using Ready = std::function<bool()>;
   void Run();
-  bool SpinForWork();
-  bool PauseForWork();
-  bool PollOnce();
+  void TakeTurn();
+  bool Sleep();
+  // A helper's, who has the turn.
+  void HelpOnce();
+  bool HelpUntil(const Ready& ready, int64_t until_us);
+  void LeaveToSleeper();
+
+  bool SpinForWork(Who who, const Ready* ready);
+  bool PauseForWork(Who who, const Ready* ready);
+  bool BetterStop(Who who, const Ready* ready) const;
+  bool PollOnce(Who who);
   bool PollPolled();
   bool MayBlock();
   void StopAsking();
   void ArmTick(int64_t after_us);
   std::unique_ptr<Impl> impl_;
+  const std::shared_ptr<LoopTurn> turn_;
 };
 
 }  // namespace cairn::transport

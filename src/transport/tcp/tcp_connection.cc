@@ -49,13 +49,14 @@ TcpConnection::TcpConnection(tcp::socket socket, Loop& loop, BufferPool& pool,
 void TcpConnection::ReadInto(const std::array<std::span<std::byte>, 2>& space) {
   const std::array<asio::mutable_buffer, 2> buffers{asio::buffer(space[0].data(), space[0].size()),
                                                     asio::buffer(space[1].data(), space[1].size())};
-  socket_.async_read_some(buffers, [self = Self()](const error_code& error, size_t bytes) {
+  const auto on_read = [self = Self()](const error_code& error, size_t bytes) {
     if (!error) return self->OnRead(bytes);
     if (self->closed()) return;
     self->Lost(Status(Code::kUnavailable, error == asio::error::eof
                                               ? self->peer() + " closed the connection"
                                               : self->peer() + ": " + error.message()));
-  });
+  };
+  socket_.async_read_some(buffers, loop_.InTurn(on_read));
 }
 
 Result<size_t> TcpConnection::Write(std::span<const iovec> pieces) {
@@ -71,11 +72,12 @@ Result<size_t> TcpConnection::Write(std::span<const iovec> pieces) {
 }
 
 void TcpConnection::FlushSoon() {
-  asio::post(socket_.get_executor(), [self = Self()] { self->Flush(); });
+  asio::post(socket_.get_executor(), loop_.InTurn([self = Self()] { self->Flush(); }));
 }
 
 void TcpConnection::FlushWithRoom() {
-  socket_.async_wait(tcp::socket::wait_write, [self = Self()](const error_code&) { self->Flush(); });
+  socket_.async_wait(tcp::socket::wait_write,
+                     loop_.InTurn([self = Self()](const error_code&) { self->Flush(); }));
 }
 
 // A close with unread bytes would reset the connection and could take the last frames with it. So:

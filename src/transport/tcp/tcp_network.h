@@ -21,7 +21,7 @@
 namespace cairn::transport {
 
 // A peer that does not read its answers is no longer listened to above this many queued bytes.
-inline constexpr size_t kStopReadingAtBytes = size_t{256} << 20;
+inline constexpr size_t kStopReadingAtBytes = size_t{1} << 20;
 inline constexpr int64_t kConnectTimeoutMs = 5'000;
 
 struct TcpNetworkOptions {

@@ -1,0 +1,110 @@
+// A large push of rows is handed over in parts: together they are the push as it would be in one, and
+// a push that is refused hands over nothing.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "client/fake_cluster.h"
+#include "client/partition.h"
+#include "wire/data.h"
+
+namespace cairn::client {
+namespace {
+
+constexpr uint32_t kDim = 16;
+using Rows = std::map<std::pair<uint32_t, RowKey>, std::vector<float>>;  // by slot and key
+
+wire::TableInfo Table() {
+  return {TableId{3}, {.name = "e", .kind = TableKind::kSparse, .dim = kDim}, {}};
+}
+
+void AddRows(const Request& request, Rows* rows) {
+  for (const ShardPart& part : request.parts) {
+    const std::span<const std::byte> body =
+        part.frame->head.bytes().subspan(sizeof(wire::FrameHeader));
+    std::vector<std::byte> whole(body.begin(), body.end());
+    for (std::span<const std::byte> piece : part.frame->values)
+      whole.insert(whole.end(), piece.begin(), piece.end());
+    Buffer aligned = BufferPool().Get(whole.size());
+    std::memcpy(aligned.data(), whole.data(), whole.size());
+    const auto push = wire::DecodePush(part.frame->header(), aligned.bytes());
+    ASSERT_TRUE(push.ok()) << push.status().ToString();
+    size_t at = 0;
+    for (const wire::SlotEntry& entry : push->entries) {
+      for (uint32_t i = 0; i < entry.count; ++i, ++at) {
+        std::vector<float> row(kDim);
+        std::memcpy(row.data(), push->values.data() + at * kDim * 4, kDim * 4);
+        EXPECT_TRUE(rows->insert({{entry.slot, push->keys[at]}, row}).second);
+      }
+    }
+  }
+}
+
+struct Case {
+  explicit Case(uint64_t seed, size_t keys_wanted) : random(seed), state(StateOf(2, 2, 64, random)) {
+    for (size_t i = 0; i < keys_wanted; ++i) keys.push_back(Mix64(i));
+    values.resize(keys.size() * kDim);
+    for (float& value : values) value = static_cast<float>(random.Between(-1000, 1000)) / 7;
+  }
+  PartitionInput input() {
+    PartitionInput made{.state = &state, .table = &table, .keys = keys};
+    made.values = std::as_bytes(std::span<const float>(values));
+    return made;
+  }
+  Random random;
+  wire::ClusterState state;
+  wire::TableInfo table = Table();
+  std::vector<RowKey> keys;
+  std::vector<float> values;
+};
+
+TEST(EarlyParts, TogetherTheyAreTheWholePush) {
+  BufferPool pool;
+  Case one(1, 40'000);
+  Rows whole, parts;
+  auto request = PreparePush(one.input(), pool);
+  ASSERT_TRUE(request.ok());
+  AddRows(*request, &whole);
+  EXPECT_EQ(whole.size(), one.keys.size());
+  size_t early = 0;
+  auto last = PreparePush(one.input(), pool, [&](Request part) {
+    ++early;
+    EXPECT_FALSE(part.parts.empty());
+    AddRows(part, &parts);
+    // Whoever takes it may prepare something else on the same thread.
+    Case other(2, 20'000);
+    EXPECT_TRUE(PreparePush(other.input(), pool).ok());
+  });
+  ASSERT_TRUE(last.ok());
+  EXPECT_FALSE(last->parts.empty());
+  AddRows(*last, &parts);
+  EXPECT_GT(early, 4u);
+  EXPECT_EQ(parts, whole);
+}
+
+TEST(EarlyParts, ARefusedPushHandsOverNothing) {
+  BufferPool pool;
+  Case one(3, 40'000);
+  one.values.back() = std::numeric_limits<float>::quiet_NaN();
+  auto last = PreparePush(one.input(), pool, [](Request) { ADD_FAILURE() << "handed over"; });
+  EXPECT_EQ(last.status().code(), Code::kNotFinite);
+}
+
+// Their sums may overflow, which shows only when they are made.
+TEST(EarlyParts, RepeatedKeysGoInOne) {
+  BufferPool pool;
+  Case one(4, 40'000);
+  one.keys.back() = one.keys.front();
+  for (uint32_t i = 0; i < kDim; ++i)
+    one.values[i] = one.values[one.values.size() - 1 - i] = std::numeric_limits<float>::max();
+  auto last = PreparePush(one.input(), pool, [](Request) { ADD_FAILURE() << "handed over"; });
+  EXPECT_EQ(last.status().code(), Code::kNotFinite);
+}
+
+}  // namespace
+}  // namespace cairn::client

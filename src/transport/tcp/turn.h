@@ -1,0 +1,58 @@
+// The turn of a loop: whoever has it is the loop, and may run what lives on it. The loop's own thread
+// has it whenever it runs; while it sleeps, a thread that is about to wait for an answer may take the
+// turn and look for the answer itself. So a call and its answer need no second thread: with one, a
+// round trip of 4 KB through shared memory takes 5 µs, and 20 when the loop's thread must be
+// handed the call and hand back the answer (docs/performance.md, "Waiting").
+//
+// Only rings are looked at by others; what comes by a descriptor (TCP, timers) wakes the loop's thread,
+// which then waits for its turn. It outlives the loop, so that a waiter may hold on to it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+namespace cairn::transport {
+
+class Loop;
+
+class LoopTurn {
+ public:
+  explicit LoopTurn(Loop* loop) : loop_(loop) {}
+
+  // Any thread but the loop's. Adds a call that the next one who has the turn runs, in the order of
+  // the adds. Must be followed by Help or HelpUntil, when the caller holds no lock that the call needs.
+  void Add(std::function<void()> call);
+  // Runs what was added, now and here, unless somebody has the turn, who will then.
+  void Help();
+  // Is the loop until ready(), or for as long as is worth spinning. False at once if that makes no
+  // sense (nothing to look at, or the loop has ended).
+  bool HelpUntil(const std::function<bool()>& ready, int64_t until_us);
+
+ private:
+  friend class Loop;
+  bool TryTake();
+  void Take();
+  // False: calls came that nobody has seen; the turn is given all the same.
+  bool Give();
+  // Whoever has the turn.
+  bool RunAdded();
+  // Somebody would rather be the loop than wait for it.
+  bool wanted() const { return wanted_.load(std::memory_order_relaxed) > 0; }
+  bool loop_waits() const { return loop_waits_.load(std::memory_order_relaxed); }
+  void End();
+
+  std::mutex turn_;
+  Loop* loop_;                           // guarded by turn_; null: it has ended
+  std::vector<std::function<void()>> running_;  // guarded by turn_
+  std::atomic<int> wanted_{0};
+  std::atomic<bool> loop_waits_{false};  // the loop's own thread waits for its turn
+
+  std::mutex added_mutex_;
+  std::vector<std::function<void()>> added_;  // guarded by added_mutex_
+  std::atomic<bool> any_added_{false};
+};
+
+}  // namespace cairn::transport
