@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -144,6 +145,7 @@ def main() -> None:
     ours = {"CAIRN_SCHED_HOST": SERVER, "CAIRN_SCHED_PORT": str(PORT), "CAIRN_NUM_SERVERS": "1",
             "CAIRN_NUM_WORKERS": "1", "CAIRN_CALL_TIMEOUT_MS": "60000"}
     children = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the namespaces go too
     with Link(options.mbit) as link:
         try:
             children.append(link.start(0, str(BIN / "cairn"), "scheduler", CAIRN_ROLE="scheduler", **ours))
