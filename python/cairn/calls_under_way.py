@@ -9,6 +9,17 @@ from contextlib import contextmanager
 from . import _core
 
 
+try:
+    # Without turning numbers into enums and back, which takes most of their time: this is done in every step.
+    from _signal import getsignal as _get_handler
+    from _signal import signal as _set_handler
+except ImportError:  # it is CPython's
+    from signal import getsignal as _get_handler
+    from signal import signal as _set_handler
+
+_SIGINT = int(signal.SIGINT)
+
+
 class _Once:
     def __init__(self, call: Callable[[], None]) -> None:
         self.call = call
@@ -17,17 +28,17 @@ class _Once:
 @contextmanager
 def interrupts_later() -> Iterator[None]:
     """A SIGINT in the block takes effect at its end. Only the main thread gets any."""
-    before = signal.getsignal(signal.SIGINT)
+    before = _get_handler(_SIGINT)
     # A handler that is not Python's (None) could not be put back.
     if threading.current_thread() is not threading.main_thread() or before is None:
         yield
         return
     noted: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    _set_handler(_SIGINT, lambda number, frame: noted.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        _set_handler(_SIGINT, before)
         if noted:
             signal.raise_signal(signal.SIGINT)
 

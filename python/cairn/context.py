@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import traceback
+import weakref
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from . import _core, hosting, launchers, serving, variables
@@ -45,6 +46,7 @@ class Context:
         self._pid = os.getpid()
         self._callbacks: List[Callable[[], object]] = []
         self._variables: Dict[str, str] = {}
+        self.settled_by_barriers: weakref.WeakSet[Any] = weakref.WeakSet()  # settle(): before this worker enters one
         self.rank = rank
         self.world_size = world_size
         self.local_rank = local_rank
@@ -386,4 +388,7 @@ def is_server() -> bool:
 
 def barrier() -> None:
     """Returns when every live worker has called it. After a Ctrl-C the next call waits for the same one."""
-    current().client.barrier()
+    context = current()
+    for source in list(context.settled_by_barriers):
+        source.settle()
+    context.client.barrier()

@@ -318,6 +318,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise Error("cairn was shut down after this optimizer was made: make the optimizer anew")
         if served.take_new_groups():
             self._attach()
+        for table in served.tables:
+            table.rows.source.settle()
         if not overwrites:
             self._check_versions()
         resumed = True

@@ -20,6 +20,7 @@ from .optimizer_settings import Hyper
 from .overlap import Overlap
 from .served_model import ServedModel
 from .served_parts import Part
+from .served_rows import ServedRows
 from .undecided import Gradients, Undecided
 
 
@@ -177,7 +178,12 @@ class Rounds:
         served = self._served
         for part in served.parts:
             pending = start(part)
-            if pending is not None:
+            if pending is None:
+                continue
+            if isinstance(part, ServedRows) and part.rows.source.cache is not None:
+                part.rows.source.leave_under_way(pending)
+                served.calls.expect_call(part.store)
+            else:
                 served.calls.expect(pending, part.store)
         for table in served.tables:
             table.fetch(served.calls)

@@ -46,6 +46,7 @@ class RowSource:
         self.version = 0  # of the rows: what was read at another one is stale
         self.now: RowsAhead | None = None  # what was fetched ahead for the batch that is being used
         self.ahead: RowsAhead | None = None  # what the next batch will need
+        self._unacknowledged: list[_core.Pending] = []  # pushes that a step has not waited for
         self._made: tuple[object, ...] = ()  # what it was made with
         self._sync = True
         self._kept: list[tuple[Keys, torch.Tensor]] = []
@@ -71,7 +72,10 @@ class RowSource:
             initial_state=settings.initial_state, init=self.init, wire=self.wire,
             storage=self.storage)
         self.client, self._made, self._sync = client, made, isinstance(mode, Sync)
+        self._unacknowledged = []
         self.changed()
+        if self.cache is not None and context.initialised():
+            context.current().settled_by_barriers.add(self)
         if context.initialised() and context.current().embedded:
             # Nobody else can use it: a notebook's cell that is run again leaves none.
             ours = weakref.ref(context.current())
@@ -98,6 +102,21 @@ class RowSource:
     def reads_ahead_at_once(self) -> bool:
         """The next batch's rows may be read before this one's step."""
         return self.cache is not None and self.table is not None
+
+    def leave_under_way(self, push: _core.Pending) -> None:
+        """A step need not wait for it: the rows may be stale, and the next step will."""
+        self._unacknowledged.append(push)
+
+    def settle(self) -> None:
+        """Waits for what was left under way; raises what became of it. After a Ctrl-C again."""
+        while self._unacknowledged:
+            push = self._unacknowledged[0]
+            try:
+                push.wait()
+            except Exception:
+                self._unacknowledged.pop(0)
+                raise
+            self._unacknowledged.pop(0)
 
     def load(self, keys: Keys, rows: torch.Tensor) -> None:
         self.loaded.add(keys, rows)
@@ -132,6 +151,7 @@ class RowSource:
 
     def read_all(self, keys: Keys) -> torch.Tensor:
         """Rows of many keys, in calls of bounded size."""
+        self.settle()
         out = empty_rows(keys.numel(), self.dim)
         step = max(1, CALL_BYTES // (4 * self.dim))
         for start in range(0, keys.numel(), step):
@@ -142,6 +162,7 @@ class RowSource:
 
     def existing_keys(self) -> Keys:
         """Of the rows that have been trained or loaded, ascending."""
+        self.settle()
         parts = []
         if self.table is not None:
             held = self.table.keys()

@@ -32,9 +32,10 @@ def check_type(name: str, tensor: torch.Tensor) -> None:
 
 
 def is_direct(tensor: torch.Tensor) -> bool:
+    # Asked for every tensor in every step: the cheapest of the ways to ask (device.type makes two objects).
     return (
-        tensor.dtype == torch.float32
-        and tensor.device.type == "cpu"
+        tensor.dtype is torch.float32
+        and tensor.is_cpu
         and tensor.is_contiguous()
         and not tensor.is_neg()
     )
@@ -78,10 +79,10 @@ class TensorPieces:
             if tensor is None:
                 addresses.append(0)
                 continue
-            self._check(index, tensor)
-            if is_direct(tensor):
+            if is_direct(tensor) and tensor.shape == self._shapes[index]:
                 addresses.append(tensor.data_ptr())
             else:
+                self._check(index, tensor)
                 on_gpu = tensor.device.type != "cpu"
                 staged = self._stage(index, on_gpu)
                 staged.copy_(tensor.detach(), non_blocking=on_gpu)
@@ -94,13 +95,14 @@ class TensorPieces:
 
     def targets(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """Addresses to receive values into; call `store` with the same tensors afterwards."""
-        self.check(tensors)
-        return [
-            tensor.data_ptr()
-            if is_direct(tensor)
-            else self._stage(index, tensor.device.type != "cpu").data_ptr()
-            for index, tensor in enumerate(tensors)
-        ]
+        addresses = []
+        for index, tensor in enumerate(tensors):
+            if is_direct(tensor) and tensor.shape == self._shapes[index]:
+                addresses.append(tensor.data_ptr())
+            else:
+                self._check(index, tensor)
+                addresses.append(self._stage(index, tensor.device.type != "cpu").data_ptr())
+        return addresses
 
     def store(self, tensors: Sequence[torch.Tensor], only_changes: bool = False) -> None:
         """Staged values into their tensors, on the current stream where they are on a GPU.

@@ -187,6 +187,41 @@ def test_a_bag_trains_with_a_cache(worker):
     assert bag.cache_stats().hit_rate > 0.5
 
 
+# Pushes that a step does not wait for.
+def under_way(table):
+    return table.module._rows.source._unacknowledged
+
+
+@pytest.mark.parametrize("settles", ["barrier", "export", "pull", "step"])
+def test_who_waits_for_what_a_step_has_left_under_way(worker, settles):
+    table = Cached()
+    table.step(7, gradient=-1.0)
+    (push,) = under_way(table)
+    {"barrier": cairn.barrier, "export": table.module.export, "pull": table.optimizer.pull,
+     "step": table.optimizer.step}[settles]()
+    assert push.ready() and push not in under_way(table)
+
+
+def test_what_went_wrong_with_it_is_raised_by_the_next_call_once(worker):
+    class Failed:
+        def wait(self):
+            raise cairn.UnavailableError("the server is gone")
+
+    table = Cached()
+    under_way(table).append(Failed())
+    with pytest.raises(cairn.UnavailableError, match="the server is gone"):
+        table.step()
+    table.step()
+
+
+def test_nan_is_refused_at_once(worker):
+    table = Cached()
+    with pytest.raises(cairn.NotFiniteError, match="is NaN on this worker"):
+        table.step(7, gradient=float("nan"))
+    table.step(7, gradient=-1.0)
+    assert table.module.export()[1].tolist() == [[1, 1]]
+
+
 # Refusals.
 def test_sync_refuses_it(worker):
     with pytest.raises(InvalidArgumentError, match=r"Sync\(\) promises .* use Async\(\)"):
