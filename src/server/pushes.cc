@@ -6,8 +6,16 @@
 namespace cairn::server {
 
 void ShardImpl::OnPush(const Request& request) {
+  if (streams_.empty()) return TakePush(request);
+  // What is sent on to backups is sent from where it was received.
+  push_body_ = std::make_shared<const Buffer>(std::move(request.frame.storage));
+  TakePush(request);
+  push_body_.reset();
+}
+
+void ShardImpl::TakePush(const Request& request) {
   const wire::FrameHeader& header = request.header();
-  Result<wire::PushView> decoded = wire::DecodePush(header, request.frame.body());
+  Result<wire::PushView> decoded = wire::DecodePush(header, push_body_ ? push_body_->bytes() : request.frame.body());
   if (!decoded.ok()) return Violation(request.conn, header, decoded.status());
   const wire::PushView& push = *decoded;
   for (const wire::SlotEntry& entry : push.entries)

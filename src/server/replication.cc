@@ -55,7 +55,8 @@ void ShardImpl::DropStreams() {
 }
 
 void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushParams* params,
-                     std::span<const RowKey> keys, table::Mask mask, std::span<const std::byte> payload) {
+                     std::span<const RowKey> keys, table::Mask mask, std::span<const std::byte> payload,
+                     const std::shared_ptr<const Buffer>& keep) {
   OwnedSlot& slot = slots_[local];
   size_t fed = 0;  // those that can't follow too: until they are dropped they may be on record as in sync
   for (const SlotBackup& backup : slot.backups) fed += backup.fed();
@@ -68,7 +69,7 @@ void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushPara
   header.committed = fed == 1 ? slot.index : slot.committed;
   for (SlotBackup& backup : slot.backups) {
     if (!backup.fed() || backup.broken) continue;
-    backup.stream->sender.batch().Add(header, params, keys, mask, payload);
+    backup.stream->sender.batch().Add(header, params, keys, mask, payload, keep);
     if (backup.phase == SlotBackup::Phase::kCopying)
       backup.stream->copy.behind_bytes += payload.size() + keys.size_bytes();
     Shipped(local, backup, fed > 1);
@@ -104,7 +105,7 @@ void ShardImpl::ShipPush(const Request& request, const Part& part, const wire::P
   header.table = request.table().value;
   header.a = request.incarnation().value;
   header.b = part.entry.number;
-  Ship(part.local, header, &params, part.keys, part.mask, part.values);
+  Ship(part.local, header, &params, part.keys, part.mask, part.values, push_body_);
 }
 
 void ShardImpl::ShipRefusal(const Request& request, const Part& part, const Status& why) {

@@ -141,7 +141,8 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   BackupStream* StreamTo(uint16_t server, uint16_t thread, int64_t now_us);
   void DropStreams();
   void Ship(uint32_t local, wire::OpHeader header, const wire::PushParams* params, std::span<const RowKey> keys,
-            table::Mask mask, std::span<const std::byte> payload);
+            table::Mask mask, std::span<const std::byte> payload,
+            const std::shared_ptr<const Buffer>& keep = nullptr);
   void ShipNothing(uint32_t local);
   void Shipped(uint32_t local, SlotBackup& backup, bool note);
   void FlushStreams();
@@ -214,6 +215,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
 
   // pushes.cc
   void OnPush(const Request& request);
+  void TakePush(const Request& request);
   bool Feeds(const BackupStream& stream) const;
   Status CheckBacklog() const;
   // Calls take(Part) for each entry; values are cut only if `shape` is ok.
@@ -318,6 +320,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   // Kept between frames so that their memory is.
   std::vector<wire::SlotEntry> problems_;
   std::string problem_text_;
+  std::shared_ptr<const Buffer> push_body_;  // of the push that is taken now, where there are backups
   std::vector<wire::SlotEntry> reply_entries_;
   std::vector<uint32_t> moved_slots_;  // summed up or closed
   std::vector<ParkedId> woken_;

@@ -87,6 +87,7 @@ struct Frame {
   Buffer head;
   Buffer owned;
   std::vector<std::span<const std::byte>> values;
+  std::vector<std::shared_ptr<const Buffer>> keeps;  // what some of `values` lie in
   // What a connection may try, to send fewer bytes. Not part of the message.
   Coding coding = Coding::kPlain;
   FrameHeader& header() { return *reinterpret_cast<FrameHeader*>(head.data()); }

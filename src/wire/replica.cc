@@ -41,7 +41,7 @@ Status CheckOp(const OpHeader& h, std::span<const std::byte> raw) {
 
 std::byte* OpBatch::Extend(size_t count) {
   constexpr size_t kFirst = 4096;
-  const size_t had = sizeof(FrameHeader) + bytes(), size = had + count;
+  const size_t had = frame_.empty() ? sizeof(FrameHeader) : frame_.size(), size = had + count;
   if (frame_.capacity() < size) {
     Buffer larger = pool_.Get(std::max({size, 2 * frame_.capacity(), kFirst}));
     if (!frame_.empty()) std::memcpy(larger.data(), frame_.data(), had);
@@ -52,7 +52,10 @@ std::byte* OpBatch::Extend(size_t count) {
 }
 
 void OpBatch::Add(OpHeader header, const PushParams* params, std::span<const uint64_t> keys,
-                  std::span<const std::byte> mask, std::span<const std::byte> payload) {
+                  std::span<const std::byte> mask, std::span<const std::byte> payload,
+                  const std::shared_ptr<const Buffer>& keep) {
+  constexpr size_t kWorthLending = 8 * 1024;
+  const bool lend = keep != nullptr && payload.size() >= kWorthLending;
   CAIRN_CHECK((header.kind == OpKind::kPush) == (params != nullptr));
   CAIRN_CHECK(params != nullptr || (keys.empty() && mask.empty()));
   CAIRN_CHECK(mask.size() <= kMaxMaskBytes);
@@ -61,7 +64,7 @@ void OpBatch::Add(OpHeader header, const PushParams* params, std::span<const uin
   header.mask_bytes = static_cast<uint32_t>(mask.size());
   header.payload_bytes = static_cast<uint32_t>(payload.size());
   header.bytes = static_cast<uint32_t>(OpBytes(header));
-  std::byte* to = Extend(header.bytes);
+  std::byte* to = Extend(header.bytes - (lend ? payload.size() : 0));
   const auto put = [&to](const void* from, size_t size, size_t room) {
     if (size > 0) std::memcpy(to, from, size);
     if (room > size) std::memset(to + size, 0, room - size);
@@ -76,7 +79,11 @@ void OpBatch::Add(OpHeader header, const PushParams* params, std::span<const uin
   }
   put(keys.data(), keys.size_bytes(), keys.size_bytes());
   put(mask.data(), mask.size(), Pad8(mask.size()));
-  put(payload.data(), payload.size(), Pad8(payload.size()));
+  if (!lend) return put(payload.data(), payload.size(), Pad8(payload.size()));
+  lent_.push_back({static_cast<size_t>(to - frame_.data()), payload});
+  lent_bytes_ += payload.size();
+  if (keeps_.empty() || keeps_.back() != keep) keeps_.push_back(keep);
+  put(nullptr, 0, Pad8(payload.size()) - payload.size());
 }
 
 void OpBatch::AddRaw(std::span<const std::byte> raw, uint64_t epoch, uint64_t committed) {
@@ -95,11 +102,24 @@ FramePtr OpBatch::Take(uint64_t number, uint64_t incarnation, uint64_t state_ver
   if (frame_.empty()) Extend(0);
   auto frame = std::make_shared<Frame>();
   frame->head = std::exchange(frame_, Buffer());
+  // The head ends where the first payload was lent; what was written behind it follows in turns.
+  const std::span<const std::byte> own = std::as_const(frame->head).bytes();
+  for (size_t i = 0; i < lent_.size(); ++i) {
+    const size_t end = i + 1 < lent_.size() ? lent_[i + 1].at : own.size();
+    frame->values.push_back(lent_[i].payload);
+    if (end > lent_[i].at) frame->values.push_back(own.subspan(lent_[i].at, end - lent_[i].at));
+  }
+  if (!lent_.empty()) frame->head.Resize(lent_.front().at);
+  frame->keeps = std::exchange(keeps_, {});
+  const bool lends = !lent_.empty();
+  lent_.clear();
+  lent_bytes_ = 0;
   FrameHeader& header = *new (frame->head.data()) FrameHeader();
   header.type = FrameType::kReplicate;
   header.request_id = number;
   header.incarnation = incarnation;
   header.state_version = state_version;
+  if (lends) header.flags |= kFlagValuesChecked;  // all of it is
   Seal(*frame);
   return frame;
 }

@@ -62,12 +62,20 @@ class OpBatch {
  public:
   explicit OpBatch(BufferPool& pool) : pool_(pool) {}
   bool empty() const { return bytes() == 0; }
-  size_t bytes() const { return frame_.empty() ? 0 : frame_.size() - sizeof(FrameHeader); }
+  size_t bytes() const {
+    return frame_.empty() ? 0 : frame_.size() - sizeof(FrameHeader) + lent_bytes_;
+  }
   // `header.bytes`, the counts and the lengths in `params` are filled in. `params`, keys and mask only
   // for kPush. Keys, mask and payload are together at most kMaxBodyBytes; a frame takes one such
   // operation behind kOpRoom / 2 bytes of others.
   void Add(OpHeader header, const PushParams* params, std::span<const uint64_t> keys,
-           std::span<const std::byte> mask, std::span<const std::byte> payload);
+           std::span<const std::byte> mask, std::span<const std::byte> payload) {
+    Add(header, params, keys, mask, payload, nullptr);
+  }
+  // `keep`: what the payload lies in; a large payload is then not copied, but sent from there.
+  void Add(OpHeader header, const PushParams* params, std::span<const uint64_t> keys,
+           std::span<const std::byte> mask, std::span<const std::byte> payload,
+           const std::shared_ptr<const Buffer>& keep);
   // An operation as it was received, under another epoch.
   void AddRaw(std::span<const std::byte> raw, uint64_t epoch, uint64_t committed);
   // A kReplicate frame with everything collected, numbered `number`, sealed; the batch is empty then.
@@ -77,7 +85,14 @@ class OpBatch {
   std::byte* Extend(size_t count);
 
   BufferPool& pool_;
-  Buffer frame_;  // the header's room, and the operations so far
+  Buffer frame_;  // the header's room, and the operations so far but for what was lent
+  struct Lent {
+    size_t at = 0;  // of frame_: it comes before what stands there
+    std::span<const std::byte> payload;
+  };
+  std::vector<Lent> lent_;
+  size_t lent_bytes_ = 0;
+  std::vector<std::shared_ptr<const Buffer>> keeps_;
 };
 
 // Splits the body of a kReplicate frame: Next() until it says false; then status() tells whether all

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+#include <utility>
+#include <memory>
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -168,6 +172,38 @@ TEST_F(Replica, ABatchIsEmptyAfterItWasTakenAndGrowsAsNeeded) {
   const InFrame nothing = Sent(*batch.Take(2, 1, 1));
   EXPECT_TRUE(nothing.body().empty());
   EXPECT_TRUE(ReadAll(nothing.body())->empty());
+}
+
+// A large payload is sent from where it lies: the bytes on the wire are those of a copy.
+TEST_F(Replica, WhatIsLentIsSentAsIfItHadBeenCopied) {
+  BufferPool pool;
+  auto keep = std::make_shared<Buffer>(pool.Get(100'000));
+  for (size_t i = 0; i < keep->size(); ++i) keep->data()[i] = static_cast<std::byte>(i * 7 + i / 251);
+  const std::span<const std::byte> all = std::as_const(*keep).bytes();
+  const std::vector<uint64_t> keys = {3, 5, 8};
+  OpBatch copied(pool), lent(pool);
+  const auto add = [&](OpBatch& batch, const std::shared_ptr<const Buffer>& kept) {
+    PushParams params;
+    OpHeader push;
+    push.kind = OpKind::kPush;
+    batch.Add(push, &params, keys, {}, all.first(20'004), kept);  // not a multiple of 8
+    batch.Add(push, &params, {}, {}, all.subspan(30'000, 12), kept);
+    batch.Add(push, &params, keys, {}, all.subspan(40'000, 16'000), kept);
+    batch.Add(push, &params, {}, {}, all.subspan(60'000, 30'000), kept);
+  };
+  add(copied, nullptr);
+  add(lent, keep);
+  EXPECT_EQ(lent.bytes(), copied.bytes());
+  const FramePtr one = copied.Take(9, 4, 2), other = lent.Take(9, 4, 2);
+  EXPECT_TRUE(lent.empty());
+  EXPECT_GT(other->values.size(), 4u);
+  keep.reset();  // the frame keeps it
+  const Buffer flat = Flatten(*one, pool), flat_lent = Flatten(*other, pool);
+  const auto body = [](const Buffer& b) { return b.bytes().subspan(sizeof(FrameHeader)); };
+  EXPECT_TRUE(std::ranges::equal(body(flat), body(flat_lent)));
+  const auto parsed = Parse(flat_lent.bytes(), kMaxBodyBytes, pool);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
+  EXPECT_TRUE(CheckOps(parsed->body()).ok());
 }
 
 TEST_F(Replica, TheLargestOperationFitsBehindSmallOnes) {
