@@ -134,10 +134,6 @@ class ClientCore {
   // the core has sent the decision to skip to all shard threads, in case the round is still open
   // on some.
   virtual void Submit(Request request, int64_t now_us) = 0;
-  // As one after the other, but their frames to a shard take turns: the first of the first, the first of
-  // the second, … For a push and a pull of the same parameters: answers flow while the push still does,
-  // and what a push has just changed is still in the server's cache when it is read.
-  virtual void SubmitInTurns(Request first, Request second, int64_t now_us) = 0;
   virtual bool has_room() const = 0;
   virtual void Barrier(int64_t deadline_us, Done done, int64_t now_us) = 0;
   // Done with the job: waits until everything is acknowledged, then leaves the view.

@@ -142,7 +142,7 @@ class ClientImpl {
   void Publish();
   void Disown(std::span<const std::weak_ptr<wire::Frame>> frames);
   void StartBoth(const std::shared_ptr<PushPullCall>& both);
-  void PrepareToPull(const std::shared_ptr<PushPullCall>& both, client::Request& pull);
+  void StartPull(const std::shared_ptr<PushPullCall>& both, client::Request pull);
   void GoOn(const std::shared_ptr<PushPullCall>& both);
 
   const ClientOptions options_;

@@ -39,7 +39,6 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void CreateTable(const TableSpec& spec, int64_t deadline_us, TableDone done, int64_t now_us) override;
   void DropTable(const std::string& name, int64_t deadline_us, Done done, int64_t now_us) override;
   void Submit(Request request, int64_t now_us) override;
-  void SubmitInTurns(Request first, Request second, int64_t now_us) override;
   bool has_room() const override;
   void Barrier(int64_t deadline_us, Done done, int64_t now_us) override;
   void Leave(int64_t deadline_us, Done done, int64_t now_us) override;
@@ -148,7 +147,6 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void ReleaseHeld(int64_t now_us);
   void ReleaseRounds(TableId table, int64_t now_us);
   void Release(uint64_t id, Round round, int64_t now_us);
-  void SendInTurns(int64_t now_us);
   void SendPart(uint64_t id, Record& record, uint32_t part, int64_t now_us, bool fitted = false);
   bool BeginsTrip(uint64_t id, uint64_t trip, ShardLink& link) const;
   void Finish(uint64_t id, int64_t now_us);
@@ -216,14 +214,6 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   std::map<TableId, TableOrder> orders_;
   uint64_t next_request_ = 1, next_frame_ = 1;
   uint64_t submitting_ = 0;  // the request whose Submit runs
-  // SubmitInTurns: what was released and is to be sent at its end.
-  struct Unsent {
-    uint64_t id = 0;
-    bool fitted = false;
-    bool submitted = false;  // by this very call
-  };
-  bool in_turns_ = false;
-  std::vector<Unsent> unsent_;
   uint64_t unacked_bytes_ = 0;
   int64_t log_us_ = 0;  // when to say again who is awaited
   uint64_t pushes_ = 0, pulls_ = 0, rounds_ = 0;

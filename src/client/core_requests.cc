@@ -42,31 +42,6 @@ void Core::Submit(Request request, int64_t now_us) {
   Settle(now_us);
 }
 
-void Core::SubmitInTurns(Request first, Request second, int64_t now_us) {
-  in_turns_ = true;
-  Submit(std::move(first), now_us);
-  Submit(std::move(second), now_us);
-  in_turns_ = false;
-  SendInTurns(now_us);
-  Settle(now_us);
-}
-
-void Core::SendInTurns(int64_t now_us) {
-  const std::vector<Unsent> unsent = std::exchange(unsent_, {});
-  bool more = true;
-  for (uint32_t part = 0; more; ++part) {
-    more = false;
-    for (const Unsent& one : unsent) {
-      Record& record = requests_.at(one.id);
-      if (part >= record.request.parts.size()) continue;
-      more = true;
-      submitting_ = one.submitted ? one.id : 0;
-      SendPart(one.id, record, part, now_us, one.fitted);
-    }
-  }
-  submitting_ = 0;
-}
-
 Status Core::CheckRequest(const Request& request) {
   if (Status s = Closed(); !s.ok()) return s;
   if (joined_ == nullptr || links_.empty()) {
@@ -149,7 +124,6 @@ void Core::Release(uint64_t id, Round round, int64_t now_us) {
   const bool moved = made < map_version_;
   if (moved) FitToMap(record);
   record.frames.reserve(record.request.parts.size());
-  if (in_turns_ && !record.parks) return unsent_.push_back({id, moved, id == submitting_});
   for (uint32_t i = 0; i < record.request.parts.size(); ++i) SendPart(id, record, i, now_us, moved);
   if (moved && IsRound(record.request.kind)) MarkMissing(id, record, now_us);
 }

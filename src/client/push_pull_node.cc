@@ -9,7 +9,7 @@ using client::PartitionInput;
 using client::Request;
 using transport::Loop;
 
-// Their frames take turns. The pull's answer counts only if the push had ended before it and no connection was rewound
+// The pull's answer counts only if the push had ended before it and no connection was rewound
 // meanwhile: otherwise the pull may have overtaken the push, and is repeated once the push has
 // ended.
 struct ClientImpl::PushPullCall {
@@ -72,16 +72,12 @@ void ClientImpl::StartBoth(const std::shared_ptr<PushPullCall>& both) {
     unacked_.Free(both->reserved);
     GoOn(both);
   };
-  if (held_back) {
-    core_->Submit(std::move(both->push), Loop::NowUs());
-  } else {
-    PrepareToPull(both, both->pull);
-    core_->SubmitInTurns(std::move(both->push), std::move(both->pull), Loop::NowUs());
-  }
+  core_->Submit(std::move(both->push), Loop::NowUs());
+  if (!held_back && !both->push_ended) StartPull(both, std::move(both->pull));
   Publish();
 }
 
-void ClientImpl::PrepareToPull(const std::shared_ptr<PushPullCall>& both, Request& pull) {
+void ClientImpl::StartPull(const std::shared_ptr<PushPullCall>& both, Request pull) {
   both->pull_running = true;
   both->pull_after_push = both->push_ended;
   pull.deadline_us = both->deadline_us;
@@ -91,6 +87,7 @@ void ClientImpl::PrepareToPull(const std::shared_ptr<PushPullCall>& both, Reques
     both->pull_counts = both->pull_after_push || (both->push_ended && core_->rewinds() == both->rewinds);
     GoOn(both);
   };
+  core_->Submit(std::move(pull), Loop::NowUs());
 }
 
 // After the end of either. Nothing is completed while a pull may still write to the caller's array.
@@ -98,10 +95,7 @@ void ClientImpl::GoOn(const std::shared_ptr<PushPullCall>& both) {
   if (both->pull_running || !both->push_ended) return;
   if (both->push_status.ok() && both->pull_status.ok() && !both->pull_counts) {
     auto pull = PreparePull(InputOf(both->table, both->call, *core_->state()), pool_);
-    if (pull.ok()) {
-      PrepareToPull(both, *pull);
-      return core_->Submit(std::move(*pull), Loop::NowUs());
-    }
+    if (pull.ok()) return StartPull(both, std::move(*pull));
     both->pull_status = pull.status();
   }
   --calls_;

@@ -30,14 +30,7 @@ class AsyncLane final : public Lane {
       if (!worker_.core().has_room() && under_way_ > 0 && !random_.Chance(0.2)) break;
       if (random_.Chance(0.25)) Pull(false, [](const Status&) {});
       --left_;
-      if (left_ % 4 == 0) {
-        worker_.InTurns([this] {
-          Push(NextOp());
-          Pull(false, [](const Status&) {});
-        });
-      } else {
-        Push(NextOp());
-      }
+      Push(NextOp());
       if (random_.Chance(0.5)) {
         worker_.Later(random_.Between(0, worker_.world().plan().think_us), [this] { Step(); });
         break;

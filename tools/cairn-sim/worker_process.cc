@@ -151,17 +151,7 @@ void WorkerProcess::Submit(client::Request request, CallEnd end, std::shared_ptr
     data->Poison();  // from here on the caller may do what it likes with its memory
     Later(0, [done = std::move(done), status] { done(status); });
   };
-  if (collects_) return collected_.push_back(std::move(request));
   core_->Submit(std::move(request), world_.now_us());
-}
-
-void WorkerProcess::InTurns(const std::function<void()>& two_submits) {
-  collects_ = true;
-  two_submits();
-  collects_ = false;
-  std::vector<client::Request> two = std::exchange(collected_, {});
-  if (two.size() == 2) return core_->SubmitInTurns(std::move(two[0]), std::move(two[1]), world_.now_us());
-  for (client::Request& one : two) core_->Submit(std::move(one), world_.now_us());
 }
 
 void WorkerProcess::CreateTable(const TableSpec& spec, int64_t timeout_us, bool churned,

@@ -35,8 +35,6 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   // For the lanes. `done` runs after the call has ended, from the event queue.
   void Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data,
               std::function<void(const Status&)> done);
-  // What it submits goes with frames in turns, if that is two requests.
-  void InTurns(const std::function<void()>& two_submits);
   void CreateTable(const TableSpec& spec, int64_t timeout_us, bool churned,
                    std::function<void(Result<wire::TableInfo>)> done);
   void DropTable(const std::string& name, int64_t timeout_us, std::function<void(const Status&)> done);
@@ -83,8 +81,6 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::map<uint32_t, Position> acknowledged_;  // highest position of ours that is acknowledged, per slot
   size_t calls_ = 0;
-  bool collects_ = false;
-  std::vector<client::Request> collected_;
   bool leaving_ = false, leave_sent_ = false, exited_ = false, fatal_seen_ = false;
   bool waits_for_the_end_ = false;  // has nothing to do until every slot has its owners
   uint64_t uid_ = 0;
