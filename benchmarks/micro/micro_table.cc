@@ -1,276 +1,162 @@
-// Sparse tables in process: the index alone, Apply and Read with their checks, bytes a row and the
-// longest pause while filling (growth_us; fault_us where the system gave a new page meanwhile),
-// beside the limit: random rows of the same size without an index.
+// What a sparse table of 16 floats a row does in one process, on one thread, at 10 M rows (--rows): what
+// process memory it takes, the longest pause while it grows, and how many keys a push and a pull of
+// 100 k keys reach a second. The last are the limit for the same work through a cluster: the same
+// index and slabs, without frames, sockets and memory to share.
 //
-// A frame of random keys is cut by slot as a server gets it; the figure is rows/s over
-// frames, one thread.
-#include <benchmark/benchmark.h>
-#include <sys/resource.h>
-#include <time.h>
-
-#include <algorithm>
-#include <cstring>
-#include <memory>
+//   micro_table --json figures.json
+//   micro_table --rows 100000000 --only-memory        (about 9 GB)
+//
+// micro_table_cases has every optimizer, by Google's benchmark.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
-#include "base/random.h"
-#include "table/arena.h"
-#include "table/line_index.h"
-#include "table/row_layout.h"
-#include "table/row_pipeline.h"
-#include "table/slot_table.h"
+#include "limits/limits.h"
+#include "limits/repeat.h"
+#include "sparse_tables.h"
 
-namespace cairn::table {
+namespace bench {
 namespace {
 
-constexpr uint32_t kSlots = 256;
-constexpr uint32_t kDim = 16;
-constexpr size_t kFrames = 16;
-
-// Of this thread, so that other programs on the machine do not count as pauses.
-double CpuMicroseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
-long PageFaults() {
-  rusage usage{};
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_minflt;
-}
-
-// Keys of a frame by slot, one after the other.
-struct Frame {
-  std::vector<RowKey> keys;
-  std::vector<size_t> begin;  // kSlots + 1
-  std::span<const RowKey> of(uint32_t slot) const {
-    return std::span(keys).subspan(begin[slot], begin[slot + 1] - begin[slot]);
-  }
-};
-Frame MakeFrame(Random& random, uint64_t rows, size_t count) {
-  std::vector<std::vector<RowKey>> by_slot(kSlots);
-  for (size_t i = 0; i < count; ++i) {
-    const RowKey key = random.Below(rows);
-    by_slot[wire::SlotOfKey(key, kSlots).value].push_back(key);
-  }
-  Frame frame;
-  frame.begin.push_back(0);
-  for (const auto& keys : by_slot) {
-    frame.keys.insert(frame.keys.end(), keys.begin(), keys.end());
-    frame.begin.push_back(frame.keys.size());
-  }
-  return frame;
-}
-
-struct Tables {
-  Arena arena;
-  std::vector<std::unique_ptr<SlotTable>> slots;
-  double longest_growth_us = 0;  // of one insertion of up to 16 keys, without page faults
-  double longest_fault_us = 0;   // the same with the first touch of a huge page
-  uint64_t rows = 0;
-  uint64_t memory = 0;
-  double row_bytes = 0;  // values and state
-
-  explicit Tables(uint64_t row_count, OptimizerKind optimizer) : rows(row_count) {
-    TableSpec spec{.name = "emb", .kind = TableKind::kSparse, .optimizer = optimizer, .dim = kDim};
-    const wire::TableInfo info{TableId{1}, spec, ViewNumber{1}};
-    row_bytes = static_cast<double>(RowLayout(spec).row_bytes());
-    for (uint32_t s = 0; s < kSlots; ++s) slots.push_back(SlotTable::Make(info, SlotId{s}, kSlots, arena));
-    constexpr size_t kPiece = 16;
-    const std::vector<float> zeros(kPiece * kDim);
-    std::vector<std::vector<RowKey>> waiting(kSlots);
-    const auto flush = [&](uint32_t s) {
-      const long faults = PageFaults();
-      const double start = CpuMicroseconds();
-      slots[s]->Apply(waiting[s], std::as_bytes(std::span(zeros).first(waiting[s].size() * kDim)), {}, {});
-      const double us = CpuMicroseconds() - start;
-      double& longest = PageFaults() == faults ? longest_growth_us : longest_fault_us;
-      longest = std::max(longest, us);
-      waiting[s].clear();
-    };
-    for (RowKey key = 0; key < rows; ++key) {
-      const uint32_t s = wire::SlotOfKey(key, kSlots).value;
-      waiting[s].push_back(key);
-      if (waiting[s].size() == kPiece) flush(s);
-    }
-    for (uint32_t s = 0; s < kSlots; ++s) flush(s);
-    for (const auto& slot : slots) memory += slot->memory_bytes();
-  }
+struct Flags {
+  std::string json;
+  uint64_t rows = 10'000'000;
+  size_t keys = 100'000;
+  int times = 9;
+  bool only_memory = false;
 };
 
-// Filling takes seconds, so a table is kept for the benchmarks that follow.
-Tables& TablesOf(uint64_t rows, OptimizerKind optimizer) {
-  static std::unique_ptr<Tables> kept;
-  static OptimizerKind kept_optimizer;
-  if (kept == nullptr || kept->rows != rows || kept_optimizer != optimizer) {
-    kept.reset();
-    kept = std::make_unique<Tables>(rows, optimizer);
-    kept_optimizer = optimizer;
+struct Figure {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  std::string note;  // the goal, or what it is compared with
+};
+
+class Figures {
+ public:
+  void Add(Figure figure) {
+    std::printf("%-58s %10.2f %-10s %s\n", figure.name.c_str(), figure.value, figure.unit.c_str(),
+                figure.note.c_str());
+    std::fflush(stdout);
+    all_.push_back(std::move(figure));
   }
-  return *kept;
-}
-std::vector<Frame> FramesOf(uint64_t rows, size_t keys) {
-  Random random(3);
-  std::vector<Frame> frames;
-  for (size_t i = 0; i < kFrames; ++i) frames.push_back(MakeFrame(random, rows, keys));
-  return frames;
-}
-void Report(benchmark::State& state, const Tables& tables, size_t keys) {
-  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(keys));
-  state.counters["overhead_B/row"] =
-      static_cast<double>(tables.memory) / static_cast<double>(tables.rows) - tables.row_bytes;
-  state.counters["growth_us"] = tables.longest_growth_us;
-  state.counters["fault_us"] = tables.longest_fault_us;
-}
-
-// For all optimizers; kFtrl takes beta1 for its l1.
-const Hyper kHyper{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .step = 2};
-
-// state.range: rows, keys a slot.
-void Push(benchmark::State& state, OptimizerKind optimizer, bool check) {
-  const auto rows = static_cast<uint64_t>(state.range(0));
-  const size_t keys = static_cast<size_t>(state.range(1)) * kSlots;
-  Tables& tables = TablesOf(rows, optimizer);
-  const std::vector<Frame> frames = FramesOf(rows, keys);
-  const std::vector<float> values(keys * kDim, 1e-6f);
-  size_t turn = 0;
-  for (auto _ : state) {
-    const Frame& frame = frames[turn++ % kFrames];
-    for (uint32_t s = 0; s < kSlots; ++s) {
-      const auto part =
-          std::as_bytes(std::span(values).subspan(frame.begin[s] * kDim, frame.of(s).size() * kDim));
-      if (check && !tables.slots[s]->Check(frame.of(s), part, {}).ok()) state.SkipWithError("refused");
-      tables.slots[s]->Apply(frame.of(s), part, {}, kHyper);
-    }
+  bool WriteJson(const std::string& path, const Flags& flags) const {
+    nlohmann::json json;
+    json["set_up"] = {{"rows", flags.rows}, {"keys", flags.keys}, {"dim", kDim}, {"slots", kSlots}};
+    for (const Figure& f : all_)
+      json["figures"].push_back({{"name", f.name}, {"value", f.value}, {"unit", f.unit}, {"note", f.note}});
+    std::ofstream file(path);
+    file << json.dump(2) << "\n";
+    return static_cast<bool>(file.flush());
   }
-  Report(state, tables, keys);
-}
-void BM_ApplySum(benchmark::State& state) { Push(state, OptimizerKind::kSum, false); }
-void BM_ApplySgd(benchmark::State& state) { Push(state, OptimizerKind::kSgd, false); }
-void BM_ApplyAdagrad(benchmark::State& state) { Push(state, OptimizerKind::kAdagrad, false); }
-void BM_ApplyRowwiseAdagrad(benchmark::State& state) { Push(state, OptimizerKind::kRowwiseAdagrad, false); }
-void BM_ApplySparseAdam(benchmark::State& state) { Push(state, OptimizerKind::kSparseAdam, false); }
-void BM_ApplyFtrl(benchmark::State& state) { Push(state, OptimizerKind::kFtrl, false); }
-void BM_CheckAndApplySgd(benchmark::State& state) { Push(state, OptimizerKind::kSgd, true); }
 
-void BM_Read(benchmark::State& state) {
-  const auto rows = static_cast<uint64_t>(state.range(0));
-  const size_t keys = static_cast<size_t>(state.range(1)) * kSlots;
-  Tables& tables = TablesOf(rows, OptimizerKind::kSgd);
-  const std::vector<Frame> frames = FramesOf(rows, keys);
-  std::vector<float> out(keys * kDim);
-  size_t turn = 0;
-  for (auto _ : state) {
-    const Frame& frame = frames[turn++ % kFrames];
-    for (uint32_t s = 0; s < kSlots; ++s) {
-      tables.slots[s]->Read(frame.of(s), 0, reinterpret_cast<std::byte*>(out.data() + frame.begin[s] * kDim));
-    }
+ private:
+  std::vector<Figure> all_;
+};
+
+struct Stored {
+  cairn::Storage storage;
+  const char* name;
+};
+constexpr Stored kStored[] = {{cairn::Storage::kFull, "float32"},
+                              {cairn::Storage::kBfloat16, "bfloat16"},
+                              {cairn::Storage::kFloat16, "float16"}};
+
+void ReportFilling(const SparseTables& tables, const ProcessMemory& before, const std::string& of,
+                   Figures& figures) {
+  const auto rows = static_cast<double>(tables.options.rows);
+  const auto row_bytes = static_cast<double>(tables.row_bytes);
+  const ProcessMemory after = ReadProcessMemory();
+  const double resident = static_cast<double>(after.resident - before.resident);
+  figures.Add({"memory a row beyond values and state" + of, resident / rows - row_bytes, "B",
+               "goal 24; process memory, key and index included"});
+  figures.Add({"the same as the tables count it" + of,
+               static_cast<double>(tables.counted_bytes) / rows - row_bytes, "B", ""});
+  figures.Add({"process memory of the tables" + of, resident * 1e-9, "GB",
+               std::to_string(after.huge >> 20) + " MiB of it in huge pages"});
+  const Pauses& pauses = tables.pauses;
+  const std::string batches = std::to_string(pauses.batches) + " batches of " +
+                              std::to_string(SparseTables::kBatch) + " keys";
+  figures.Add({"longest batch while growing" + of, std::max(pauses.growth_us, pauses.page_us) * 1e-3, "ms",
+               "goal 5; the thread's own time; " + batches});
+  figures.Add({"longest batch without a new page" + of, pauses.growth_us * 1e-3, "ms", "index and slabs"});
+  figures.Add({"longest batch with a new page" + of, pauses.page_us * 1e-3, "ms",
+               std::to_string(pauses.with_page) + " batches; the system's and the host's work"});
+  figures.Add({"batches above 5 ms" + of, static_cast<double>(pauses.above_5_ms), "", ""});
+  figures.Add({"longest batch by the clock" + of, pauses.wall_us * 1e-3, "ms", "other programs count"});
+}
+
+void ReportRates(SparseTables& tables, const Flags& flags, const std::string& of, Figures& figures) {
+  const std::vector<Frame> frames = MakeFrames(tables.options.rows, flags.keys, 8);
+  std::vector<float> values(flags.keys * kDim, 1e-6f);
+  const auto rate = [&](auto work) {
+    const double seconds = MedianSeconds(flags.times, [&] {
+      for (const Frame& frame : frames) work(frame);
+    });
+    return static_cast<double>(frames.size() * flags.keys) / seconds * 1e-6;
+  };
+  const cairn::Hyper hyper{.lr = 0.01};
+  const double push = rate([&](const Frame& frame) { tables.Push(frame, values, hyper); });
+  const double checked = rate([&](const Frame& frame) { tables.CheckAndPush(frame, values, hyper); });
+  std::vector<float> out(values.size());
+  const double pull = rate([&](const Frame& frame) { tables.Pull(frame, out); });
+  const double both = rate([&](const Frame& frame) {
+    tables.CheckAndPush(frame, values, hyper);
+    tables.Pull(frame, out);
+  });
+  figures.Add({"in-process limit: sparse push" + of, push, "M keys/s", "Apply"});
+  figures.Add({"in-process limit: sparse push, checked" + of, checked, "M keys/s", "as a server does it"});
+  figures.Add({"in-process limit: sparse pull" + of, pull, "M keys/s", "Read"});
+  figures.Add({"in-process limit: sparse push and pull" + of, both, "M keys/s",
+               "each key checked, pushed and pulled"});
+}
+
+int Run(const Flags& flags) {
+  Figures figures;
+  std::printf("%llu rows of %u floats, SGD, %u slots, one thread; batches of %zu keys\n",
+              static_cast<unsigned long long>(flags.rows), kDim, kSlots, flags.keys);
+  if (!flags.only_memory) {
+    figures.Add({"limit: random rows read and added to", RandomAddRowsPerSecond() * 1e-6, "M rows/s",
+                 "no index"});
+    figures.Add({"limit: random rows copied out", RandomGatherRowsPerSecond() * 1e-6, "M rows/s", "no index"});
   }
-  Report(state, tables, keys);
-}
-
-// Two workers contribute the same frame, then the round is applied; rows/s of contributed rows.
-void BM_StageTwiceAndApply(benchmark::State& state) {
-  const auto rows = static_cast<uint64_t>(state.range(0));
-  const size_t keys = static_cast<size_t>(state.range(1)) * kSlots;
-  Tables& tables = TablesOf(rows, OptimizerKind::kSgd);
-  const std::vector<Frame> frames = FramesOf(rows, keys);
-  const std::vector<float> values(keys * kDim, 1e-6f);
-  size_t turn = 0;
-  for (auto _ : state) {
-    const Frame& frame = frames[turn++ % kFrames];
-    for (uint32_t s = 0; s < kSlots; ++s) {
-      const auto part =
-          std::as_bytes(std::span(values).subspan(frame.begin[s] * kDim, frame.of(s).size() * kDim));
-      for (int worker = 0; worker < 2; ++worker) tables.slots[s]->Stage(frame.of(s), part, {}, 1.0);
-      tables.slots[s]->ApplyStaged({.lr = 0.01}, 2.0, 1.0);
-    }
+  for (const Stored& stored : kStored) {
+    const bool full = stored.storage == cairn::Storage::kFull;
+    if (flags.only_memory && !full) continue;
+    const std::string of = std::string(", ") + stored.name;
+    const ProcessMemory before = ReadProcessMemory();
+    SparseTables tables({.rows = flags.rows, .storage = stored.storage});
+    ReportFilling(tables, before, of, figures);
+    if (!flags.only_memory) ReportRates(tables, flags, of, figures);
   }
-  Report(state, tables, 2 * keys);
-}
-
-// A row += a gradient, as one vector of the compiler.
-void AddRow(float* row, const float* g) {
-  typedef float Row __attribute__((vector_size(kDim * sizeof(float)), aligned(4), may_alias));
-  *reinterpret_cast<Row*>(row) += *reinterpret_cast<const Row*>(g);
-}
-
-// The limit: rows at random places whose addresses are known, read and added to.
-void BM_LimitRandomAdd(benchmark::State& state) {
-  const auto rows = static_cast<uint64_t>(state.range(0));
-  constexpr size_t kVisits = 1 << 20, kAhead = 24;
-  Arena arena;
-  std::byte* base = arena.Take(rows * kDim * sizeof(float));
-  std::memset(base, 0, rows * kDim * sizeof(float));
-  auto* table = reinterpret_cast<float*>(base);
-  Random random(9);
-  std::vector<uint32_t> visits(kVisits + kAhead);
-  for (uint32_t& row : visits) row = static_cast<uint32_t>(random.Below(rows));
-  const std::vector<float> g(kDim, 1e-6f);
-  for (auto _ : state) {
-    for (size_t i = 0; i < kVisits; ++i) {
-      __builtin_prefetch(table + size_t{visits[i + kAhead]} * kDim);
-      AddRow(table + size_t{visits[i]} * kDim, g.data());
-    }
+  if (!flags.json.empty() && !figures.WriteJson(flags.json, flags)) {
+    std::fprintf(stderr, "micro_table: %s can't be written\n", flags.json.c_str());
+    return 1;
   }
-  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(kVisits));
-  arena.Give(base, rows * kDim * sizeof(float));
+  return 0;
 }
-
-// The index alone, pipelined: hash, prefetch, find. One index per slot.
-void BM_IndexFind(benchmark::State& state) {
-  const auto rows = static_cast<uint64_t>(state.range(0));
-  const size_t keys = static_cast<size_t>(state.range(1)) * kSlots;
-  Arena arena;
-  {
-    std::vector<std::unique_ptr<LineIndex>> indexes;
-    for (uint32_t s = 0; s < kSlots; ++s) indexes.push_back(std::make_unique<LineIndex>(arena, s));
-    for (RowKey key = 0; key < rows; ++key) {
-      LineIndex& index = *indexes[wire::SlotOfKey(key, kSlots).value];
-      index.Insert(key, LineIndex::HashOf(key), static_cast<uint32_t>(index.size()));
-    }
-    const std::vector<Frame> frames = FramesOf(rows, keys);
-    size_t turn = 0;
-    uint64_t sum = 0;
-    for (auto _ : state) {
-      const Frame& frame = frames[turn++ % kFrames];
-      for (uint32_t s = 0; s < kSlots; ++s) {
-        const auto part = frame.of(s);
-        const LineIndex& index = *indexes[s];
-        for (size_t i = 0; i < part.size() + kGroup; ++i) {
-          if (i < part.size()) __builtin_prefetch(index.LineFor(LineIndex::HashOf(part[i])));
-          if (i >= kGroup) sum += index.Find(part[i - kGroup], LineIndex::HashOf(part[i - kGroup]));
-        }
-      }
-    }
-    benchmark::DoNotOptimize(sum);
-    uint64_t memory = 0;
-    for (const auto& index : indexes) memory += index->memory_bytes();
-    state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(keys));
-    state.counters["B/row"] = static_cast<double>(memory) / static_cast<double>(rows);
-  }
-}
-
-void Cases(benchmark::internal::Benchmark* b) {
-  for (int64_t rows : {1'000'000, 10'000'000}) {
-    for (int64_t keys_per_slot : {50, 200, 400}) b->Args({rows, keys_per_slot});
-  }
-  b->ArgNames({"rows", "keys_per_slot"})->Unit(benchmark::kMillisecond);
-}
-BENCHMARK(BM_LimitRandomAdd)->Arg(1'000'000)->Arg(10'000'000)->ArgName("rows")->Unit(benchmark::kMillisecond);
-BENCHMARK(BM_IndexFind)->Apply(Cases);
-BENCHMARK(BM_ApplySum)->Apply(Cases);
-BENCHMARK(BM_ApplySgd)->Apply(Cases);
-BENCHMARK(BM_CheckAndApplySgd)->Apply(Cases);
-BENCHMARK(BM_ApplyAdagrad)->Apply(Cases);
-BENCHMARK(BM_ApplyRowwiseAdagrad)->Apply(Cases);
-BENCHMARK(BM_ApplySparseAdam)->Apply(Cases);
-BENCHMARK(BM_ApplyFtrl)->Apply(Cases);
-BENCHMARK(BM_Read)->Apply(Cases);
-BENCHMARK(BM_StageTwiceAndApply)->Apply(Cases);
 
 }  // namespace
-}  // namespace cairn::table
+}  // namespace bench
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  CLI::App app{"Measures sparse tables in one process: memory, pauses, rates."};
+  bench::Flags flags;
+  app.add_option("--json", flags.json, "Write the figures to this file too");
+  app.add_option("--rows", flags.rows, "Rows of the table")
+      ->check(CLI::Range(1'000, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--keys", flags.keys, "Keys of a push or pull")
+      ->check(CLI::Range(1, 10'000'000))
+      ->capture_default_str();
+  app.add_option("--times", flags.times, "Repetitions of eight batches; the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_flag("--only-memory", flags.only_memory, "Memory and pauses of float32 only");
+  CLI11_PARSE(app, argc, argv);
+  return bench::Run(flags);
+}

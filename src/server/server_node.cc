@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "server/shard_node.h"
+#include "table/page_supply.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/loop.h"
 #include "transport/tcp/node_end.h"
@@ -108,6 +109,7 @@ class Node final : public ServerNode {
         loop_.Post([this, from, report = std::move(report)]() mutable { OnReport(from, std::move(report)); });
       };
       shard.log = log_;
+      shard.pages = &pages_;
       shards_.push_back(std::make_unique<ShardNode>(shard, on_report, log_));
     }
   }
@@ -215,6 +217,7 @@ class Node final : public ServerNode {
   transport::TcpNetwork network_;
   std::unique_ptr<transport::Listener> listener_;
   wire::Endpoint endpoint_;
+  table::PageSupply pages_;  // outlives the shards
   std::vector<std::unique_ptr<ShardNode>> shards_;
   std::vector<ShardReport> reports_;  // the newest of each thread
   std::unique_ptr<ServerControl> control_;

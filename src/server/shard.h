@@ -18,6 +18,10 @@
 #include "wire/data.h"
 #include "wire/frame.h"
 
+namespace cairn::table {
+class PageSupply;
+}
+
 namespace cairn::server {
 
 // What became of one slot's part of a push.
@@ -86,6 +90,7 @@ struct ShardOptions {
   int64_t hash_every_us = 5'000'000;    // between two comparisons with the backups
   uint64_t most_unconfirmed_bytes = uint64_t{256} << 20;  // per stream; beyond it pushes have to wait
   std::function<void(const std::string&)> log;  // what users must know; may be empty
+  table::PageSupply* pages = nullptr;  // touches memory before tables grow; outlives the shard
 };
 
 class Shard {

@@ -286,7 +286,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   std::shared_ptr<const wire::ClusterState> state_;
   std::map<ConnId, Incarnation> connections_;  // those that have said a good Hello
 
-  table::Arena arena_;       // outlives the tables
+  table::Arena arena_{options_.pages};  // outlives the tables
   uint64_t kept_bytes_ = 0;  // of early contributions; outlives the tables too
   LiveClients clients_;
   OwnedSlots slots_;

@@ -7,11 +7,14 @@
 #include <new>
 
 #include "base/check.h"
+#include "table/page_supply.h"
 
 namespace cairn::table {
 namespace {
 constexpr size_t kSmallestPiece = 1024;
-constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kHugePage = PageSupply::kPageBytes;
+// An arena of this size has pages touched ahead of it.
+constexpr size_t kSupplied = size_t{6} << 20;
 // The first mapping is small and of ordinary pages: a cluster of many nearly empty shards (a
 // simulation, a notebook) must not pay 2 MiB for each.
 constexpr size_t kFirstMapping = 256 * 1024;
@@ -25,16 +28,6 @@ std::byte* MapPages(size_t bytes) {
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
   return static_cast<std::byte*>(p);
-}
-
-// Aligned to a huge page. Where the system has none the advice fails and ordinary pages remain.
-std::byte* MapHuge(size_t bytes) {
-  std::byte* raw = MapPages(bytes + kHugePage);
-  const size_t head = (kHugePage - reinterpret_cast<uintptr_t>(raw) % kHugePage) % kHugePage;
-  if (head > 0) munmap(raw, head);
-  munmap(raw + head + bytes, kHugePage - head);
-  madvise(raw + head, bytes, MADV_HUGEPAGE);
-  return raw + head;
 }
 
 }  // namespace
@@ -55,7 +48,7 @@ std::byte* Arena::Take(size_t bytes) {
   const size_t rounded = Rounded(bytes);
   std::byte* piece;
   if (rounded > kLargestPiece) {
-    piece = MapHuge(rounded);
+    piece = MapHugePages(rounded);
     mapped_bytes_ += rounded;
   } else if (auto list = free_.find(rounded); list != free_.end() && !list->second.empty()) {
     piece = list->second.back();
@@ -82,19 +75,28 @@ void Arena::Give(std::byte* piece, size_t bytes) {
 std::byte* Arena::Cut(size_t rounded) {
   if (left_ < rounded) {
     KeepRest();
-    size_t bytes = kFirstMapping;
-    if (!mappings_.empty()) bytes = std::clamp(mappings_.back().bytes * 2, kHugePage, kLargestMapping);
-    bytes = std::max(bytes, RoundUp(rounded, kFirstMapping));
-    std::byte* base = bytes % kHugePage == 0 ? MapHuge(bytes) : MapPages(bytes);
-    mappings_.push_back({base, bytes});
-    mapped_bytes_ += bytes;
-    next_ = base;
-    left_ = bytes;
+    const Mapping mapping = NextMapping(rounded);
+    mappings_.push_back(mapping);
+    mapped_bytes_ += mapping.bytes;
+    next_ = mapping.base;
+    left_ = mapping.bytes;
   }
   std::byte* piece = next_;
   next_ += rounded;
   left_ -= rounded;
   return piece;
+}
+
+Arena::Mapping Arena::NextMapping(size_t rounded) {
+  if (pages_ != nullptr && mapped_bytes_ >= kSupplied) {
+    static_assert(kLargestPiece <= kHugePage);
+    std::byte* const page = pages_->Take();
+    return {page != nullptr ? page : MapHugePages(kHugePage), kHugePage};
+  }
+  size_t bytes = kFirstMapping;
+  if (!mappings_.empty()) bytes = std::clamp(mappings_.back().bytes * 2, kHugePage, kLargestMapping);
+  bytes = std::max(bytes, RoundUp(rounded, kFirstMapping));
+  return {bytes % kHugePage == 0 ? MapHugePages(bytes) : MapPages(bytes), bytes};
 }
 
 // The rest of a mapping that is too small for the next piece becomes free pieces.

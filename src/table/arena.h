@@ -10,12 +10,16 @@
 
 namespace cairn::table {
 
+class PageSupply;  // page_supply.h
+
 class Arena {
  public:
   // Slabs and indexes take pieces of this size, and smaller ones while they are small.
   static constexpr size_t kChunkBytes = 32 * 1024;
 
-  Arena() = default;
+  // With `pages`, which must outlive it, memory beyond the first megabytes is touched by their thread:
+  // the one that uses the arena does not stand still for it.
+  explicit Arena(PageSupply* pages = nullptr) : pages_(pages) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   // Requires that every piece has been given back.
@@ -37,8 +41,10 @@ class Arena {
     size_t bytes;
   };
   std::byte* Cut(size_t rounded);
+  Mapping NextMapping(size_t rounded);
   void KeepRest();
 
+  PageSupply* const pages_;
   std::vector<Mapping> mappings_;
   std::byte* next_ = nullptr;  // the uncut rest of the newest mapping
   size_t left_ = 0;
