@@ -73,7 +73,7 @@ void ShardNode::Report() {
   last_report_us_ = Loop::NowUs();
   on_report_(options_.thread,
              {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), shard_->stats(),
-              shard_->news(), shard_->loads()});
+              shard_->news(), shard_->loads(), shard_->hot_rows()});
 }
 
 }  // namespace cairn::server
