@@ -281,6 +281,24 @@ TEST_F(PushTest, PastItsDeadlineASentPushIsUnknownAndGoesOn) {
   EXPECT_TRUE(ends[2]->ok());
 }
 
+// Healthy servers do not answer while a partition has too few owners: what the scheduler says of that comes
+// first. In which words it says it does not matter.
+TEST_F(PushTest, TooFewOwnersAreNamedBeforeTheServers) {
+  c.StartAll();
+  c.awaiting = "some words";
+  auto end_of = [&](uint32_t blocked) {
+    c.blocked_slots = blocked;
+    c.Wait(2'000'000);
+    const size_t push = ends.size();
+    Push(1, 3'000'000);
+    c.Wait(4'000'000);
+    return ends.at(push) ? ends.at(push)->message() : std::string("none");
+  };
+  const std::string blocked = end_of(3), free = end_of(0);
+  EXPECT_LT(blocked.find("some words"), blocked.find("no answer from server 0")) << blocked;
+  EXPECT_LT(free.find("no answer from server 0"), free.find("some words")) << free;
+}
+
 TEST_F(PushTest, AShardThatSaysRetiredIsTheEnd) {
   c.StartAll();
   Push(1);

@@ -119,7 +119,7 @@ std::string Core::AwaitedBy(const Record& record, int64_t now_us) const {
   }
   if (silent.size() > kNamedLinks) text += " and " + std::to_string(silent.size() - kNamedLinks) + " more";
   // Healthy servers may not answer while a partition has too few copies: then that comes first.
-  if (!scheduler_.Silent(now_us) && scheduler.find("requests to ") != std::string::npos)
+  if (!scheduler_.Silent(now_us) && scheduler_.said_blocked())
     return scheduler + "; " + text;
   return text + (scheduler.empty() ? "" : "; " + scheduler);
 }

@@ -270,6 +270,7 @@ class FakeCluster : public ClientObserver {
   StateVersion answers_under;  // what shards' answers say of their state; 0: nothing
   size_t leader = 0;           // of options.schedulers; the others stand by
   std::string awaiting;
+  uint32_t blocked_slots = 0;
   uint64_t barrier_open = 0, barrier_base = 0, barrier_count = 0;
   std::map<Link, ConnId> conn_of;
   std::map<Link, std::deque<wire::InFrame>> inbox;
@@ -327,7 +328,7 @@ class FakeCluster : public ClientObserver {
       Say(id, wire::Registered{m->uid, state.cluster_id, state.term, Incarnation{7}, 0, barrier_base});
     } else if (auto* m = std::get_if<wire::Heartbeat>(&message)) {
       barrier_count = m->barrier_count;
-      Say(id, wire::HeartbeatReply{state.term, state.version, barrier_open, awaiting});
+      Say(id, wire::HeartbeatReply{state.term, state.version, barrier_open, awaiting, blocked_slots});
       if (m->version < state.version) Say(id, wire::StateMessage{state});
     } else if (auto* m = std::get_if<wire::CreateTable>(&message); m != nullptr && tables_answered) {
       if (state.FindTable(m->spec.name) == nullptr) {

@@ -225,6 +225,7 @@ void SchedulerLink::Take(const wire::HeartbeatReply& message, int64_t now_us) {
   }
   backoff_.Reset();
   awaiting_ = message.awaiting;
+  blocked_ = message.blocked_slots > 0;
   // After its restart a scheduler counts from what it has heard: what is open stays open.
   barrier_open_ = std::max(barrier_open_, message.barrier_open);
 }

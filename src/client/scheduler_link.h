@@ -69,6 +69,8 @@ class SchedulerLink {
   bool Silent(int64_t now_us) const;
   // What the scheduler last said about who is awaited.
   const std::string& said_awaiting() const { return awaiting_; }
+  // And whether some partition has too few owners for anything to be acknowledged.
+  bool said_blocked() const { return blocked_; }
 
  private:
   enum class Phase { kOff, kWaiting, kConnecting, kUp };
@@ -106,6 +108,7 @@ class SchedulerLink {
   bool register_again_ = false;  // a scheduler that is heard does not know this worker
   std::string last_refusal_;
   std::string awaiting_;
+  bool blocked_ = false;
   Term term_;
   Incarnation incarnation_;
   Rank rank_;

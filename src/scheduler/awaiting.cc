@@ -1,4 +1,6 @@
 // Who is awaited for what, in the words that users read while they wait.
+#include <algorithm>
+
 #include "scheduler/core.h"
 
 namespace cairn::scheduler {
@@ -12,6 +14,11 @@ void AddSentence(std::string sentence, std::string* out) {
 const std::string& SchedulerCore::Awaiting() {
   if (!awaiting_stale_) return awaiting_;
   awaiting_stale_ = false;
+  const auto& slots = state().slots;
+  blocked_slots_ = !durable_.running() ? 0 : static_cast<uint32_t>(
+      std::count_if(slots.begin(), slots.end(), [&](const wire::SlotOwner& owner) {
+        return InSyncOwners(owner) < state().min_in_sync;
+      }));
   awaiting_ = durable_.forming()   ? AwaitedToForm()
               : durable_.running() ? AwaitedWhileRunning()
                                    : std::string();
@@ -45,13 +52,11 @@ std::string SchedulerCore::AwaitedOwners() const {
     AddSentence("waiting for " + std::to_string(state().expected_servers - staying) + " of " +
                     Count(state().expected_servers, "server"),
                 &text);
-  uint32_t blocked = 0, single = 0;
-  for (const wire::SlotOwner& owner : state().slots) {
-    blocked += InSyncOwners(owner) < state().min_in_sync ? 1 : 0;
+  uint32_t single = 0;
+  for (const wire::SlotOwner& owner : state().slots)
     single += InSyncOwners(owner) == 1 && state().replicas > 1 && state().expected_servers > 1 ? 1 : 0;
-  }
-  if (blocked > 0)
-    AddSentence("requests to " + Count(blocked, "partition") + " wait: fewer than " +
+  if (blocked_slots_ > 0)
+    AddSentence("requests to " + Count(blocked_slots_, "partition") + " wait: fewer than " +
                     std::to_string(state().min_in_sync) + " owners are in sync",
                 &text);
   else if (single > 0)

@@ -92,9 +92,7 @@ void Planner::MoveBytes() {
     }
     leave(from);
     leave(move->to);
-    BeginCopy(move->slot, servers_[move->to]);
-    d_.moving_from[move->slot] = static_cast<uint16_t>(servers_[from].index);
-    servers_[from].load -= Cost(move->slot);
+    BeginMove(move->slot, servers_[from], servers_[move->to]);
     enter(from);
     enter(move->to);
   }

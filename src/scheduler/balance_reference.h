@@ -102,9 +102,7 @@ class ReferencePlanner {
           tried.insert(*from);
           continue;
         }
-        p_.BeginCopy(move->slot, servers_[move->to]);
-        p_.d_.moving_from[move->slot] = static_cast<uint16_t>(servers_[*from].index);
-        servers_[*from].load -= p_.Cost(move->slot);
+        p_.BeginMove(move->slot, servers_[*from], servers_[move->to]);
         moved = true;
       }
     }

@@ -10,6 +10,10 @@ namespace {
 constexpr int64_t kResendStateUs = 500'000;
 // Nodes that are not further behind get differences.
 constexpr size_t kRecentStates = 16;
+// While a job forms, every arrival is a record, which nobody needs before the last one: so many nodes are
+// told at once, more of them together and so often.
+constexpr size_t kFewNodes = 16;
+constexpr int64_t kFormingGapUs = 500'000;
 }  // namespace
 
 void SchedulerCore::Send(ConnId conn, const wire::ControlMessage& message) {
@@ -57,8 +61,14 @@ void SchedulerCore::Unbind(ConnId conn, int64_t now_us) {
   bound_.erase(it);
 }
 
+bool SchedulerCore::HoldsStatesBack(int64_t now_us) const {
+  return durable_.forming() && live_.size() > kFewNodes && now_us - told_us_ < kFormingGapUs;
+}
+
 void SchedulerCore::Broadcast(int64_t now_us) {
-  if (!std::exchange(untold_, false)) return;
+  if (!untold_ || HoldsStatesBack(now_us)) return;
+  untold_ = false;
+  told_us_ = now_us;
   for (auto& [incarnation, node] : live_) {
     if (node.conn == ConnId(0) || node.version >= state().version) continue;
     // Whoever has not got what was sent before says so with its next heartbeat.
@@ -91,7 +101,7 @@ const wire::FramePtr& SchedulerCore::StateFrame(StateVersion has) {
 }
 
 void SchedulerCore::SendStateIfBehind(Live& node, int64_t now_us) {
-  if (node.conn == ConnId(0) || node.version >= state().version) return;
+  if (node.conn == ConnId(0) || node.version >= state().version || HoldsStatesBack(now_us)) return;
   if (node.state_sent == state().version && now_us - node.state_sent_us < kResendStateUs) return;
   // What it says it has is what it has: nothing of what was sent since can be relied on.
   if (fatal_.ok()) network_.Send(node.conn, StateFrame(node.version));

@@ -2,7 +2,7 @@
 // barrier counts, reports), and the order log → install → tell. The decisions themselves are in
 // rules.h. Split by subject: scheduler.cc (start, commit, dispatch), connections.cc,
 // registration.cc, heartbeat.cc (heartbeats, barriers), detection.cc (time), failover.cc (lost servers),
-// moves.cc (news of owners, placement), scale.cc, table_requests.cc, awaiting.cc, status_json.cc. One
+// moves.cc (news of owners, placement), traffic_watch.h (when slots move for their work), scale.cc, table_requests.cc, awaiting.cc, status_json.cc. One
 // thread.
 #pragma once
 
@@ -18,6 +18,7 @@
 #include "scheduler/durable.h"
 #include "scheduler/rules.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/traffic_watch.h"
 
 namespace cairn::scheduler {
 
@@ -56,6 +57,8 @@ class SchedulerCore final : public Scheduler {
     bool end_confirmed = false;
     std::vector<wire::SlotNews> news;  // servers: not yet looked at
     StateVersion news_held;            // the version that its sender held
+    std::vector<wire::HotRow> hot_rows;       // servers
+    std::vector<wire::SampledTable> sampled;  // servers
     bool wants_to_leave = false;       // servers: says so itself
     bool told_needed = false;          // servers: has been logged as silent, but needed
     bool told_slow = false;            // servers: has been logged as slow, but needed
@@ -91,6 +94,7 @@ class SchedulerCore final : public Scheduler {
   // dead one's message, and a refusal says to nobody in particular that it is dead.
   void RefuseNode(ConnId conn, Incarnation incarnation, Code code, std::string text);
   void Broadcast(int64_t now_us);
+  bool HoldsStatesBack(int64_t now_us) const;  // until more has come together
   const wire::ClusterState* FindRecent(StateVersion version) const;
   const wire::FramePtr& StateFrame(StateVersion has);
   // The newest state, unless it was sent on this connection a moment ago.
@@ -146,7 +150,8 @@ class SchedulerCore final : public Scheduler {
   void AlarmIfSingle(size_t slots, const std::string& why);
 
   // moves.cc
-  void TakeOwnersReport(Live& node, uint32_t index, const wire::Heartbeat& heartbeat);
+  void TakeOwnersReport(Live& node, uint32_t index, const wire::Heartbeat& heartbeat, int64_t now_us);
+  void LookAtTraffic(int64_t now_us);
   bool OwnersWorkWaits(int64_t now_us) const;
   bool AdvanceOwners(int64_t now_us);  // one record with all that can be done about owners now
   struct OwnersRecord;                 // what it has in it, for the log lines
@@ -184,6 +189,12 @@ class SchedulerCore final : public Scheduler {
   std::string AwaitedOwners() const;
 
   // status_json.cc
+  struct HotRowShare {
+    uint64_t key = 0;
+    double share = 0;
+    uint32_t slot = 0, server = 0;
+  };
+  std::map<TableId, std::vector<HotRowShare>> HottestRows() const;
   std::string StatusJson(int64_t now_us) override;
 
   const SchedulerOptions options_;
@@ -205,16 +216,21 @@ class SchedulerCore final : public Scheduler {
   std::map<Incarnation, Live> live_;  // nodes of the state; workers that left, while connected
   std::map<ConnId, Incarnation> bound_;
   bool untold_ = false;    // the newest state has not been broadcast
+  int64_t told_us_ = INT64_MIN / 2;
   bool unsettled_ = true;  // something may follow from what happened last
   uint64_t barrier_open_ = 0, barrier_told_ = 0;
   bool barrier_stale_ = true;
   std::string awaiting_;
+  uint32_t blocked_slots_ = 0;  // as of awaiting_
   bool awaiting_stale_ = true;
 
   std::map<RequestKey, TableRequest> requests_;      // under way
   std::map<RequestKey, wire::TableReply> answered_;  // so that a late copy gets the same answer
 
   std::vector<uint64_t> slot_bytes_;  // as reported by primaries; kUnknownBytes: not yet
+  TrafficWatch traffic_;
+  bool traffic_due_ = false;
+  int64_t traffic_looked_us_ = INT64_MIN / 2;
   bool bytes_changed_ = false;        // since the last placement
   bool avoided_ = false;              // it has left servers out that may be back soon
   StateVersion placed_version_;       // the state after the last placement

@@ -288,6 +288,7 @@ TEST(MinInSync, SlowBackupThatIsNeededStaysAndTheJobWaits) {
                 "requests to 16 partitions wait: fewer than 2 owners are in sync"),
             std::string::npos)
       << c.Last<wire::HeartbeatReply>(w0.conn)->awaiting;
+  EXPECT_EQ(c.Last<wire::HeartbeatReply>(w0.conn)->blocked_slots, 16u);
   o.min_in_sync = 3;
   EXPECT_FALSE(Scheduler::Start(o, c.store, c.network, c.pool, 0, nullptr).ok());
 }

@@ -178,7 +178,7 @@ class FakeCluster {
           node.beat.news.push_back({slot, News::kCaughtUp, backup.server, owner.epoch, backup.added});
       if (owner.heir != wire::kNoServer)
         node.beat.news.push_back({slot, News::kHandedOver, owner.heir, owner.epoch, StateVersion(0)});
-      if (slot < bytes.size()) node.beat.loads.push_back({slot, bytes[slot], 0});
+      if (slot < bytes.size()) node.beat.loads.push_back({slot, bytes[slot], 0, slot < pushed.size() ? pushed[slot] : 0, 0});
     }
     Beat(node);
     node.beat.news.clear();
@@ -218,7 +218,7 @@ class FakeCluster {
   BufferPool pool;
   int64_t now_us = 1'000'000;
   std::vector<std::string> lines;
-  std::vector<uint64_t> bytes;  // of the slots, as BeatDone reports them
+  std::vector<uint64_t> bytes, pushed;  // of the slots, as BeatDone reports them
   std::unique_ptr<Scheduler> scheduler;
 
  private:

@@ -29,7 +29,7 @@ void SchedulerCore::OnHeartbeat(ConnId conn, const wire::Heartbeat& heartbeat, i
   Bind(node->incarnation, conn, now_us);
   Live& live = live_[node->incarnation];
   TakeReport(live, heartbeat, now_us);
-  if (node->role == wire::Role::kServer) TakeOwnersReport(live, node->rank, heartbeat);
+  if (node->role == wire::Role::kServer) TakeOwnersReport(live, node->rank, heartbeat, now_us);
   if (heartbeat.version > state().version && !live.told_ahead) {
     live.told_ahead = true;
     log_((node->role == wire::Role::kServer ? "server " : "worker ") + std::to_string(node->rank) +
@@ -142,7 +142,8 @@ std::optional<uint64_t> SchedulerCore::SmallestCount(std::optional<Rank> except,
 }
 
 wire::HeartbeatReply SchedulerCore::ReplyNow() {
-  return {state().term, state().version, BarrierOpen(), Awaiting()};
+  const std::string& awaiting = Awaiting();
+  return {state().term, state().version, BarrierOpen(), awaiting, blocked_slots_};
 }
 
 // Whoever waits in a barrier should not wait for its next heartbeat as well.

@@ -195,5 +195,33 @@ TEST(Protocol, BytesThatAreNoMessageCloseTheConnection) {
   EXPECT_EQ(c.Last<wire::Refusal>(ConnId(78))->code, Code::kProtocol);
 }
 
+// What is told while a job forms does not grow with the square of the nodes.
+TEST(Forming, ArrivalsAreToldTogether) {
+  constexpr uint32_t kServers = 20, kWorkers = 180;
+  FakeCluster c(FakeCluster::Options(kServers, kWorkers));
+  c.Start();
+  std::vector<FakeNode> nodes;
+  auto arrive = [&](FakeNode node) {
+    nodes.push_back(std::move(node));
+    c.now_us += 1'000;
+    c.Beat(nodes.back(), /*takes_state=*/false);
+  };
+  for (uint16_t i = 0; i < kServers; ++i) arrive(c.Server(static_cast<uint16_t>(9000 + i)));
+  for (uint64_t i = 1; i < kWorkers; ++i) arrive(c.Worker(i));
+  EXPECT_EQ(c.state().phase, wire::Phase::kForming);
+  c.Advance(1'000'000);
+  EXPECT_LT(c.network.count, 2'000u) << "19,900 if everybody is told of everybody";
+  auto told = [&] {
+    return std::count_if(nodes.begin(), nodes.end(), [&](const FakeNode& node) {
+      const auto state = c.Last<wire::StateMessage>(node.conn);
+      return state && state->state.version == c.state().version;
+    });
+  };
+  EXPECT_EQ(told(), std::ssize(nodes)) << "after a moment all know who is there";
+  arrive(c.Worker(kWorkers));
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  EXPECT_EQ(told(), std::ssize(nodes)) << "that it is complete is told at once";
+}
+
 }  // namespace
 }  // namespace cairn::scheduler

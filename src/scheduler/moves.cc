@@ -1,6 +1,7 @@
 // What servers say about their slots, and the records that move owners (rules 43 and 45 to 47). All
 // that can be done at one moment goes into one record, since the whole state is sent with each.
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <utility>
 
@@ -19,6 +20,7 @@ constexpr int64_t kSmallestHandoverGapUs = 4'000, kLargestHandoverGapUs = 100'00
 constexpr uint64_t kStateBytesPerSecond = uint64_t{1} << 30;
 // Sizes change all the time; they are looked at so often.
 constexpr int64_t kLookAtBytesUs = 1'000'000;
+constexpr int64_t kLookAtTrafficUs = 1'000'000;
 // A backup that was too slow is given this long before it is tried again.
 constexpr int64_t kRestUs = 30'000'000;
 
@@ -50,9 +52,11 @@ struct SchedulerCore::OwnersRecord {
   size_t single = 0;
   uint32_t caught_up = 0;
   PlacementChange placed;
+  TrafficSpread traffic;  // before slots were moved for it
 };
 
-void SchedulerCore::TakeOwnersReport(Live& node, uint32_t index, const wire::Heartbeat& heartbeat) {
+void SchedulerCore::TakeOwnersReport(Live& node, uint32_t index, const wire::Heartbeat& heartbeat,
+                                     int64_t now_us) {
   if (heartbeat.leaving && !node.wants_to_leave) node.wants_to_leave = unsettled_ = true;
   // What a primary no longer says is no longer so.
   if (heartbeat.version >= node.news_held && (!heartbeat.news.empty() || !node.news.empty())) {
@@ -60,13 +64,29 @@ void SchedulerCore::TakeOwnersReport(Live& node, uint32_t index, const wire::Hea
     node.news_held = heartbeat.version;
     unsettled_ = true;
   }
+  node.hot_rows = heartbeat.hot_rows;
+  node.sampled = heartbeat.sampled;
   if (!durable_.running()) return;
   slot_bytes_.resize(state().slots.size(), kUnknownBytes);
   for (const wire::SlotLoad& load : heartbeat.loads) {
     if (load.slot >= slot_bytes_.size() || state().slots[load.slot].server != index) continue;
     const uint64_t bytes = std::min(load.bytes, kUnknownBytes - 1);
     bytes_changed_ |= std::exchange(slot_bytes_[load.slot], bytes) != bytes;
+    traffic_.Take(load, index, now_us);
   }
+}
+
+void SchedulerCore::LookAtTraffic(int64_t now_us) {
+  if (now_us - traffic_looked_us_ < kLookAtTrafficUs) return;
+  traffic_looked_us_ = now_us;
+  traffic_due_ = false;
+  if (!durable_.running() || state().pending_view != ViewNumber(0)) return;
+  const auto& slots = state().slots;
+  const bool quiet = durable_.moving_from.empty() && AllServersHeard() &&
+                     std::all_of(slots.begin(), slots.end(), [](const wire::SlotOwner& owner) {
+                       return owner.heir == wire::kNoServer && InSyncOwners(owner) == owner.backups.size() + 1;
+                     });
+  traffic_due_ = traffic_.Due(state(), quiet, now_us);
 }
 
 int64_t SchedulerCore::OwnersGapUs() const {
@@ -94,6 +114,7 @@ bool SchedulerCore::OwnersWorkWaits(int64_t now_us) const {
     work |= placed_version_ != state().version && AllServersHeard();
     const bool again = bytes_changed_ || avoided_;
     work |= again && now_us - placed_us_ >= kLookAtBytesUs && AllServersHeard();
+    work |= traffic_due_;
   }
   const auto handover_gap_us =
       std::clamp<int64_t>(10 * static_cast<int64_t>(live_.size()), kSmallestHandoverGapUs, kLargestHandoverGapUs);
@@ -226,8 +247,14 @@ void SchedulerCore::PlaceSlots(DurableState& next, int64_t now_us, OwnersRecord*
   bytes_changed_ = false;
   const PlacementLimits limits = Limits(now_us);
   avoided_ = !limits.avoid.empty();
-  record->placed = Place(next, KnownBytes(), limits);
+  const bool for_traffic = std::exchange(traffic_due_, false);
+  const SlotTraffic traffic = for_traffic ? traffic_.Rates(now_us) : SlotTraffic();
+  record->placed = Place(next, KnownBytes(), limits, for_traffic ? &traffic : nullptr);
   record->any |= record->placed.any();
+  if (for_traffic && record->placed.any() == !record->placed.for_traffic.empty()) {
+    if (!record->placed.for_traffic.empty()) record->traffic = SpreadOf(state(), traffic);
+    traffic_.Moved(record->placed.for_traffic, now_us);
+  }
   if (record->placed.copies > 0 && CopyingSlots(state()) == 0) copies_done_ = 0;  // a new wave
 }
 
@@ -261,6 +288,13 @@ void SchedulerCore::LogOwners(const OwnersRecord& record) {
     log_("alarm: server " + std::to_string(server) + " can't follow the primary any more in " +
          Count(slots, "partition") + ": it is dropped there and copied to anew");
     why = "server " + std::to_string(server) + " differs";
+  }
+  if (const size_t moved = record.placed.for_traffic.size(); moved > 0) {
+    char times[32];
+    std::snprintf(times, sizeof times, "%.2f", record.traffic.of_mean());
+    log_("server " + std::to_string(record.traffic.server) + " thread " +
+         std::to_string(record.traffic.thread) + " does " + times + " times the work of the mean: " +
+         Count(moved, "partition") + (moved == 1 ? " changes its owner" : " change their owners"));
   }
   if (state().replicas > 1 && WantedOwners(state()) > 1) AlarmIfSingle(record.single, why);
   for (uint32_t server : record.leaving)

@@ -22,10 +22,26 @@ Planner::Planner(DurableState& d, const SlotBytes& bytes, const PlacementLimits&
   }
 }
 
-PlacementChange Planner::Run() {
+PlacementChange Planner::Run(const SlotTraffic* traffic) {
   if (Repair()) MoveBytes();
   MovePrimaries();
+  // Bytes first: a server that has too many gets others to do its work anyway.
+  if (traffic != nullptr && !change_.any()) MoveTraffic(*traffic);
   return change_;
+}
+
+const wire::Backup* Planner::Successor(uint32_t slot) {
+  const wire::SlotOwner& owner = Slot(slot);
+  const auto moving = d_.moving_from.find(slot);
+  if (moving == d_.moving_from.end() || moving->second != owner.server) return nullptr;
+  const wire::Backup* newest = nullptr;
+  bool only = false;
+  for (const wire::Backup& backup : owner.backups) {
+    if (!At(backup.server).stays) continue;
+    only = newest == nullptr || backup.added != newest->added;
+    if (newest == nullptr || backup.added > newest->added) newest = &backup;
+  }
+  return only ? newest : nullptr;
 }
 
 bool Planner::Repair() {
@@ -82,7 +98,8 @@ void Planner::Tally() {
       ++At(backup.server).copies_in;
       ++At(owner.server).copies_out;
     }
-    ++At(owner.heir != wire::kNoServer ? owner.heir : owner.server).primaries;
+    const wire::Backup* next = Successor(slot);
+    ++At(owner.heir != wire::kNoServer ? owner.heir : next != nullptr ? next->server : owner.server).primaries;
     if (owner.heir != wire::kNoServer) ++At(owner.server).handing_over;
   }
 }
@@ -140,7 +157,12 @@ bool Planner::LetGo(uint32_t slot, uint32_t server) {
   // Whoever is being copied to would have to be copied to anew by the new primary.
   if (InSyncOwners(owner) != owner.backups.size() + 1) return false;
   if (At(server).handing_over >= limits_.handovers_per_server) return false;
-  const wire::Backup* heir = nullptr;
+  const wire::Backup* heir = Successor(slot);
+  if (heir != nullptr && At(heir->server).avoided) heir = nullptr;
+  if (heir != nullptr) {
+    HandOver(slot, heir->server);
+    return false;
+  }
   auto key = [&](const wire::Backup& b) {
     return std::tuple(At(b.server).primaries / At(b.server).weight, b.server);
   };
@@ -153,14 +175,25 @@ bool Planner::LetGo(uint32_t slot, uint32_t server) {
 void Planner::HandOver(uint32_t slot, uint32_t heir) {
   Server& from = At(Slot(slot).server);
   ++from.handing_over;
-  --from.primaries;
+  const wire::Backup* counted = Successor(slot);
+  --(counted != nullptr ? At(counted->server) : from).primaries;
   ++At(heir).primaries;
   BeginHandover(d_, slot, heir);
   ++change_.handovers;
 }
 
-void Planner::BeginCopy(uint32_t slot, Server& to) {
-  const auto least = std::min_element(to.threads.begin(), to.threads.end());
+void Planner::BeginMove(uint32_t slot, Server& from, Server& to, std::optional<uint32_t> thread) {
+  BeginCopy(slot, to, thread);
+  d_.moving_from[slot] = static_cast<uint16_t>(from.index);
+  from.load -= Cost(slot);
+  if (Slot(slot).server != from.index) return;
+  --from.primaries;
+  ++to.primaries;
+}
+
+void Planner::BeginCopy(uint32_t slot, Server& to, std::optional<uint32_t> thread) {
+  const auto least = thread ? to.threads.begin() + *thread
+                            : std::min_element(to.threads.begin(), to.threads.end());
   AddBackup(d_, slot, static_cast<uint16_t>(to.index), static_cast<uint16_t>(least - to.threads.begin()));
   *least += Cost(slot);
   to.load += Cost(slot);
@@ -200,8 +233,9 @@ bool Planner::Grow() {
   return all;
 }
 
-PlacementChange Place(DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits) {
-  return Planner(d, bytes, limits).Run();
+PlacementChange Place(DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits,
+                      const SlotTraffic* traffic) {
+  return Planner(d, bytes, limits).Run(traffic);
 }
 
 uint32_t CopiesLeft(const DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits) {

@@ -1,5 +1,5 @@
 // Plans where slots should be (rule 46): rules.h has what it is asked, placement.cc the owners that
-// slots lack or have too many, balance.cc the shares of the servers.
+// slots lack or have too many, balance.cc the shares of the servers, traffic.cc their work (rule 53).
 //
 // It looks at where everything will be once what is under way is done, and begins what is missing:
 // first the end of finished moves, then owners that slots lack, then moves from servers that own more
@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "scheduler/rules.h"
@@ -23,7 +25,7 @@ namespace cairn::scheduler {
 class Planner {
  public:
   Planner(DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits);
-  PlacementChange Run();
+  PlacementChange Run(const SlotTraffic* traffic);
 
  private:
   friend class ReferencePlanner;  // balance_reference.h, for a test
@@ -34,6 +36,13 @@ class Planner {
   static constexpr double kMostOfDifference = 0.9;
   // A slot costs something even while it is empty: what can't be told apart is spread by number.
   static constexpr double kEmptySlotBytes = 4096;
+
+  // Shard threads with no more than this many times the mean's work are left as they are.
+  static constexpr double kTrafficGoal = 1.10;
+  // What an exchange must bring at least, in parts of a slot's work on average.
+  static constexpr double kLeastGain = 0.25;
+  // How many of the threads with the least work a hot one is compared with.
+  static constexpr size_t kTakersTried = 8;
 
   struct Server {
     uint32_t index = 0;
@@ -60,6 +69,22 @@ class Planner {
     size_t to = 0;
   };
 
+  struct Thread {  // a shard thread, by its work
+    size_t server = 0;  // place in servers_
+    uint32_t thread = 0;
+    double work = 0;
+    std::vector<uint32_t> slots;  // that it owns
+  };
+  // `slot` goes from the hot thread to the other one, `back` the other way, if there is one.
+  struct Exchange {
+    uint32_t slot = 0;
+    std::optional<uint32_t> back;
+    size_t to = 0;           // place in threads_
+    bool handovers = false;  // of primaries; else copies
+    double off = 0;          // how far it is from the best
+  };
+  struct Search;  // traffic.cc: for an exchange between two threads
+
   Server& At(uint32_t index) { return servers_[at_[index]]; }
   double Cost(uint32_t slot) const {
     return kEmptySlotBytes + (slot < bytes_.size() ? static_cast<double>(bytes_[slot]) : 0.0);
@@ -77,7 +102,7 @@ class Planner {
   void Shrink(uint32_t slot);
   bool LetGo(uint32_t slot, uint32_t server);
   bool Grow();
-  void BeginCopy(uint32_t slot, Server& to);
+  void BeginCopy(uint32_t slot, Server& to, std::optional<uint32_t> thread = std::nullopt);
   void MoveBytes();
   template <class Takers>
   std::optional<Move> BestMoveFrom(const Server& from, const Takers& takers, double mean);
@@ -85,6 +110,20 @@ class Planner {
   void FindPossibleHandovers();
   std::vector<Step> PathForOnePrimary(size_t from);
   void HandOver(uint32_t slot, uint32_t heir);
+  // Whoever becomes the primary of a slot that moves away from its own: the one that it is copied to.
+  const wire::Backup* Successor(uint32_t slot);
+  void BeginMove(uint32_t slot, Server& from, Server& to, std::optional<uint32_t> thread = std::nullopt);
+
+  void MoveTraffic(const SlotTraffic& traffic);
+  bool TallyTraffic();  // false: something is under way, or there is nothing to do
+  double WorkOf(uint32_t slot, const Server& owner);
+  bool MayMove(uint32_t slot);
+  std::optional<Exchange> BestExchange(size_t from, const std::set<std::pair<double, size_t>>& ranked);
+  void LookForHandovers(const Search& search, std::optional<Exchange>& best);
+  void LookForCopies(const Search& search, std::optional<Exchange>& best);
+  bool BytesFit(const Server& from, const Server& to, double there, double back) const;
+  bool MayCopy(uint32_t slot, const Server& to, std::optional<uint32_t> back, const Server& from);
+  void Carry(size_t from, const Exchange& exchange);
 
   DurableState& d_;
   const SlotBytes& bytes_;
@@ -98,6 +137,11 @@ class Planner {
   std::vector<std::vector<Link>> links_;        // by the server that hands over, in the order of the others
   std::vector<double> in_vain_;
   std::vector<size_t> came_from_;
+  const SlotTraffic* traffic_ = nullptr;
+  std::vector<Thread> threads_;  // of the servers that stay
+  double mean_work_ = 0;         // of a thread
+  double least_gain_ = 0;
+  double mean_load_ = 0;         // of a weight of 1
   PlacementChange change_;
 };
 

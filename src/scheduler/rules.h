@@ -79,7 +79,7 @@ enum class NewsEffect : uint8_t {
 // `sender`: the server that says it, by index; `held`: the version that it held.
 NewsEffect TakeNews(DurableState& d, uint32_t sender, StateVersion held, const wire::SlotNews& news);
 
-// --- placement.cc, balance.cc (rule 46) ---
+// --- placement.cc, balance.cc, traffic.cc (rules 46, 53) ---
 
 struct PlacementLimits {
   uint32_t copies_per_server = 4;     // under way at a time, from it and to it
@@ -88,13 +88,28 @@ struct PlacementLimits {
 };
 // Bytes by slot. Empty: not known, all count the same.
 using SlotBytes = std::vector<uint64_t>;
+// Work a second, by slot; both of the same length. Slots beyond it have none.
+struct SlotTraffic {
+  std::vector<double> pushed, pulled;  // pushed: done by every owner; pulled: by the primary
+  std::vector<bool> resting;           // by slot, or empty: has been moved for its traffic lately
+};
+// Of the shard threads of servers that stay, with every slot where it is.
+struct TrafficSpread {
+  double hottest = 0, mean = 0;
+  uint32_t server = 0, thread = 0;  // the hottest
+  double of_mean() const { return mean > 0 ? hottest / mean : 1; }
+};
+TrafficSpread SpreadOf(const wire::ClusterState& state, const SlotTraffic& traffic);
 struct PlacementChange {
   uint32_t copies = 0, drops = 0, handovers = 0;
+  std::vector<uint32_t> for_traffic;  // slots that it has begun to move for their traffic
   bool any() const { return copies + drops + handovers > 0; }
 };
 // Begins whatever copies, drops and handovers bring the owners nearer to what is wanted and are
-// possible now. Once nothing is under way and this changes nothing, everything is in its place.
-PlacementChange Place(DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits);
+// possible now. Once nothing is under way and this changes nothing, everything is in its place. With
+// `traffic` it then also moves slots off shard threads that have clearly more than the mean of it.
+PlacementChange Place(DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits,
+                      const SlotTraffic* traffic = nullptr);
 // How many copies Place has yet to begin or to finish, if nothing else happens.
 uint32_t CopiesLeft(const DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits);
 

@@ -84,6 +84,7 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options, MetaStore& store, 
       pool_(pool),
       log_(std::move(log)),
       observer_(observer),
+      traffic_(options.traffic),
       last_tick_us_(now_us) {}
 
 Status SchedulerCore::LoadOrCreate() {

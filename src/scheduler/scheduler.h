@@ -20,6 +20,16 @@
 
 namespace cairn::scheduler {
 
+// When slots are moved for the work that they mean (traffic_watch.h).
+struct TrafficOptions {
+  double hot = 1.25;                // so many times the mean is clearly more
+  double floor = 4.0 * 1024 * 1024;  // work a second: a thread with less is not hot, whatever the others do
+  int64_t for_us = 15'000'000;      // that it is hot before anything moves
+  int64_t window_us = 20'000'000;   // rates are decayed means over about so long
+  int64_t again_us = 60'000'000;    // after a look that found nothing to gain
+  int64_t rest_us = 300'000'000;    // a slot that was moved for its traffic is not moved for it again
+};
+
 struct SchedulerOptions {
   std::string cluster_id;     // empty: one is made from `cluster_seed`
   uint64_t cluster_seed = 0;  // random number from the driver
@@ -32,6 +42,7 @@ struct SchedulerOptions {
   int64_t heartbeat_us = 1'000'000;
   int64_t dead_after_us = 5'000'000;
   int64_t rejoin_grace_us = 30'000'000;  // a dead rank is given up after this, once all others are done
+  TrafficOptions traffic;
 };
 
 // What the simulator looks at. Called synchronously; must not call back.

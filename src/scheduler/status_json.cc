@@ -1,4 +1,5 @@
 // What `cairn status` shows: the cluster as one JSON object.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -119,7 +120,48 @@ Json SlotsJson(const wire::ClusterState& s, uint32_t total) {
           {"blocked", blocked}};
 }
 
+constexpr size_t kHotRowsShown = 10;  // of a table
+
+double WorkOf(const Owned& owned, const SlotTraffic& traffic) {
+  double work = 0;
+  for (uint32_t slot : owned.primaries)
+    if (slot < traffic.pushed.size()) work += traffic.pushed[slot] + traffic.pulled[slot];
+  for (const auto* backups : {&owned.backups, &owned.copying})
+    for (uint32_t slot : *backups)
+      if (slot < traffic.pushed.size()) work += traffic.pushed[slot];
+  return work;
+}
+
 }  // namespace
+
+// The rows of each table that are asked for most, with their share of all that is asked of it. Only a slot's
+// primary counts: another owner may have been it a moment ago.
+std::map<TableId, std::vector<SchedulerCore::HotRowShare>> SchedulerCore::HottestRows() const {
+  std::map<TableId, double> totals;
+  std::map<TableId, std::vector<HotRowShare>> rows;
+  const auto slots = static_cast<uint32_t>(state().slots.size());
+  if (slots == 0) return rows;
+  for (const wire::ServerInfo& server : state().servers) {
+    const Live* live = FindLive(server.incarnation);
+    if (live == nullptr) continue;
+    for (const wire::SampledTable& table : live->sampled)
+      totals[table.table] += static_cast<double>(table.count);
+    for (const wire::HotRow& row : live->hot_rows) {
+      const uint32_t slot = wire::SlotOfKey(row.key, slots).value;
+      if (state().slots[slot].server != server.index) continue;
+      rows[row.table].push_back({row.key, static_cast<double>(row.count), slot, server.index});
+    }
+  }
+  for (auto& [table, hottest] : rows) {
+    std::sort(hottest.begin(), hottest.end(), [](const HotRowShare& a, const HotRowShare& b) {
+      return a.share != b.share ? a.share > b.share : a.key < b.key;
+    });
+    if (hottest.size() > kHotRowsShown) hottest.resize(kHotRowsShown);
+    const double total = totals[table];
+    for (HotRowShare& row : hottest) row.share = total > 0 ? std::min(1.0, std::round(row.share / total * 1e5) / 1e5) : 0;
+  }
+  return rows;
+}
 
 std::string SchedulerCore::StatusJson(int64_t now_us) {
   const wire::ClusterState& s = state();
@@ -157,6 +199,13 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
                {"done_ranks", s.done_ranks},
                {"given_up_ranks", durable_.given_up_ranks},
                {"missing_ranks", OpenRanks(durable_)}};
+  const SlotTraffic traffic = traffic_.Rates(now_us);
+  const TrafficSpread spread = SpreadOf(s, traffic);
+  json["traffic"] = {{"mean_per_thread", Rounded(spread.mean)},
+                     {"hottest_of_mean", Rounded(spread.of_mean())},
+                     {"hottest_server", spread.server},
+                     {"hottest_thread", spread.thread},
+                     {"moved_for_it", traffic_.moved()}};
   Json& servers = json["servers"] = Json::array();
   for (const wire::ServerInfo& server : s.servers) {
     const Live& live = live_of(server.incarnation);
@@ -179,6 +228,7 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
                        {"pushes_per_s", Rounded(live.pushes_per_s)},
                        {"pulls_per_s", Rounded(live.pulls_per_s)},
                        {"bytes_per_s", Rounded(live.bytes_per_s)},
+                       {"work_per_s", Rounded(WorkOf(mine, traffic))},
                        {"stats", StatsJson(live.stats)}});
   }
   Json& workers = json["workers"] = Json::array();
@@ -195,7 +245,15 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
                        {"stats", StatsJson(live.stats)}});
   }
   Json& tables = json["tables"] = Json::array();
-  for (const wire::TableInfo& table : s.tables) tables.push_back(TableJson(table));
+  std::map<TableId, std::vector<HotRowShare>> hottest = HottestRows();
+  for (const wire::TableInfo& table : s.tables) {
+    tables.push_back(TableJson(table));
+    if (table.spec.kind != TableKind::kSparse) continue;
+    Json& rows = tables.back()["hot_rows"] = Json::array();
+    for (const HotRowShare& row : hottest[table.id])
+      rows.push_back(
+          {{"key", row.key}, {"share", row.share}, {"slot", row.slot}, {"server", row.server}});
+  }
   // Names come from peers and need not be UTF-8.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -63,7 +63,7 @@ Status ShardImpl::StagePart(const Request& request, TableState& table, const Par
     contribution.values = part.values;
     contribution.mask = CAIRN_BUG(kMaskIgnored) ? table::Mask() : part.mask;
   }
-  ++slots_[part.local].requests;
+  CountPush(&table, part);
   Contribution& added = round.Add(std::move(contribution));
   if (in_order) {
     // Whoever joins with the pending view may have a lower rank, and its place is before this one.

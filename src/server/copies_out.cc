@@ -11,8 +11,6 @@ namespace cairn::server {
 namespace {
 // Pieces that are sent and not confirmed: what an operation behind them has to wait for.
 constexpr size_t kChunksUnderWay = 4;
-// More than this of later operations, and the rest of the copy goes at once: the backup has to keep them.
-constexpr uint64_t kMostLaterBytes = uint64_t{64} << 20;
 // Into a stream that does not move no copy is put.
 constexpr uint64_t kMostBehindBytes = uint64_t{16} << 20;
 // A copy smaller than this needs no pause after it.
@@ -85,7 +83,7 @@ void ShardImpl::SendChunks(BackupStream& stream) {
   if (backup == backups.end() || backup->broken) return;
   while (!copy.under_way.empty() && copy.under_way.front() <= stream.sender.confirmed())
     copy.under_way.pop_front();
-  const size_t most = copy.behind_bytes > kMostLaterBytes ? SIZE_MAX : kChunksUnderWay;
+  const size_t most = copy.behind_bytes > options_.most_later_bytes ? SIZE_MAX : kChunksUnderWay;
   while (copy.sent < copy.content.size() && copy.under_way.size() < most) {
     const auto rest = std::span<const std::byte>(copy.content).subspan(copy.sent);
     const auto chunk = rest.first(std::min(rest.size(), options_.copy_chunk_bytes));

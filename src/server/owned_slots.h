@@ -14,6 +14,7 @@
 #include "base/planted.h"
 #include "server/sequence_numbers.h"
 #include "server/shard.h"
+#include "server/slot_work.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::server {
@@ -64,7 +65,7 @@ struct OwnedSlot {
   bool deposed = false;    // a backup has a newer epoch: nothing more is acknowledged
   bool enough = true;      // owners in sync, for min_in_sync
   bool handing_over = false;
-  uint64_t requests = 0;
+  SlotWork work;
 
   // As a backup.
   bool whole = false;       // the copy is whole, or there was nothing to copy

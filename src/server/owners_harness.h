@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "server/shard_harness.h"
+#include "wire/replica.h"
 
 namespace cairn::server {
 
@@ -108,6 +110,7 @@ class OwnersHarness {
   std::set<uint32_t> deaf;     // do not hear of new states
   std::set<uint32_t> stalled;  // what goes to them waits
   int64_t now = 0;
+  std::function<void(uint32_t to, const wire::OpView&)> on_operation;  // sees what is carried
 
  private:
   struct Pipe {
@@ -122,6 +125,10 @@ class OwnersHarness {
     while (auto frame = nodes[from]->NextOn(conn)) {
       if (gone.contains(from) || gone.contains(to)) continue;
       any = true;
+      if (on_operation && frame->header.type == wire::FrameType::kReplicate) {
+        wire::OpReader reader(frame->body());
+        for (wire::OpView op; reader.Next(&op);) on_operation(to, op);
+      }
       nodes[to]->shard->OnMessage(peer_conn, *frame, now);
     }
     return any;

@@ -101,7 +101,7 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
       const std::vector<std::byte> zeros(part.size() * UnitBytes(table.info.spec));
       rows.Apply(part, zeros, {}, Hyper{0, 0});
     }
-    ++slots_[local].requests;
+    CountPull(table, local, part, rows.ReadBytes(part.size(), reading.column));
     rows.Read(part, reading.column, out);
     out += rows.ReadBytes(part.size(), reading.column);
     key_at += part.size();

@@ -81,7 +81,7 @@ void ShardImpl::PushPart(const Request& request, TableState* table, const Status
                          const wire::PushParams& params, const Part& part) {
   const Hyper hyper = params.hyper();
   OwnedSlot& slot = slots_[part.local];
-  ++slot.requests;
+  CountPush(table, part);
   const ClientIndex client = request.client->index;
   const Seq seq{part.entry.number};
   const Seq last = slot.numbers.last(client);

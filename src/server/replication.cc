@@ -235,19 +235,6 @@ std::vector<wire::SlotNews> ShardImpl::news() const {
   return news;
 }
 
-std::vector<wire::SlotLoad> ShardImpl::loads() const {
-  std::vector<wire::SlotLoad> loads;
-  for (uint32_t local = 0; local < slots_.size(); ++local) {
-    const OwnedSlot& slot = slots_[local];
-    if (slot.role != OwnedSlot::Role::kPrimary) continue;
-    wire::SlotLoad load{slot.id.value, 0, slot.requests};
-    for (const auto& [id, table] : tables_)
-      if (table.rows[local]) load.bytes += table.rows[local]->content_bytes();
-    loads.push_back(load);
-  }
-  return loads;
-}
-
 // Where several backups wait to hear what is committed, and nothing else goes to them.
 void ShardImpl::TellCommits() {
   for (uint32_t local = 0; local < slots_.size(); ++local) {

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/ids.h"
 #include "cairn/status.h"
+#include "server/shard.h"
 #include "transport/network.h"
 #include "wire/control.h"
 
@@ -37,6 +38,7 @@ struct ShardReport {
   wire::NodeStats stats;
   std::vector<wire::SlotNews> news;
   std::vector<wire::SlotLoad> loads;
+  Shard::HotReport hot;
 };
 
 class ServerControl {

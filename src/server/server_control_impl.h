@@ -18,6 +18,7 @@ struct MergedReport {
   wire::NodeStats stats;
   std::vector<wire::SlotNews> news;
   std::vector<wire::SlotLoad> loads;
+  Shard::HotReport hot;
 };
 MergedReport Merge(const std::vector<ShardReport>& reports);
 

@@ -18,6 +18,15 @@ void AddRound(std::vector<wire::TableRound>& rounds, const wire::TableRound& rou
   }
 }
 
+void AddSampled(std::vector<wire::SampledTable>& sum, const wire::SampledTable& sampled) {
+  auto it = std::find_if(sum.begin(), sum.end(), [&](auto& s) { return s.table == sampled.table; });
+  if (it == sum.end()) {
+    sum.push_back(sampled);
+  } else {
+    it->count += sampled.count;
+  }
+}
+
 void AddStats(wire::NodeStats& sum, const wire::NodeStats& stats) {
   sum.pushes += stats.pushes;
   sum.pulls += stats.pulls;
@@ -49,7 +58,10 @@ MergedReport Merge(const std::vector<ShardReport>& reports) {
     AddStats(merged.stats, report.stats);
     merged.news.insert(merged.news.end(), report.news.begin(), report.news.end());
     merged.loads.insert(merged.loads.end(), report.loads.begin(), report.loads.end());
+    merged.hot.rows.insert(merged.hot.rows.end(), report.hot.rows.begin(), report.hot.rows.end());
+    for (const wire::SampledTable& sampled : report.hot.sampled) AddSampled(merged.hot.sampled, sampled);
   }
+  BoundHotReport(merged.hot);
   if (merged.hold_view == ViewNumber{0}) return merged;
   for (const ShardReport& report : reports)
     for (const wire::TableRound& round : report.hold_rounds) AddRound(merged.hold_rounds, round);
@@ -105,6 +117,8 @@ wire::Heartbeat ServerControlImpl::MakeHeartbeat() const {
   heartbeat.leaving = leaving_;
   heartbeat.news = report_.news;
   heartbeat.loads = report_.loads;
+  heartbeat.hot_rows = report_.hot.rows;
+  heartbeat.sampled = report_.hot.sampled;
   return heartbeat;
 }
 

@@ -219,6 +219,7 @@ void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
 void ShardImpl::OnTick(int64_t now_us) {
   NoteTime(now_us);
   TellStillWaiting(now_us);
+  AgeHotRows(now_us);
   if (!streams_.empty()) OnTimers(now_us);
 }
 

@@ -87,6 +87,9 @@ struct ShardOptions {
   int64_t resend_after_us = 3'000'000;  // a stream without a confirmation for so long is made anew
   int64_t slow_after_us = 10'000'000;   // a backup that has not confirmed for so long is reported
   size_t copy_chunk_bytes = 256 * 1024;  // a slot is copied in pieces of this size
+  // More than this of later operations of a slot that is being copied, and the rest of the copy goes at
+  // once: the backup has to keep them.
+  uint64_t most_later_bytes = uint64_t{64} << 20;
   int64_t hash_every_us = 5'000'000;    // between two comparisons with the backups
   uint64_t most_unconfirmed_bytes = uint64_t{256} << 20;  // per stream; beyond it pushes have to wait
   std::function<void(const std::string&)> log;  // what users must know; may be empty
@@ -121,6 +124,12 @@ class Shard {
   // What is to be said of slots that this shard is the primary of.
   virtual std::vector<wire::SlotNews> news() const = 0;
   virtual std::vector<wire::SlotLoad> loads() const = 0;
+  // The rows that are asked for most, of the tables that are; no more than a heartbeat takes.
+  struct HotReport {
+    std::vector<wire::HotRow> rows;
+    std::vector<wire::SampledTable> sampled;
+  };
+  virtual HotReport hot_rows() const = 0;
 
   // For tests and checkers: the last number applied or refused of a client in a slot, 0 if none.
   virtual Seq LastSeq(SlotId slot, Incarnation incarnation) const = 0;
@@ -145,5 +154,10 @@ class Shard {
   virtual void ForEachRow(TableId table, SlotId slot,
                           const std::function<void(RowKey, std::span<const std::byte>)>& row) const = 0;
 };
+
+// Of one table in one report.
+inline constexpr size_t kHotRowsOfATable = 16;
+// Cuts what one or several shards say down to what a heartbeat takes (work.cc).
+void BoundHotReport(Shard::HotReport& report);
 
 }  // namespace cairn::server

@@ -12,6 +12,7 @@
 //   held_answers.cc   answers that wait for confirmations
 //   backup_operations.cc  as a backup: operations taken and applied
 //   slot_copy.cc      a whole slot as bytes
+//   work.cc           reports of slots' sizes and work, and of the rows that are asked for most
 // One thread; nothing here blocks or allocates per slot or key on the paths of pushes and pulls.
 #pragma once
 
@@ -53,6 +54,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   bool TakeNewsFlag() override { return std::exchange(news_changed_, false); }
   std::vector<wire::SlotNews> news() const override;
   std::vector<wire::SlotLoad> loads() const override;
+  HotReport hot_rows() const override;
   SlotRole RoleOf(SlotId slot) const override;
   Position Received(SlotId slot) const override;
   Position Applied(SlotId slot) const override;
@@ -231,6 +233,17 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void ObservePush(const Request& request, const Part& part, Outcome outcome, Code code, const Hyper& hyper,
                    Position position);
 
+  // work.cc: what requests cost (rule 53), and which rows they ask for. `table` is null if it was dropped.
+  void CountPush(TableState* table, const Part& part) {
+    slots_[part.local].work.Push(part.keys.size(), part.values.size());
+    if (table != nullptr) table->hot.Note(part.keys);
+  }
+  void AgeHotRows(int64_t now_us);
+  void CountPull(TableState& table, uint32_t local, std::span<const RowKey> keys, size_t bytes) {
+    slots_[local].work.Pull(keys.size(), bytes);
+    table.hot.Note(keys);
+  }
+
   // round_frames.cc
   void OnRoundFrame(const Request& request);
   void GiveUpSummedUp(const Request& request, TableState& table);
@@ -314,6 +327,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   bool news_changed_ = false;
   bool slots_came_ = false;  // with the newest state this shard became the primary of a slot
 
+  int64_t hot_aged_us_ = 0;
   wire::NodeStats stats_;
   uint64_t parts_pushed_ = 0;     // a planted bug's counter
   bool only_duplicates_ = false;  // another's: of the push under way

@@ -75,8 +75,8 @@ void ShardNode::Report() {
   stats.bytes_in = network_.bytes_in();  // as they travelled: frames may have been coded
   stats.bytes_out = network_.bytes_out();
   on_report_(options_.thread,
-             {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), stats,
-              shard_->news(), shard_->loads()});
+             {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), stats, shard_->news(),
+              shard_->loads(), shard_->hot_rows()});
 }
 
 }  // namespace cairn::server

@@ -8,6 +8,7 @@
 
 #include "base/ids.h"
 #include "server/done_marks.h"
+#include "server/hot_rows.h"
 #include "server/owned_slots.h"
 #include "server/round.h"
 #include "table/slot_table.h"
@@ -24,6 +25,7 @@ inline size_t UnitBytes(const TableSpec& spec) {
 struct TableState {
   wire::TableInfo info;
   std::vector<std::unique_ptr<table::SlotTable>> rows;  // by local slot; null where it moved away
+  HotRows hot;                                          // sparse tables only
 
   // Sync tables only.
   std::vector<SlotRound> rounds;  // by local slot

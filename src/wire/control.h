@@ -67,8 +67,24 @@ struct SlotLoad {
   uint32_t slot = 0;
   uint64_t bytes = 0;     // memory of its rows
   uint64_t requests = 0;  // parts of pushes, contributions and pulls so far, under this primary
+  uint64_t pushed = 0;    // their work (server/slot_work.h): of pushes and contributions, which backups do too
+  uint64_t pulled = 0;    // of pulls
   bool operator==(const SlotLoad&) const = default;
 };
+// One of the rows of a sparse table that are asked for most, as a sample of requests has it.
+struct HotRow {
+  TableId table;
+  uint64_t key = 0;
+  uint64_t count = 0;  // times in the sample, recent ones more than old ones
+  bool operator==(const HotRow&) const = default;
+};
+struct SampledTable {  // what the counts of its hot rows are shares of
+  TableId table;
+  uint64_t count = 0;
+  bool operator==(const SampledTable&) const = default;
+};
+// Of one heartbeat.
+inline constexpr size_t kMaxHotRows = 64, kMaxSampledTables = 64;
 // Node → scheduler, every heartbeat interval and whenever something in it changed.
 struct Heartbeat {
   Incarnation incarnation;
@@ -83,12 +99,15 @@ struct Heartbeat {
   bool leaving = false;               // servers: wants its slots moved away, then goes
   std::vector<SlotNews> news;         // servers
   std::vector<SlotLoad> loads;        // servers: of the slots that they are the primary of
+  std::vector<HotRow> hot_rows;       // servers: at most kMaxHotRows
+  std::vector<SampledTable> sampled;  // servers: at most kMaxSampledTables
 };
 struct HeartbeatReply {
   Term term;
   StateVersion version;
   uint64_t barrier_open = 0;      // barriers up to this one are open
   std::string awaiting;           // who is awaited for what, in words, for the user
+  uint32_t blocked_slots = 0;     // with fewer owners in sync than min_in_sync: requests to them wait
 };
 // Scheduler → node, whenever the node's version is behind.
 struct StateMessage { ClusterState state; };

@@ -62,6 +62,28 @@ Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
   }
   if (const auto* loads = in.loads(); loads != nullptr && budget.TakeStructs(*loads))
     for (const fb::SlotLoad* l : *loads) out->loads.push_back({l->slot(), l->bytes(), l->requests()});
+  // A server of an earlier release says nothing of its work.
+  if (const auto* pushed = in.pushed(), *pulled = in.pulled(); pushed != nullptr && pulled != nullptr) {
+    if (pushed->size() != out->loads.size() || pulled->size() != out->loads.size())
+      return BadControl("work of " + std::to_string(pushed->size()) + " and " +
+                        std::to_string(pulled->size()) + " slots, loads of " +
+                        std::to_string(out->loads.size()));
+    if (!budget.Take(2 * out->loads.size(), sizeof(uint64_t))) return Status::Ok();
+    for (uint32_t i = 0; i < out->loads.size(); ++i) {
+      out->loads[i].pushed = pushed->Get(i);
+      out->loads[i].pulled = pulled->Get(i);
+    }
+  }
+  if (const auto* rows = in.hot_rows(); rows != nullptr && budget.TakeStructs(*rows)) {
+    if (rows->size() > kMaxHotRows) return BadControl(std::to_string(rows->size()) + " hot rows");
+    for (const fb::HotRow* r : *rows)
+      out->hot_rows.push_back({TableId{r->table()}, r->key(), r->count()});
+  }
+  if (const auto* sampled = in.sampled(); sampled != nullptr && budget.TakeStructs(*sampled)) {
+    if (sampled->size() > kMaxSampledTables)
+      return BadControl(std::to_string(sampled->size()) + " sampled tables");
+    for (const fb::SampledTable* t : *sampled) out->sampled.push_back({TableId{t->table()}, t->count()});
+  }
   return Status::Ok();
 }
 Status Unpack(const fb::HeartbeatReply& in, Budget& budget, HeartbeatReply* out) {
@@ -69,6 +91,7 @@ Status Unpack(const fb::HeartbeatReply& in, Budget& budget, HeartbeatReply* out)
   out->version = StateVersion{in.version()};
   out->barrier_open = in.barrier_open();
   out->awaiting = UnpackString(in.awaiting(), budget);
+  out->blocked_slots = in.blocked_slots();
   return Status::Ok();
 }
 Status Unpack(const fb::StateMessage& in, Budget& budget, StateMessage* out) {

@@ -36,19 +36,37 @@ Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
   for (const SlotNews& n : m.news)
     news.emplace_back(n.epoch, n.added.value, n.slot, n.server, static_cast<uint8_t>(n.kind));
   std::vector<fb::SlotLoad> loads;
-  for (const SlotLoad& l : m.loads) loads.emplace_back(l.bytes, l.requests, l.slot);
+  std::vector<uint64_t> pushed, pulled;
+  for (const SlotLoad& l : m.loads) {
+    loads.emplace_back(l.bytes, l.requests, l.slot);
+    pushed.push_back(l.pushed);
+    pulled.push_back(l.pulled);
+  }
+  std::vector<fb::HotRow> hot_rows;
+  for (const HotRow& r : m.hot_rows) hot_rows.emplace_back(r.key, r.count, r.table.value);
+  std::vector<fb::SampledTable> sampled;
+  for (const SampledTable& t : m.sampled) sampled.emplace_back(t.count, t.table.value);
   using News = flatbuffers::Offset<flatbuffers::Vector<const fb::SlotNews*>>;
   using Loads = flatbuffers::Offset<flatbuffers::Vector<const fb::SlotLoad*>>;
   const auto packed_news = news.empty() ? News() : b.CreateVectorOfStructs(news);
+  using Work = flatbuffers::Offset<flatbuffers::Vector<uint64_t>>;
+  using Rows = flatbuffers::Offset<flatbuffers::Vector<const fb::HotRow*>>;
+  using Sampled = flatbuffers::Offset<flatbuffers::Vector<const fb::SampledTable*>>;
   const auto packed_loads = loads.empty() ? Loads() : b.CreateVectorOfStructs(loads);
+  const auto packed_pushed = pushed.empty() ? Work() : b.CreateVector(pushed);
+  const auto packed_pulled = pulled.empty() ? Work() : b.CreateVector(pulled);
+  const auto packed_rows = hot_rows.empty() ? Rows() : b.CreateVectorOfStructs(hot_rows);
+  const auto packed_sampled = sampled.empty() ? Sampled() : b.CreateVectorOfStructs(sampled);
   return fb::CreateHeartbeat(b, m.incarnation.value, m.uid, m.version.value, m.barrier_count,
                              m.hold_view.value, open_rounds, m.end_confirmed, stats, m.hold_version.value,
-                             m.leaving, packed_news, packed_loads)
+                             m.leaving, packed_news, packed_loads, packed_pushed, packed_pulled, packed_rows,
+                             packed_sampled)
       .Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const HeartbeatReply& m) {
   const auto awaiting = PackString(b, m.awaiting);
-  return fb::CreateHeartbeatReply(b, m.term.value, m.version.value, m.barrier_open, awaiting).Union();
+  return fb::CreateHeartbeatReply(b, m.term.value, m.version.value, m.barrier_open, awaiting, m.blocked_slots)
+      .Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const StateMessage& m) {
   return fb::CreateStateMessage(b, PackState(b, m.state)).Union();

@@ -28,9 +28,11 @@ auto Fields(const Heartbeat& m) {
   return std::tie(m.incarnation, m.uid, m.version, m.barrier_count, m.hold_view, m.open_rounds,
                   m.end_confirmed, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
                   s.memory_bytes, s.connections, s.round_trips, s.replicated_bytes, s.unconfirmed_bytes,
-                  m.hold_version, m.leaving, m.news, m.loads);
+                  m.hold_version, m.leaving, m.news, m.loads, m.hot_rows, m.sampled);
 }
-auto Fields(const HeartbeatReply& m) { return std::tie(m.term, m.version, m.barrier_open, m.awaiting); }
+auto Fields(const HeartbeatReply& m) {
+  return std::tie(m.term, m.version, m.barrier_open, m.awaiting, m.blocked_slots);
+}
 auto Fields(const StateMessage& m) { return std::tie(m.state); }
 auto Fields(const CreateTable& m) { return std::tie(m.request, m.incarnation, m.spec); }
 auto Fields(const DropTable& m) { return std::tie(m.request, m.incarnation, m.name); }

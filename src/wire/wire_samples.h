@@ -87,8 +87,10 @@ inline std::vector<ControlMessage> SampleControl() {
                           true,
                           {{2, SlotNews::kSlow, 1, 3, StateVersion{10}},
                            {0, SlotNews::kHandedOver, 4, 1, StateVersion{0}}},
-                          {{0, 4096, 21}, {2, uint64_t{1} << 40, 22}}});
-  all.push_back(HeartbeatReply{Term{3}, StateVersion{42}, 8, "rank 5 has not reached barrier 9"});
+                          {{0, 4096, 21, 5000, 6000}, {2, uint64_t{1} << 40, 22, 0, 7000}},
+                          {{TableId{4}, uint64_t{1} << 60, 300}, {TableId{4}, 17, 20}},
+                          {{TableId{4}, 2000}}});
+  all.push_back(HeartbeatReply{Term{3}, StateVersion{42}, 8, "rank 5 has not reached barrier 9", 3});
   all.push_back(StateMessage{SampleState()});
   all.push_back(CreateTable{101, Incarnation{12}, SampleSpec()});
   all.push_back(DropTable{102, Incarnation{12}, "user_emb"});

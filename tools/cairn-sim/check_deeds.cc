@@ -152,6 +152,7 @@ const char* Name(Deed deed) {
     case Deed::kLineCut: return "uncommitted part lost";
     case Deed::kDeposed: return "acts without a mandate";
     case Deed::kNewLeader: return "new leading scheduler";
+    case Deed::kMovedForTraffic: return "moved for traffic";
     case Deed::kDamageFound: return "damaged copy found";
     case Deed::kRowState: return "round of rows with state";
     case Deed::kRowsTwoPhase: return "rows closed as decided";

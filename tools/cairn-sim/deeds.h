@@ -38,9 +38,10 @@ enum class Deed : uint8_t {
   kLineCut,       // operations of a dead primary never happened
   kDeposed,       // a primary that has been replaced does something and does not know it
   kNewLeader,     // of several schedulers another one leads
+  kMovedForTraffic,  // slots, off a thread that does more than others
   kDamageFound,   // a backup has noticed that its content is not the primary's
 };
-inline constexpr size_t kDeedKinds = 30;
+inline constexpr size_t kDeedKinds = 31;
 const char* Name(Deed deed);
 
 struct DeedCounts {

@@ -268,6 +268,7 @@ Plan MakePlan(uint64_t seed) {
   plan.heal_us = random.Between(8 * kSecond, 25 * kSecond);
   MakeOwners(plan, Random(Mix64(seed, 0x0E4E25)));
   MakeMemoryFaults(plan, Random(Mix64(seed, 0xB17)));
+  plan.impatient = Random(Mix64(seed, 0x74AFF1C)).Chance(0.3);
   return plan;
 }
 

@@ -45,6 +45,7 @@ struct Plan {
   uint32_t schedulers = 1;    // more than one: with a key-value store instead of a log
   double kv_faults = 0;       // per call
   bool depose = false;        // a primary is replaced behind its back, and behind its workers' backs
+  bool impatient = false;     // slots move for the least traffic
   bool settle = false;        // the job ends only when every slot has all of its owners again
   uint32_t slots = 8;
   uint32_t workers = 1;  // expected by the scheduler

@@ -31,6 +31,7 @@ scheduler::SchedulerOptions SchedulerProcess::Options() const {
   options.min_in_sync = plan.min_in_sync;
   options.endpoint = world_.scheduler_endpoints()[number_];
   options.rejoin_grace_us = 8'000'000;
+  if (plan.impatient) options.traffic = {1.1, 1, 1'000'000, 2'000'000, 2'000'000, 20'000'000};
   return options;
 }
 
@@ -92,7 +93,11 @@ void SchedulerProcess::Call(Function function) {
 void SchedulerProcess::Lead(scheduler::MetaStore& store) {
   auto started =
       scheduler::Scheduler::Start(Options(), store, *port_, world_.pool(), world_.now_us(),
-                                  [this](const std::string& line) { world_.Log("scheduler", line); });
+                                  [this](const std::string& line) {
+                                    world_.Log("scheduler", line);
+                                    if (line.find("times the work of the mean") != std::string::npos)
+                                      world_.context().deeds.Add(Deed::kMovedForTraffic);
+                                  });
   if (!alive()) return;
   if (!started.ok()) {
     // Dying inside the append of its first record is no violation, nor is being replaced meanwhile.

@@ -154,6 +154,35 @@ std::string TablesText(const Json& tables) {
   return table.Text();
 }
 
+std::string HotRowsText(const Json& tables) {
+  Table table({"hottest rows of", "row", "share", "partition", "server"});
+  bool any = false;
+  for (const Json& one : tables) {
+    if (!one.is_object()) continue;
+    for (const Json& row : Part(one, "hot_rows")) {
+      if (!row.is_object()) continue;
+      char share[32];
+      std::snprintf(share, sizeof share, "%.1f %%", 100 * Number(row, "share"));
+      table.Add({Text(one, "name"), Text(row, "key"), share, Text(row, "slot"), Text(row, "server")});
+      any = true;
+    }
+  }
+  return any ? table.Text() : "";
+}
+
+// "work: server 2 thread 0 does 1.80 times the mean; 6 partitions have been moved for it"
+std::string TrafficText(const Json& traffic) {
+  constexpr double kWorthALine = 1.25;
+  const double of_mean = Number(traffic, "hottest_of_mean"), moved = Number(traffic, "moved_for_it");
+  if (of_mean <= kWorthALine && moved == 0) return "";
+  char text[160];
+  std::snprintf(text, sizeof text, "  work: server %.0f thread %.0f does %.2f times the mean",
+                Number(traffic, "hottest_server"), Number(traffic, "hottest_thread"), of_mean);
+  std::string line = text;
+  if (moved > 0) line += "; partitions moved for that so far: " + Short(moved);
+  return line + "\n";
+}
+
 // "copies: 2 of each partition; 240 of 256 have them all, 12 are being copied (4 have one copy only)"
 std::string OwnersText(const Json& status) {
   const Json& slots = Part(status, "slots");
@@ -226,7 +255,7 @@ std::string StatusText(const std::string& json) {
           std::to_string(Part(status, "workers").size()) + " of " + Text(status, "expected_workers") +
           " workers, " + partitions + " partitions, view " + Text(status, "view") + ", state " +
           Text(status, "version") + " of term " + Text(status, "term") + "\n";
-  text += OwnersText(status) + MovesText(Part(status, "moves"));
+  text += OwnersText(status) + MovesText(Part(status, "moves")) + TrafficText(Part(status, "traffic"));
   if (const std::string awaiting = Text(status, "awaiting"); !awaiting.empty() && awaiting != "-")
     text += "  " + awaiting + "\n";
   const std::pair<const char*, const char*> ranks[] = {
@@ -238,6 +267,7 @@ std::string StatusText(const std::string& json) {
   if (!Part(status, "servers").empty()) text += ServersText(Part(status, "servers"));
   if (!Part(status, "workers").empty()) text += WorkersText(Part(status, "workers"));
   if (!Part(status, "tables").empty()) text += TablesText(Part(status, "tables"));
+  text += HotRowsText(Part(status, "tables"));
   return text;
 }
 

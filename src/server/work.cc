@@ -1,0 +1,59 @@
+// What the shard's slots weigh and cost, and the rows that are asked for most: for the heartbeats.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "server/shard_impl.h"
+
+namespace cairn::server {
+namespace {
+constexpr int64_t kAgeEveryUs = 1'000'000;
+}
+
+std::vector<wire::SlotLoad> ShardImpl::loads() const {
+  std::vector<wire::SlotLoad> loads;
+  for (uint32_t local = 0; local < slots_.size(); ++local) {
+    const OwnedSlot& slot = slots_[local];
+    if (slot.role != OwnedSlot::Role::kPrimary) continue;
+    wire::SlotLoad load{slot.id.value, 0, slot.work.requests, slot.work.pushed, slot.work.pulled};
+    for (const auto& [id, table] : tables_)
+      if (table.rows[local]) load.bytes += table.rows[local]->content_bytes();
+    loads.push_back(load);
+  }
+  return loads;
+}
+
+Shard::HotReport ShardImpl::hot_rows() const {
+  HotReport report;
+  for (const auto& [id, table] : tables_)
+    if (const auto total = static_cast<uint64_t>(table.hot.total()); total > 0)
+      report.sampled.push_back({id, total});
+  BoundHotReport(report);
+  for (const wire::SampledTable& sampled : report.sampled)
+    for (const HotRows::Row& row : tables_.at(sampled.table).hot.Hottest(kHotRowsOfATable))
+      report.rows.push_back({sampled.table, row.key, static_cast<uint64_t>(row.count)});
+  BoundHotReport(report);
+  return report;
+}
+
+void ShardImpl::AgeHotRows(int64_t now_us) {
+  if (now_us - hot_aged_us_ < kAgeEveryUs) return;
+  hot_aged_us_ = now_us;
+  for (auto& [id, table] : tables_) table.hot.Age();
+}
+
+// Those with the most of each table, in as many tables as there is room for; by table, then by count.
+void BoundHotReport(Shard::HotReport& report) {
+  std::sort(report.sampled.begin(), report.sampled.end(), [](const auto& a, const auto& b) {
+    return a.count != b.count ? a.count > b.count : a.table < b.table;
+  });
+  if (report.sampled.size() > wire::kMaxSampledTables) report.sampled.resize(wire::kMaxSampledTables);
+  std::sort(report.rows.begin(), report.rows.end(), [](const auto& a, const auto& b) {
+    return a.count != b.count ? a.count > b.count : std::pair(a.table, a.key) < std::pair(b.table, b.key);
+  });
+  std::map<TableId, size_t> rows;
+  std::erase_if(report.rows, [&](const auto& row) { return ++rows[row.table] > kHotRowsOfATable; });
+  if (report.rows.size() > wire::kMaxHotRows) report.rows.resize(wire::kMaxHotRows);
+}
+
+}  // namespace cairn::server
