@@ -13,10 +13,9 @@ namespace cairn::table {
 namespace {
 constexpr size_t kSmallestPiece = 1024;
 constexpr size_t kHugePage = PageSupply::kPageBytes;
-// An arena of this size has pages touched ahead of it.
-constexpr size_t kSupplied = size_t{6} << 20;
 // The first mapping is small and of ordinary pages: a cluster of many nearly empty shards (a
-// simulation, a notebook) must not pay 2 MiB for each.
+// simulation, a notebook) must not pay 2 MiB for each. So are those in the place of a page that is
+// not ready yet.
 constexpr size_t kFirstMapping = 256 * 1024;
 constexpr size_t kLargestMapping = size_t{32} << 20;
 // Larger pieces have mappings of their own, which go back to the system.
@@ -88,13 +87,13 @@ std::byte* Arena::Cut(size_t rounded) {
 }
 
 Arena::Mapping Arena::NextMapping(size_t rounded) {
-  if (pages_ != nullptr && mapped_bytes_ >= kSupplied) {
-    static_assert(kLargestPiece <= kHugePage);
-    std::byte* const page = pages_->Take();
-    return {page != nullptr ? page : MapHugePages(kHugePage), kHugePage};
-  }
   size_t bytes = kFirstMapping;
-  if (!mappings_.empty()) bytes = std::clamp(mappings_.back().bytes * 2, kHugePage, kLargestMapping);
+  if (pages_ != nullptr && !mappings_.empty()) {
+    static_assert(kLargestPiece <= kHugePage);
+    if (std::byte* const page = pages_->Take(); page != nullptr) return {page, kHugePage};
+  } else if (!mappings_.empty()) {
+    bytes = std::clamp(mappings_.back().bytes * 2, kHugePage, kLargestMapping);
+  }
   bytes = std::max(bytes, RoundUp(rounded, kFirstMapping));
   return {bytes % kHugePage == 0 ? MapHugePages(bytes) : MapPages(bytes), bytes};
 }

@@ -17,8 +17,8 @@ class Arena {
   // Slabs and indexes take pieces of this size, and smaller ones while they are small.
   static constexpr size_t kChunkBytes = 32 * 1024;
 
-  // With `pages`, which must outlive it, memory beyond the first megabytes is touched by their thread:
-  // the one that uses the arena does not stand still for it.
+  // With `pages`, which must outlive it, memory beyond the first piece is touched by their thread: the
+  // one that uses the arena does not stand still for it.
   explicit Arena(PageSupply* pages = nullptr) : pages_(pages) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

@@ -48,6 +48,7 @@ std::byte* PageSupply::Take() {
   if (pages_.empty()) return nullptr;
   std::byte* const page = pages_.back();
   pages_.pop_back();
+  ++taken_;
   wanted_.notify_one();
   return page;
 }
@@ -55,7 +56,7 @@ std::byte* PageSupply::Take() {
 void PageSupply::Work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    wanted_.wait(lock, [this] { return stop_ || pages_.size() < kAhead; });
+    wanted_.wait(lock, [this] { return stop_ || pages_.size() < ahead(); });
     if (stop_) return;
     lock.unlock();
     std::byte* page = nullptr;

@@ -7,6 +7,7 @@
 // and sleeps while enough pages lie ready.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
@@ -18,7 +19,7 @@ namespace cairn::table {
 class PageSupply {
  public:
   static constexpr size_t kPageBytes = size_t{2} << 20;
-  static constexpr size_t kAhead = 4;  // pages that lie ready
+  static constexpr size_t kAhead = 4;  // pages that lie ready, fewer at the beginning
 
   PageSupply() = default;
   PageSupply(const PageSupply&) = delete;
@@ -27,15 +28,18 @@ class PageSupply {
   ~PageSupply();
 
   // A page, touched and aligned, which is the caller's to munmap. Null if none is ready within a few
-  // milliseconds (and at the first call): then the caller maps one itself.
+  // milliseconds (and at the first call): then the caller does with small pages for a while.
   std::byte* Take();
 
  private:
   void Work();
+  // A small cluster has little touched in vain.
+  size_t ahead() const { return std::min(kAhead, 1 + taken_ / 4); }
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wanted_, ready_;
   std::vector<std::byte*> pages_;
+  size_t taken_ = 0;
   bool stop_ = false;
   bool failed_ = false;  // the system gives no more
   std::thread thread_;
