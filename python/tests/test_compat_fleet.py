@@ -15,6 +15,7 @@ from cairn import serving, variables
 from cairn.compat import fleet as module
 from cairn.compat.fleet import DistributedStrategy, Fleet, Role, StrategyFactory, readiness, role_maker
 from compat_jobs import EXAMPLES, Paddle, accuracy, sockets_of, write_mnist
+from long_tests import cases, longer
 from namespaces import two_namespaces
 from ports import free_port
 
@@ -75,10 +76,10 @@ TRAINER = {"TRAINING_ROLE": "TRAINER", "PADDLE_PSERVERS_IP_PORT_LIST": "10.0.0.1
 
 
 # The start. check_other_starts.py has the other orders.
-@pytest.mark.parametrize("order", [
-    ("server0", "server1", "trainer0", "trainer1"),
-    ("trainer1", "server1", "trainer0", "server0"),
-], ids="-".join)
+@pytest.mark.parametrize("order", cases(
+    [("trainer1", "server1", "trainer0", "server0")],
+    [("server0", "server1", "trainer0", "trainer1")],
+), ids="-".join)
 def test_two_servers_and_two_trainers_in_any_order(job, data, order):
     started = Paddle(job, EXAMPLES / "mnist_lenet_fleet.py", f"--data={data}", *SMALL)
     started.start_in_order(order)
@@ -102,6 +103,7 @@ def test_two_servers_and_two_trainers_in_any_order(job, data, order):
     assert accuracy(texts["trainer0"]) > 0.9 and "accuracy" not in texts["trainer1"]
 
 
+@longer
 def test_async_trains_too(job, data):
     started = Paddle(job, EXAMPLES / "mnist_lenet_fleet.py", f"--data={data}", *SMALL, "--strategy", "async")
     for name in Paddle.NAMES:
@@ -111,6 +113,7 @@ def test_async_trains_too(job, data):
     assert re.search(r'"optimizer-0/0": dense async sgd', texts["server0"]), texts["server0"]
 
 
+@longer
 def test_roles_that_the_script_says_itself(job, data):
     """UserDefinedRoleMaker: no variables at all."""
     ports = [free_port(), free_port()]
@@ -190,7 +193,7 @@ def test_ctrl_c_leaves_nothing(job, tmp_path):
         assert "run_server has returned" not in text
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", cases([signal.SIGKILL], [signal.SIGTERM]))
 def test_a_killed_server_script_takes_its_server_with_it(job, tmp_path, number):
     started = Paddle(job, scripts.write(tmp_path, WAITING), tmp_path / "never")
     started.start_in_order(["server0"])

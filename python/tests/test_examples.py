@@ -9,6 +9,7 @@ import nbformat
 import pytest
 
 import mnist_patterns
+from long_tests import cases
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -34,7 +35,7 @@ def accuracy(text):
     return float(re.findall(r"test accuracy: (\S+)$", text, re.M)[-1])
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", cases(["sync"], ["async"]))
 def test_lenet_with_two_servers_and_two_workers(job, data, mode):
     text = finish(job, job.start([CAIRN, "run", "--no-logs", "-s", 2, "-w", 2, EXAMPLES / "mnist_lenet.py", "--data",
                                   data, "--mode", mode, "--epochs", 1, "--batch-size", 10, "--every", 10, "--lr", 0.01],
@@ -66,7 +67,7 @@ def test_lenet_goes_on_without_matplotlib(job, data):
     assert "no loss curve: matplotlib is missing" in text and "test accuracy: " in text
 
 
-@pytest.mark.parametrize("mode, more", [("sync", []), ("sync", ["--one-trip"]), ("async", [])])
+@pytest.mark.parametrize("mode, more", cases([("sync", [])], [("sync", ["--one-trip"]), ("async", [])]))
 def test_from_scratch_with_three_servers(job, data, mode, more):
     text = finish(job, job.start([CAIRN, "run", "--no-logs", "-s", 3, "-w", 2, EXAMPLES / "ps_from_scratch.py",
                                   "--data", data, "--batch-size", 10, "--lr", 0.01, "--mode", mode, *more],
@@ -104,7 +105,7 @@ def test_wrong_data_is_told(job, data, damage, words):
     assert code == 1 and words in text and "Traceback" not in text
 
 
-@pytest.mark.parametrize("with_data", [True, False])
+@pytest.mark.parametrize("with_data", cases([True], [False]))
 def test_the_notebook_runs_and_each_cell_may_be_run_again(data, tmp_path, monkeypatch, with_data):
     notebook = nbformat.read(EXAMPLES / "notebook_quickstart.ipynb", 4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "saved with outputs: clear them"

@@ -1,8 +1,8 @@
 // The turn of a loop: whoever has it is the loop, and may run what lives on it. The loop's own thread
 // has it whenever it runs; while it sleeps, a thread that is about to wait for an answer may take the
-// turn and look for the answer itself. So a call and its answer need no second thread: with one, a
-// round trip of 4 KB through shared memory takes 5 µs, and 20 when the loop's thread must be
-// handed the call and hand back the answer (docs/performance.md, "Waiting").
+// turn and look for the answer itself. So a call and its answer need no second thread: a push of 4 KB
+// through shared memory takes 5 µs, and took 20 when the loop's thread had to be handed the call and
+// hand back the answer (docs/decisions/0024-who-waits-is-the-loop.md).
 //
 // Only rings are looked at by others; what comes by a descriptor (TCP, timers) wakes the loop's thread,
 // which then waits for its turn. It outlives the loop, so that a waiter may hold on to it.
