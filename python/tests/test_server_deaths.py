@@ -59,7 +59,7 @@ def test_lenet_has_the_same_losses_with_a_server_and_the_scheduler_killed(job, c
     for part in (before, after):
         assert any("loss is" in line for line in lines_of(0, part)), f"not in the middle:\n{killed}"
     # Nobody waits for the scheduler while it starts again: the last steps may come before it is back.
-    at = [int(step) for step in re.findall(r"step (\d+): kill -9 scheduler", told)]
+    at = [int(step) for step in re.findall(r"step (\d+): kill -9 the scheduler", told)]
     assert len(at) == 1 and 1 < at[0] < 100, told
     assert killed.count("[scheduler] started again, term 2: ") == 1, killed
     assert told.count("100 losses, from ") == told.count(": the same in both runs") == 2, told

@@ -89,6 +89,9 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   slot.owned = !slot.handing_over || CAIRN_BUG(kHandoverUndrained);
   handing_over_ += slot.handing_over;
   UpdateBackups(local, owner);
+  // Without one that is gone more may be committed: those who are left are to hear of it, and a primary
+  // that misses an epoch says it to them when it begins again.
+  if (was == OwnedSlot::Role::kPrimary) Recommit(slot);
   // Or all of the slot's first epoch: nothing can have been committed in it either.
   const bool late = was == OwnedSlot::Role::kNone && owner.epoch > 1;
   if (was == OwnedSlot::Role::kBackup || again || late) {
