@@ -160,6 +160,8 @@ Status ShardImpl::ContinueUnder(OwnedSlot& slot, const wire::OpHeader& header) {
     slot.tail.pop_back();
     --slot.received;
   }
+  if (slot.received < header.a)
+    return {Code::kUnavailable, "its primary can't send again what is missing"};
   slot.line_epoch = header.epoch;
   return Status::Ok();
 }

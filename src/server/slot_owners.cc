@@ -151,6 +151,7 @@ void ShardImpl::TellPromoted(uint32_t local, SlotBackup& backup, const std::dequ
   header.epoch = slot.epoch;
   header.index = slot.index;
   header.committed = slot.committed;
+  header.a = slot.index - tail.size();
   backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});
   size_t fed = 0;
   for (const SlotBackup& other : slot.backups) fed += other.fed();

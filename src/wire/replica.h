@@ -23,7 +23,8 @@ enum class OpKind : uint8_t {
   kBegin = 5,     // the slot is copied anew: forget what you have of it. a: `added` of the backup
   kChunk = 6,     // a piece of the copy. a: its number, from 0
   kEnd = 7,       // the copy is whole. a: number of chunks. Operations after `index` follow
-  kContinue = 8,  // a new primary, after a promotion: operations above `index` of older epochs are void
+  kContinue = 8,  // a new primary, after a promotion: operations above `index` of older epochs are void.
+                  // a: those above it are sent again; who has less has to be copied to anew
   kCommit = 9,    // says only what is committed
   kHash = 10,     // at `index` under state version b the slot's content had the hash a
 };
