@@ -80,6 +80,7 @@ def _redis_server():
         if not shutil.which("apt-get") or not shutil.which("dpkg"):
             raise jobs.Failed("no redis-server and no apt-get here: install redis-server")
         jobs.say("peers: fetching Debian's redis-server (once)")
+        root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
             there = ["env", "-C", folder]
