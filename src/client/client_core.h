@@ -134,6 +134,9 @@ class ClientCore {
   // the core has sent the decision to skip to all shard threads, in case the round is still open
   // on some.
   virtual void Submit(Request request, int64_t now_us) = 0;
+  // A push and the pull behind it. Where both have the same parts, a part's pull goes right behind its
+  // push: the server reads what it has just written, and answers flow while the rest is still sent.
+  virtual void SubmitInTurns(Request push, Request pull, int64_t now_us) = 0;
   virtual bool has_room() const = 0;
   virtual void Barrier(int64_t deadline_us, Done done, int64_t now_us) = 0;
   // Done with the job: waits until everything is acknowledged, then leaves the view.

@@ -143,6 +143,7 @@ class ClientImpl {
   void Disown(std::span<const std::weak_ptr<wire::Frame>> frames);
   void StartBoth(const std::shared_ptr<PushPullCall>& both);
   void StartPull(const std::shared_ptr<PushPullCall>& both, client::Request pull);
+  void ExpectPull(const std::shared_ptr<PushPullCall>& both, client::Request& pull);
   void GoOn(const std::shared_ptr<PushPullCall>& both);
 
   const ClientOptions options_;

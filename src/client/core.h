@@ -39,6 +39,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void CreateTable(const TableSpec& spec, int64_t deadline_us, TableDone done, int64_t now_us) override;
   void DropTable(const std::string& name, int64_t deadline_us, Done done, int64_t now_us) override;
   void Submit(Request request, int64_t now_us) override;
+  void SubmitInTurns(Request push, Request pull, int64_t now_us) override;
   bool has_room() const override;
   void Barrier(int64_t deadline_us, Done done, int64_t now_us) override;
   void Leave(int64_t deadline_us, Done done, int64_t now_us) override;
@@ -146,6 +147,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   Round FirstRoundOf(const wire::TableInfo& table) const;
   void ReleaseHeld(int64_t now_us);
   void ReleaseRounds(TableId table, int64_t now_us);
+  uint64_t Admit(Request request, int64_t now_us);
   void Release(uint64_t id, Round round, int64_t now_us);
   void SendPart(uint64_t id, Record& record, uint32_t part, int64_t now_us, bool fitted = false);
   bool BeginsTrip(uint64_t id, uint64_t trip, ShardLink& link) const;

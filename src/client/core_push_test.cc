@@ -375,5 +375,65 @@ TEST_F(PushTest, ADamagedFrameIsSentAgain) {
   EXPECT_NE(ends[1]->message().find("wrong checksum"), std::string::npos) << ends[1]->message();
 }
 
+// A push and the pull behind it, of a dense table that takes several frames.
+class InTurns : public ::testing::Test {
+ protected:
+  InTurns() : c(1, 1, 8), table(c.AddTable({.name = "w", .size = 8 * 64 * 1024})) { c.StartAll(); }
+  void PushPull() {
+    const PartitionInput input{.state = c.core->state().get(),
+                               .table = &table,
+                               .values = std::as_bytes(std::span(gradient)),
+                               .out = std::as_writable_bytes(std::span(out))};
+    Request push = PreparePush(input, c.pool).value();
+    Request pull = PreparePull(input, c.pool).value();
+    push.deadline_us = pull.deadline_us = c.now + 600'000'000;
+    push.done = [this](Status status) { pushed = status; };
+    pull.done = [this](Status status) { pulled = status; };
+    c.core->SubmitInTurns(std::move(push), std::move(pull), c.now);
+    c.Run();
+  }
+  std::vector<wire::FrameType> Types() {
+    std::vector<wire::FrameType> types;
+    for (wire::InFrame& frame : c.Inbox({0, 0})) types.push_back(frame.header.type);
+    return types;
+  }
+  FakeCluster c;
+  wire::TableInfo table;
+  std::vector<float> gradient = std::vector<float>(8 * 64 * 1024, 1.0f);
+  std::vector<float> out = std::vector<float>(8 * 64 * 1024);
+  std::optional<Status> pushed, pulled;
+};
+
+TEST_F(InTurns, APartsPullIsRightBehindItsPush) {
+  PushPull();
+  const std::vector<wire::FrameType> types = Types();
+  ASSERT_GE(types.size(), 4u);
+  std::vector<wire::InFrame> frames;
+  while (!c.Inbox({0, 0}).empty()) frames.push_back(c.Take({0, 0}));
+  for (size_t i = 0; i < frames.size(); i += 2) {
+    ASSERT_EQ(types[i], wire::FrameType::kPush);
+    ASSERT_EQ(types[i + 1], wire::FrameType::kPull);
+    const auto push = wire::DecodePush(frames[i].header, frames[i].body())->entries;
+    const auto pull = wire::DecodePull(frames[i + 1].header, frames[i + 1].body())->entries;
+    EXPECT_TRUE(std::equal(push.begin(), push.end(), pull.begin(), pull.end(),
+                           [](const auto& a, const auto& b) { return a.slot == b.slot; }));
+  }
+  for (const wire::InFrame& frame : frames) {
+    EXPECT_FALSE(pushed && pulled);
+    if (frame.header.type == wire::FrameType::kPush) {
+      c.AckPush({0, 0}, frame.header);
+    } else {
+      size_t elements = 0;
+      for (const auto& entry : wire::DecodePull(frame.header, frame.body())->entries) elements += entry.count;
+      const std::vector<float> threes(elements, 3.0f);
+      const auto bytes = std::as_bytes(std::span(threes));
+      c.AnswerValues({0, 0}, frame, {bytes.begin(), bytes.end()}, Position{7});
+    }
+  }
+  EXPECT_TRUE(pushed && pushed->ok());
+  EXPECT_TRUE(pulled && pulled->ok());
+  EXPECT_EQ(out, std::vector<float>(out.size(), 3.0f));
+}
+
 }  // namespace
 }  // namespace cairn::client

@@ -9,34 +9,70 @@
 
 namespace cairn::client {
 
-void Core::Submit(Request request, int64_t now_us) {
+// 0: it has ended, refused or with nothing to do.
+uint64_t Core::Admit(Request request, int64_t now_us) {
   Status refused = CheckRequest(request);
   Record record;
   record.request = std::move(request);
   record.begun_us = now_us;
   if (!refused.ok() || record.request.parts.empty()) {
     TellCaller(record, std::move(refused));
-    return Settle(now_us);
+    return 0;
   }
-  const Request::Kind kind = record.request.kind;
-  const TableId table = record.request.table;
-  const bool joined = record.request.joined;
   const uint16_t flags = record.request.parts[0].frame->header().flags;
-  record.parks = IsRound(kind) || (flags & wire::kFlagSyncPull) != 0;
+  record.parks = IsRound(record.request.kind) || (flags & wire::kFlagSyncPull) != 0;
   record.when_assigned = (flags & wire::kFlagAssigned) != 0;
   const uint64_t id = next_request_++;
-  const bool parks = record.parks;
   deadlines_.emplace(record.request.deadline_us, id);
   requests_.emplace(id, std::move(record));
+  return id;
+}
+
+void Core::Submit(Request request, int64_t now_us) {
+  const Request::Kind kind = request.kind;
+  const TableId table = request.table;
+  const bool joined = request.joined;
+  const uint64_t id = Admit(std::move(request), now_us);
+  if (id == 0) return Settle(now_us);
   submitting_ = id;
   if (kind == Request::Kind::kDecide) {
     Release(id, OrderOf(table)->Decide(id), now_us);
-  } else if (parks) {
+  } else if (requests_.at(id).parks) {
     OrderOf(table)->Add(id, kind, joined);
     ReleaseRounds(table, now_us);
   } else {
     held_.push_back(id);
     ReleaseHeld(now_us);
+  }
+  submitting_ = 0;
+  Settle(now_us);
+}
+
+void Core::SubmitInTurns(Request push, Request pull, int64_t now_us) {
+  const auto fits_map = [&](const Request& request) {
+    return StateVersion{request.parts[0].frame->header().state_version} >= map_version_;
+  };
+  const bool room = held_.empty() && (unacked_bytes_ == 0 ||
+                                       unacked_bytes_ + push.bytes <= options_.max_unacked_bytes);
+  const bool in_turns = room && !push.parts.empty() && push.parts.size() == pull.parts.size() &&
+                        fits_map(push) && fits_map(pull) && CheckRequest(push).ok() &&
+                        CheckRequest(pull).ok();
+  if (!in_turns) {
+    Submit(std::move(push), now_us);
+    return Submit(std::move(pull), now_us);
+  }
+  unacked_bytes_ += push.bytes;
+  const uint64_t ids[] = {Admit(std::move(push), now_us), Admit(std::move(pull), now_us)};
+  const size_t parts = requests_.at(ids[0]).request.parts.size();
+  for (uint64_t id : ids) {
+    requests_.at(id).sent = true;
+    requests_.at(id).frames.reserve(parts);
+  }
+  for (uint32_t i = 0; i < parts; ++i) {
+    for (uint64_t id : ids) {
+      submitting_ = id;
+      SendPart(id, requests_.at(id), i, now_us, false);
+    }
   }
   submitting_ = 0;
   Settle(now_us);

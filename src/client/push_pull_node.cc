@@ -72,12 +72,21 @@ void ClientImpl::StartBoth(const std::shared_ptr<PushPullCall>& both) {
     unacked_.Free(both->reserved);
     GoOn(both);
   };
-  core_->Submit(std::move(both->push), Loop::NowUs());
-  if (!held_back && !both->push_ended) StartPull(both, std::move(both->pull));
+  if (held_back) {
+    core_->Submit(std::move(both->push), Loop::NowUs());
+  } else {
+    ExpectPull(both, both->pull);
+    core_->SubmitInTurns(std::move(both->push), std::move(both->pull), Loop::NowUs());
+  }
   Publish();
 }
 
 void ClientImpl::StartPull(const std::shared_ptr<PushPullCall>& both, Request pull) {
+  ExpectPull(both, pull);
+  core_->Submit(std::move(pull), Loop::NowUs());
+}
+
+void ClientImpl::ExpectPull(const std::shared_ptr<PushPullCall>& both, Request& pull) {
   both->pull_running = true;
   both->pull_after_push = both->push_ended;
   pull.deadline_us = both->deadline_us;
@@ -87,7 +96,6 @@ void ClientImpl::StartPull(const std::shared_ptr<PushPullCall>& both, Request pu
     both->pull_counts = both->pull_after_push || (both->push_ended && core_->rewinds() == both->rewinds);
     GoOn(both);
   };
-  core_->Submit(std::move(pull), Loop::NowUs());
 }
 
 // After the end of either. Nothing is completed while a pull may still write to the caller's array.

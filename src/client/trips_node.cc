@@ -22,7 +22,8 @@ Status ClientImpl::Begin(std::function<void()> call, Pending::State& state) {
       call();
     });
   }
-  loop_.turn()->Help();
+  using transport::LoopTurn;
+  loop_.turn()->Help(state.detached ? LoopTurn::Stay::kNo : LoopTurn::Stay::kUntilWritten);
   return Status::Ok();
 }
 

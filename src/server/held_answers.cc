@@ -27,6 +27,7 @@ void ShardImpl::SendWhenCommitted(ConnId conn, wire::FramePtr frame,
   const uint64_t id = next_held_++;
   held_.emplace(id, std::move(held));
   AdvanceHeld(id);
+  if (auto waits = held_.find(id); waits != held_.end()) wire::KeepValues(*waits->second.frame, pool_);
 }
 
 template <class Look>

@@ -8,6 +8,10 @@
 #include "wire/coding.h"
 
 namespace cairn::server {
+namespace {
+// Below this a slot's values are quicker copied than written on their own.
+constexpr size_t kInPlaceBytes = 2048;
+}  // namespace
 
 void ShardImpl::OnPull(const Request& request) {
   const wire::FrameHeader& header = request.header();
@@ -89,7 +93,11 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
   if (Status problem = CheckReading(request, table, reading, &bytes); !problem.ok())
     return SendError(conn, request, problem);
 
-  Buffer values = pool_.Get(bytes);
+  // A dense table's values are sent from where they lie.
+  const bool in_place = !sparse && reading.column == 0 && !wire::Rounds(table.info.spec.wire) &&
+                        bytes >= kInPlaceBytes * reading.entries.size();
+  std::vector<std::span<const std::byte>> pieces;
+  Buffer values = pool_.Get(in_place ? 0 : bytes);
   std::byte* out = values.data();
   reply_entries_.clear();
   size_t key_at = 0;
@@ -102,14 +110,18 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
       rows.Apply(part, zeros, {}, Hyper{0, 0});
     }
     CountPull(table, local, part, rows.ReadBytes(part.size(), reading.column));
-    rows.Read(part, reading.column, out);
-    out += rows.ReadBytes(part.size(), reading.column);
+    if (in_place) {
+      pieces.push_back(rows.View(reading.column));
+    } else {
+      rows.Read(part, reading.column, out);
+      out += rows.ReadBytes(part.size(), reading.column);
+    }
     key_at += part.size();
     const bool all = !sparse || reading.column == kKeyColumn;
     const uint32_t count = all ? static_cast<uint32_t>(rows.rows()) : entry.count;
     reply_entries_.push_back({entry.slot, count, slots_[local].position().packed});
   }
-  if (reading.column == 0) {
+  if (reading.column == 0 && !in_place) {
     (void)wire::RoundValues(table.info.spec.wire, wire::TooLarge::kLargest, values.bytes());
   }
   wire::DataParts parts = RoundReply(table, request);
@@ -117,6 +129,8 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
   parts.flags = (request.flags & wire::kFlagValuesChecked) | reading.reply_flags;  // as the asker does it
   parts.entries = reply_entries_;
   parts.owned = std::move(values);
+  parts.values = std::move(pieces);
+  parts.transient = in_place;
   SendWhenCommitted(conn, wire::EncodeData(std::move(parts), pool_), reading.entries, reading.every_slot);
 }
 

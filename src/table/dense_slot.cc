@@ -125,6 +125,11 @@ void DenseSlot::Read(std::span<const RowKey>, uint8_t column, std::byte* out) co
   }
 }
 
+std::span<const std::byte> DenseSlot::View(uint8_t column) const {
+  if (column != 0) return {};
+  return {values_, bytes_};
+}
+
 uint64_t DenseSlot::memory_bytes() const {
   return sizeof(*this) + pieces_.capacity() * sizeof(Piece) + sizeof(DenseState) + state_->memory_bytes() +
          (values_ == nullptr ? 0 : Arena::Rounded(bytes_)) +

@@ -32,6 +32,7 @@ class DenseSlot final : public SlotTable {
   bool assigned() const override { return assigned_ || bytes_ == 0; }
   size_t ReadBytes(size_t, uint8_t) const override { return bytes_; }
   void Read(std::span<const RowKey> keys, uint8_t column, std::byte* out) const override;
+  std::span<const std::byte> View(uint8_t column) const override;
 
   void Stage(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
              double factor) override;

@@ -74,6 +74,9 @@ class SlotTable {
   // A column now; a missing row reads as its initial value or state and is not created. kKeyColumn:
   // the keys of all rows, in no particular order.
   virtual void Read(std::span<const RowKey> keys, uint8_t column, std::byte* out) const = 0;
+  // What Read would write for all of a dense slot, where it lies like that in memory; until the next
+  // change.
+  virtual std::span<const std::byte> View(uint8_t) const { return {}; }
 
   // Sync: adds factor × values to the round's sums (kSum of int64 ignores the factor). The first
   // contribution to a row or segment is copied, later ones added.

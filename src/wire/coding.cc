@@ -137,6 +137,8 @@ Coding CodingOf(WireFormat format) {
   return Coding::kPlain;
 }
 
+bool Rounds(WireFormat format) { return IsHalf(CodingOf(format)); }
+
 bool RoundValues(WireFormat format, TooLarge too_large, std::span<std::byte> values) {
   const Coding coding = CodingOf(format);
   return !IsHalf(coding) ||

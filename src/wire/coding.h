@@ -16,6 +16,8 @@ namespace cairn::wire {
 // What is worth a try with the frames of such a table.
 Coding CodingOf(WireFormat format);
 
+// Whether RoundValues does something.
+bool Rounds(WireFormat format);
 // Rounds the float32 `values` where the format is one of two bytes, and else does nothing. False if
 // one of them was rounded and is not finite. What is lost is lost here: the coding loses nothing.
 bool RoundValues(WireFormat format, TooLarge too_large, std::span<std::byte> values);

@@ -126,6 +126,7 @@ struct DataParts {
   Buffer owned;                                       // moved into the frame
   std::vector<std::span<const std::byte>> values;     // may point into `owned`
   Coding coding = Coding::kPlain;                     // Frame::coding
+  bool transient = false;                             // Frame::transient
 };
 FramePtr EncodeData(DataParts parts, BufferPool& pool);
 // The entries of an encoded data frame, to number them before they are sent; Seal() again after.

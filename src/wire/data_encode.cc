@@ -117,6 +117,7 @@ FramePtr EncodeData(DataParts parts, BufferPool& pool) {
   frame->owned = std::move(parts.owned);
   frame->values = std::move(parts.values);
   frame->coding = parts.coding;
+  frame->transient = parts.transient;
   if (frame->values.empty() && !frame->owned.empty()) frame->values = {frame->owned.bytes()};
   Seal(*frame);
   return frame;

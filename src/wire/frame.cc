@@ -151,6 +151,18 @@ Buffer Flatten(const Frame& frame, BufferPool& pool) {
   return out;
 }
 
+void KeepValues(Frame& frame, BufferPool& pool) {
+  if (!std::exchange(frame.transient, false)) return;
+  Buffer copy = pool.Get(frame.bytes() - frame.head.size());
+  size_t at = 0;
+  for (std::span<const std::byte> piece : frame.values) {
+    if (!piece.empty()) std::memcpy(copy.data() + at, piece.data(), piece.size());
+    at += piece.size();
+  }
+  frame.owned = std::move(copy);
+  frame.values.assign(1, frame.owned.bytes());
+}
+
 Result<InFrame> Parse(std::span<const std::byte> bytes, uint32_t max_body_bytes, BufferPool& pool) {
   if (bytes.size() < sizeof(FrameHeader)) return BadFrame("shorter than a header");
   InFrame frame;

@@ -90,6 +90,9 @@ struct Frame {
   std::vector<std::shared_ptr<const Buffer>> keeps;  // what some of `values` lie in
   // What a connection may try, to send fewer bytes. Not part of the message.
   Coding coding = Coding::kPlain;
+  // `values` refer to memory that stays as it is only until Network::Send has returned: what is not
+  // written by then is copied. Not part of the message.
+  bool transient = false;
   FrameHeader& header() { return *reinterpret_cast<FrameHeader*>(head.data()); }
   const FrameHeader& header() const { return *reinterpret_cast<const FrameHeader*>(head.data()); }
   size_t bytes() const;
@@ -113,6 +116,8 @@ void Seal(Frame& frame);
 Status CheckBody(const FrameHeader& header, std::span<const std::byte> body);
 // The whole frame as one piece: what goes over the wire. For the simulator, tests and golden files.
 Buffer Flatten(const Frame& frame, BufferPool& pool);
+// A transient frame gets its values copied, and is one no more.
+void KeepValues(Frame& frame, BufferPool& pool);
 // The reverse: header and body checks, then a copy into pool memory.
 Result<InFrame> Parse(std::span<const std::byte> bytes, uint32_t max_body_bytes, BufferPool& pool);
 

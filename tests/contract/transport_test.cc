@@ -69,6 +69,39 @@ TEST_P(Transport, FramesOfEverySizeComeBackUnchanged) {
   }
 }
 
+// Through a pipe that takes some of each at once: what it does not take must have been copied.
+TEST_P(Transport, TransientFramesAreNotLookedAtLater) {
+  std::vector<std::byte> memory;
+  const auto answer = [&memory](Host& host, ConnId conn, wire::InFrame& frame) {
+    const size_t bytes = frame.header.request_id;
+    for (uint8_t filled = 1; filled <= 4; ++filled) {
+      memory.assign(bytes, std::byte{filled});
+      auto reply = EmptyFrame(filled, host.pool);
+      reply->header().type = wire::FrameType::kPullReply;
+      reply->values.emplace_back(std::span(memory).first(bytes / 2));
+      reply->values.emplace_back(std::span(memory).subspan(bytes / 2));
+      reply->transient = true;
+      wire::Seal(*reply);
+      host.network->Send(conn, std::move(reply));
+    }
+    memory.assign(bytes, std::byte{99});
+  };
+  Host host(answer, Listening(), Talking());
+  Caller caller(Talking());
+  const ConnId conn = caller.Connect(host.endpoint());
+  for (const size_t bytes : std::vector<size_t>{100, 70'000, 3'000'000, 20'000'000}) {
+    caller.Send(conn, EmptyFrame(bytes, caller.pool));
+    for (uint8_t filled = 1; filled <= 4; ++filled) {
+      const wire::InFrame frame = caller.messages.Take();
+      ASSERT_EQ(frame.header.request_id, filled);
+      ASSERT_EQ(frame.body().size(), bytes);
+      const auto other = std::find_if(frame.body().begin(), frame.body().end(),
+                                      [&](std::byte b) { return b != std::byte{filled}; });
+      ASSERT_EQ(other - frame.body().begin(), static_cast<ptrdiff_t>(bytes));
+    }
+  }
+}
+
 TEST_P(Transport, ManyFramesOfMixedSizesKeepTheirOrder) {
   Host host(EchoAll(), Listening(), Talking());
   Caller caller(Talking());

@@ -30,7 +30,10 @@ class AsyncLane final : public Lane {
       if (!worker_.core().has_room() && under_way_ > 0 && !random_.Chance(0.2)) break;
       if (random_.Chance(0.25)) Pull(false, [](const Status&) {});
       --left_;
+      const bool pair = info_.spec.kind == TableKind::kDense && random_.Chance(0.3);
+      if (pair) worker_.PairNext();
       Push(NextOp());
+      if (pair) Pull(false, [](const Status&) {});
       if (random_.Chance(0.5)) {
         worker_.Later(random_.Between(0, worker_.world().plan().think_us), [this] { Step(); });
         break;

@@ -151,7 +151,13 @@ void WorkerProcess::Submit(client::Request request, CallEnd end, std::shared_ptr
     data->Poison();  // from here on the caller may do what it likes with its memory
     Later(0, [done = std::move(done), status] { done(status); });
   };
-  core_->Submit(std::move(request), world_.now_us());
+  if (std::exchange(pair_next_, false)) {
+    paired_ = std::move(request);
+  } else if (paired_) {
+    core_->SubmitInTurns(*std::exchange(paired_, std::nullopt), std::move(request), world_.now_us());
+  } else {
+    core_->Submit(std::move(request), world_.now_us());
+  }
 }
 
 void WorkerProcess::CreateTable(const TableSpec& spec, int64_t timeout_us, bool churned,

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/random.h"
@@ -35,6 +36,8 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   // For the lanes. `done` runs after the call has ended, from the event queue.
   void Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data,
               std::function<void(const Status&)> done);
+  // The next request is a push, and goes in turns with the one that is submitted right after it.
+  void PairNext() { pair_next_ = true; }
   void CreateTable(const TableSpec& spec, int64_t timeout_us, bool churned,
                    std::function<void(Result<wire::TableInfo>)> done);
   void DropTable(const std::string& name, int64_t timeout_us, std::function<void(const Status&)> done);
@@ -81,6 +84,8 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::map<uint32_t, Position> acknowledged_;  // highest position of ours that is acknowledged, per slot
   size_t calls_ = 0;
+  bool pair_next_ = false;
+  std::optional<client::Request> paired_;
   bool leaving_ = false, leave_sent_ = false, exited_ = false, fatal_seen_ = false;
   bool waits_for_the_end_ = false;  // has nothing to do until every slot has its owners
   uint64_t uid_ = 0;

@@ -31,6 +31,7 @@ class ShmConnection final : public Connection, public Polled {
   bool Poll() override;
   void AskToBeWoken() override;
   bool HasWork() override;
+  bool Writing() const override { return queued_bytes() > 0; }
   void Awake() override;
 
  private:

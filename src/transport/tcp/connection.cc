@@ -46,7 +46,27 @@ void Connection::Send(wire::FramePtr frame) {
   if (frame->coding != wire::Coding::kPlain && !is_shm()) {
     if (wire::FramePtr coded = wire::CodeFrame(*frame, pool_)) frame = std::move(coded);
   }
+  if (frame->transient) return SendAtOnce(std::move(frame));
   queue_.Push(std::move(frame));
+  ScheduleFlush();
+}
+
+// What it refers to changes after this: the pipe takes it now, or what is left of it is copied. An
+// error is found again by the flush that follows.
+void Connection::SendAtOnce(wire::FramePtr frame) {
+  const bool first = queue_.empty();
+  const wire::Frame* transient = frame.get();
+  queue_.Push(std::move(frame));
+  for (size_t wrote = 1; first && wrote > 0 && !queue_.empty();) {
+    iovec pieces[kWritePieces];
+    const Result<size_t> written = Write({pieces, queue_.Gather(pieces, kWritePieceBytes)});
+    wrote = written.ok() ? *written : 0;
+    queue_.Advance(wrote);
+    bytes_out_ += wrote;
+    if (!queue_.empty()) bulk_progress_ += wrote;
+  }
+  if (queue_.empty()) return;
+  queue_.Disown(transient, pool_);
   ScheduleFlush();
 }
 

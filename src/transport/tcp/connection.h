@@ -110,6 +110,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Deliver();
   void Read();
   void ScheduleFlush();
+  void SendAtOnce(wire::FramePtr frame);
   void OnFlushed();
   void BadFrame(const Status& why);
   bool OverBound() const;

@@ -161,7 +161,21 @@ bool Loop::Sleep() {
     impl_->has_turn = true;
     return false;
   }
-  return impl_->io.run_one() == 1;
+  // A handler that left its work to the one who has the turn was no reason to get up.
+  bool slept = false;
+  do {
+    slept = impl_->io.run_one() == 1;
+  } while (slept && !impl_->has_turn && !impl_->stop.load(std::memory_order_acquire));
+  return slept;
+}
+
+void Loop::RunInAnyTurn(std::function<void()> fn) {
+  if (impl_->has_turn || turn_->TryTake()) {
+    impl_->has_turn = true;
+    return fn();
+  }
+  turn_->Add(std::move(fn));
+  turn_->Help();
 }
 
 // Asks to be woken; false if that came too late for something.
@@ -258,9 +272,20 @@ bool Loop::PauseForWork(Who who, const Ready* ready) {
   return false;
 }
 
-void Loop::HelpOnce() try {
+bool Loop::Writing() const {
+  return std::any_of(impl_->polled.begin(), impl_->polled.end(),
+                     [](const Polled* one) { return one != nullptr && one->Writing(); });
+}
+
+void Loop::HelpOnce(bool until_written) try {
   StopAsking();
   PollOnce(Who::kHelper);
+  const Ready written = [this] { return !Writing(); };
+  while (until_written && Writing() && SpinForWork(Who::kHelper, &written)) {
+    if (turn_->loop_waits()) break;
+  }
+  for (int i = 0; until_written && i < kHandlersPerTurn && PollOnce(Who::kHelper); ++i) {
+  }
   LeaveToSleeper();
 } catch (const std::bad_alloc&) {
   OutOfMemory(impl_->name);
@@ -283,7 +308,7 @@ bool Loop::HelpUntil(const Ready& ready, int64_t until_us) try {
 void Loop::LeaveToSleeper() {
   if (MayBlock()) return;
   PollOnce(Who::kHelper);
-  if (!MayBlock()) asio::post(impl_->io, [] {});
+  if (!MayBlock()) Post([] {});
 }
 
 }  // namespace cairn::transport

@@ -31,6 +31,8 @@ class Polled {
   virtual void AskToBeWoken() = 0;
   // Whether Poll would do something. After AskToBeWoken and a full fence.
   virtual bool HasWork() = 0;
+  // Whether it has something to write.
+  virtual bool Writing() const = 0;
   // The loop runs again: nobody need wake it.
   virtual void Awake() = 0;
 };
@@ -68,6 +70,9 @@ class Loop {
       handler(std::forward<decltype(arguments)>(arguments)...);
     };
   }
+  // Like InTurn, for a handler that only has to run soon: if somebody has the turn, he runs it, and the
+  // loop's thread sleeps on. (It would make him stop.)
+  void RunInAnyTurn(std::function<void()> fn);
   // For those who would rather be the loop than wait for it (turn.h).
   const std::shared_ptr<LoopTurn>& turn() const { return turn_; }
 
@@ -88,7 +93,7 @@ class Loop {
   void TakeTurn();
   bool Sleep();
   // A helper's, who has the turn.
-  void HelpOnce();
+  void HelpOnce(bool until_written);
   bool HelpUntil(const Ready& ready, int64_t until_us);
   void LeaveToSleeper();
 
@@ -98,6 +103,7 @@ class Loop {
   bool PollOnce(Who who);
   bool PollPolled();
   bool MayBlock();
+  bool Writing() const;
   void StopAsking();
   void ArmTick(int64_t after_us);
   std::unique_ptr<Impl> impl_;

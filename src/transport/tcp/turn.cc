@@ -46,10 +46,10 @@ bool LoopTurn::RunAdded() {
   return true;
 }
 
-void LoopTurn::Help() {
+void LoopTurn::Help(Stay stay) {
   do {
     if (!TryTake()) return;
-    if (loop_ != nullptr) loop_->HelpOnce();
+    if (loop_ != nullptr) loop_->HelpOnce(stay == Stay::kUntilWritten);
   } while (!Give());
 }
 

@@ -25,8 +25,11 @@ class LoopTurn {
   // Any thread but the loop's. Adds a call that the next one who has the turn runs, in the order of
   // the adds. Must be followed by Help or HelpUntil, when the caller holds no lock that the call needs.
   void Add(std::function<void()> call);
-  // Runs what was added, now and here, unless somebody has the turn, who will then.
-  void Help();
+  enum class Stay { kNo, kUntilWritten };
+  // Runs what was added, now and here, unless somebody has the turn, who will then. kUntilWritten: the
+  // caller will wait for it, and so stays the loop while there is room for what is to be written;
+  // else the loop's thread would write what does not fit at once, beside a caller that waits.
+  void Help(Stay stay = Stay::kNo);
   // Is the loop until ready(), or for as long as is worth spinning. False at once if that makes no
   // sense (nothing to look at, or the loop has ended).
   bool HelpUntil(const std::function<bool()>& ready, int64_t until_us);
