@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/copy_bytes.h"
 
 namespace cairn::client {
 
@@ -28,7 +29,7 @@ void Scatter(const ShardPart& part, std::span<const std::byte> values) {
   CAIRN_CHECK(values.size() == ExpectedBytes(part));
   const std::byte* from = values.data();
   for (std::span<std::byte> piece : part.into) {
-    if (piece.data() != nullptr) std::memcpy(piece.data(), from, piece.size());
+    if (piece.data() != nullptr) CopyBytes(piece.data(), from, piece.size());
     from += piece.size();
   }
   const std::byte* rows = from;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/copy_bytes.h"
 #include "base/planted.h"
 
 namespace cairn::client {
@@ -23,7 +24,7 @@ wire::FramePtr WithOwnValues(const wire::Frame& frame, BufferPool& pool) {
   copy->owned = pool.Get(frame.bytes() - frame.head.size());
   std::byte* to = copy->owned.data();
   for (std::span<const std::byte> piece : frame.values) {
-    if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());
+    CopyBytes(to, piece.data(), piece.size());
     to += piece.size();
   }
   copy->values = {copy->owned.bytes()};

@@ -3,9 +3,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
+#include "base/copy_bytes.h"
 #include "optimizer/span_ops.h"
 #include "table/initial_value.h"
 
@@ -116,7 +116,7 @@ Status DenseSlot::CheckAssign(std::span<const RowKey>, std::span<const std::byte
 void DenseSlot::Read(std::span<const RowKey>, uint8_t column, std::byte* out) const {
   if (bytes_ == 0) return;
   if (column == 0) {
-    std::memcpy(out, values_, bytes_);
+    CopyBytes(out, values_, bytes_);
   } else if (column == kStepColumn) {
     for (const Piece& piece : pieces_)
       std::ranges::fill(Part<float>(out, piece), static_cast<float>(piece.steps));

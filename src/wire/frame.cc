@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/copy_bytes.h"
 #include "wire/body_layout.h"
 
 namespace cairn::wire {
@@ -145,7 +146,7 @@ Buffer Flatten(const Frame& frame, BufferPool& pool) {
   std::memcpy(out.data(), frame.head.data(), frame.head.size());
   size_t at = frame.head.size();
   for (std::span<const std::byte> piece : frame.values) {
-    if (!piece.empty()) std::memcpy(out.data() + at, piece.data(), piece.size());
+    CopyBytes(out.data() + at, piece.data(), piece.size());
     at += piece.size();
   }
   return out;
@@ -156,7 +157,7 @@ void KeepValues(Frame& frame, BufferPool& pool) {
   Buffer copy = pool.Get(frame.bytes() - frame.head.size());
   size_t at = 0;
   for (std::span<const std::byte> piece : frame.values) {
-    if (!piece.empty()) std::memcpy(copy.data() + at, piece.data(), piece.size());
+    CopyBytes(copy.data() + at, piece.data(), piece.size());
     at += piece.size();
   }
   frame.owned = std::move(copy);
@@ -172,7 +173,7 @@ Result<InFrame> Parse(std::span<const std::byte> bytes, uint32_t max_body_bytes,
   if (body.size() != frame.header.body_bytes) return BadFrame("its length is not what the header says");
   if (Status s = CheckBody(frame.header, body); !s.ok()) return s;
   frame.storage = pool.Get(body.size());
-  if (!body.empty()) std::memcpy(frame.storage.data(), body.data(), body.size());
+  CopyBytes(frame.storage.data(), body.data(), body.size());
   return frame;
 }
 

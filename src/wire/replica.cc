@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/copy_bytes.h"
 #include "wire/body_layout.h"
 
 namespace cairn::wire {
@@ -44,7 +45,7 @@ std::byte* OpBatch::Extend(size_t count) {
   const size_t had = frame_.empty() ? sizeof(FrameHeader) : frame_.size(), size = had + count;
   if (frame_.capacity() < size) {
     Buffer larger = pool_.Get(std::max({size, 2 * frame_.capacity(), kFirst}));
-    if (!frame_.empty()) std::memcpy(larger.data(), frame_.data(), had);
+    if (!frame_.empty()) CopyBytes(larger.data(), frame_.data(), had);
     frame_ = std::move(larger);
   }
   frame_.Resize(size);
@@ -94,7 +95,7 @@ void OpBatch::AddRaw(std::span<const std::byte> raw, uint64_t epoch, uint64_t co
   header.epoch = epoch;
   header.committed = committed;
   std::byte* to = Extend(raw.size());
-  std::memcpy(to, raw.data(), raw.size());
+  CopyBytes(to, raw.data(), raw.size());
   std::memcpy(to, &header, sizeof(header));
 }
 

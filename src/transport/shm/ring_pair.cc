@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <utility>
+
+#include "base/copy_bytes.h"
 
 namespace cairn::transport::shm {
 namespace {
@@ -53,7 +54,7 @@ size_t RingPair::Read(const std::array<std::span<std::byte>, 2>& into) {
     if (take == 0) continue;
     std::byte* at = to.data();
     EachPiece(peers_.ring(), peers_.ring_bytes(), taken_ + done, take, [&](const std::byte* from, size_t n) {
-      std::memcpy(at, from, n);
+      CopyBytes(at, from, n);
       at += n;
     });
     done += take;
@@ -77,7 +78,7 @@ size_t RingPair::Write(std::span<const iovec> pieces) {
     if (take == 0) continue;
     const auto* from = static_cast<const std::byte*>(piece.iov_base);
     EachPiece(own_.ring(), own_.ring_bytes(), written_ + done, take, [&](std::byte* to, size_t n) {
-      std::memcpy(to, from, n);
+      CopyBytes(to, from, n);
       from += n;
     });
     done += take;

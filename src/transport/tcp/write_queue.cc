@@ -1,10 +1,10 @@
 #include "transport/tcp/write_queue.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
+#include "base/copy_bytes.h"
 
 namespace cairn::transport {
 
@@ -72,7 +72,7 @@ wire::FramePtr WriteQueue::CopyFrom(const wire::Frame& frame, Cursor at, BufferP
   for (; at.span < SpanCount(frame); ++at.span, at.offset = 0) {
     const std::span<const std::byte> bytes = SpanOf(frame, at.span).subspan(at.offset);
     if (bytes.empty()) continue;
-    std::memcpy(to, bytes.data(), bytes.size());
+    CopyBytes(to, bytes.data(), bytes.size());
     to += bytes.size();
   }
   return rest;
