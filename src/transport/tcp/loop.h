@@ -7,12 +7,14 @@
 // their peers to wake it, and looks once more.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "base/recycled.h"
 #include "transport/tcp/turn.h"
 
 namespace boost::asio {
@@ -63,10 +65,7 @@ class Loop {
   // turn, and the thread keeps the turn until it sleeps.
   template <class Handler>
   auto InTurn(Handler handler) {
-    return [this, handler = std::move(handler)](auto&&... arguments) mutable {
-      TakeTurn();
-      handler(std::forward<decltype(arguments)>(arguments)...);
-    };
+    return Turned<Handler>{this, std::move(handler)};
   }
   // For those who would rather be the loop than wait for it (turn.h).
   const std::shared_ptr<LoopTurn>& turn() const { return turn_; }
@@ -80,6 +79,20 @@ class Loop {
   static int64_t NowUs();
 
  private:
+  // Asio keeps its operations in the memory that their handlers name. Left alone it would recycle it
+  // within one call of poll, which here is a handler or two.
+  template <class Handler>
+  struct Turned {
+    using allocator_type = Recycled<std::byte>;
+    Loop* loop;
+    Handler handler;
+    allocator_type get_allocator() const noexcept { return {}; }
+    template <class... Arguments>
+    void operator()(Arguments&&... arguments) {
+      loop->TakeTurn();
+      handler(std::forward<Arguments>(arguments)...);
+    }
+  };
   struct Impl;
   friend class LoopTurn;
   enum class Who { kLoop, kHelper };  // only the loop's own thread runs Asio's handlers
