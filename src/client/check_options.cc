@@ -10,9 +10,9 @@ namespace cairn::client {
 namespace {
 
 Status CheckNumbers(const PartitionInput& input) {
-  const std::string of = " of a push to " + Named(*input.table);
+  const auto of = [&] { return " of a push to " + Named(*input.table); };
   if (!(input.weight >= 0 && input.weight <= wire::kMaxWeight)) {
-    return Wrong("the weight" + of + " is " + std::to_string(input.weight) +
+    return Wrong("the weight" + of() + " is " + std::to_string(input.weight) +
                  ": it must not be negative, NaN or above 1e30");
   }
   const struct {
@@ -26,10 +26,10 @@ Status CheckNumbers(const PartitionInput& input) {
                 {"dampening or lr_decay", input.hyper.dampening}};
   for (const auto& hyper : hypers) {
     if (!std::isfinite(hyper.value))
-      return Wrong(std::string("the ") + hyper.name + of + " is not finite");
+      return Wrong(std::string("the ") + hyper.name + of() + " is not finite");
   }
   if (!std::isfinite(input.value_scale) || input.value_scale == 0)
-    return Wrong("the value_scale" + of + " is " + std::to_string(input.value_scale) +
+    return Wrong("the value_scale" + of() + " is " + std::to_string(input.value_scale) +
                  ": it must be finite and not 0");
   if (!std::isfinite(input.scale))
     return Wrong("the scale of a decision on " + Named(*input.table) +
@@ -96,20 +96,20 @@ Status CheckOptimizer(const PartitionInput& input) {
   if (input.op != PushOp::kUpdate || input.joined) return Status::Ok();
   const OptimizerKind kind = input.table->spec.optimizer;
   const Hyper& hyper = input.hyper;
-  const std::string push = "a push to " + Named(*input.table);
+  const auto push = [&] { return "a push to " + Named(*input.table); };
   if (kind == OptimizerKind::kFtrl && !(static_cast<float>(hyper.lr) > 0))
-    return Wrong(push + " has learning rate " + std::to_string(hyper.lr) +
+    return Wrong(push() + " has learning rate " + std::to_string(hyper.lr) +
                  ": FTRL divides by it, give one above 0");
   const bool negative = hyper.beta1 < 0 || hyper.beta2 < 0 || hyper.weight_decay < 0;
   if (kind == OptimizerKind::kFtrl && negative)
-    return Wrong(push + " has a negative l1, l2 or beta: FTRL needs them to be at least 0");
+    return Wrong(push() + " has a negative l1, l2 or beta: FTRL needs them to be at least 0");
   const bool adam = kind == OptimizerKind::kSparseAdam;
   if ((adam || kind == OptimizerKind::kRowwiseAdagrad) && hyper.weight_decay != 0)
-    return Wrong(push + " has weight decay " + std::to_string(hyper.weight_decay) + ": " +
+    return Wrong(push() + " has weight decay " + std::to_string(hyper.weight_decay) + ": " +
                  (adam ? "SparseAdam" : "row-wise Adagrad") + " has none, leave it at 0");
   // A slot sees only the pushes that touch it, so it can't count.
   if (adam && hyper.step == 0 && !input.keys.empty())
-    return Wrong(push + " has step 0: SparseAdam's correction needs the number of the step, " +
+    return Wrong(push() + " has step 0: SparseAdam's correction needs the number of the step, " +
                  "counted from 1");
   return Status::Ok();
 }

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/call.h"
 #include "base/ids.h"
+#include "base/recycled.h"
 #include "cairn/client.h"
 #include "cairn/status.h"
 #include "cairn/types.h"
@@ -46,15 +48,15 @@ struct ShardPart {
   uint16_t server = 0, thread = 0;  // of the state that the frame was made under
   wire::FramePtr frame;   // entries not yet numbered, request_id not yet set
   bool borrowed = false;  // the frame's values lie in the caller's memory
-  std::vector<std::span<std::byte>> into;
+  RecycledVector<std::span<std::byte>> into;
   // Sparse tables, instead of `into`: row i of the reply goes to row rows[i] of `out`; `repeats`
   // are the further places of keys that stood several times in a push-pull.
   struct Repeat {
     uint32_t from = 0;  // row of the reply
     uint32_t to = 0;    // row of `out`
   };
-  std::vector<uint32_t> rows;
-  std::vector<Repeat> repeats;
+  RecycledVector<uint32_t> rows;
+  RecycledVector<Repeat> repeats;
   std::byte* out = nullptr;
   uint32_t row_bytes = 0;
   // A request for keys, instead of both: those of the reply, however many, are added here.
@@ -69,7 +71,7 @@ struct Request {
   Kind kind = Kind::kPush;
   TableId table;
   uint64_t bytes = 0;  // payload, counted against max_unacked_bytes (kPush)
-  std::vector<ShardPart> parts;
+  RecycledVector<ShardPart> parts;
   // Rounds: a bare mark, to be copied for shard threads that have to be told (again) that this
   // worker's part of the round is complete: slots move (docs/consistency.md, rule 49).
   wire::FramePtr mark;
@@ -78,8 +80,8 @@ struct Request {
   // Requests of one trip have the same number, and only the first frame of it on a connection says
   // kFlagTrip; 0: a trip of its own. So is what has to wait for its turn.
   uint64_t trip = 0;
-  int64_t deadline_us = 0;           // absolute
-  std::function<void(Status)> done;  // exactly once, from inside some On… or Submit call
+  int64_t deadline_us = 0;  // absolute
+  Call<void(Status)> done;  // exactly once, from inside some On… or Submit call
 };
 
 // Parts of sync rounds, answered with a kRoundReply.

@@ -119,7 +119,7 @@ int64_t ClientImpl::DeadlineUs(int64_t timeout_ms) const {
 }
 
 Pending ClientImpl::Ready(Status status) {
-  auto state = std::make_shared<Pending::State>(true);
+  auto state = MakeRecycled<Pending::State>(true);
   state->Complete(std::move(status));
   return Pending(std::move(state));
 }

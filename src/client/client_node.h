@@ -66,7 +66,7 @@ class ClientImpl {
   // Any thread but the loop's.
   Pending Push(const TableHandle& table, const TableCall& call);
   Pending Pull(const TableHandle& table, const TableCall& call);
-  Pending PushPull(const TableHandle& table, const TableCall& call);
+  Pending PushPull(const std::shared_ptr<const TableHandle>& table, const TableCall& call);
   Pending Done(const TableHandle& table, const PushOptions& options);
   // Sync: a round or a phase of one, as the call's arrays and options say.
   struct RoundKind {
@@ -114,7 +114,7 @@ class ClientImpl {
   std::shared_ptr<const wire::ClusterState> Snapshot() const;
   // Begins a call: posts it to the loop, or adds it to this thread's trip, which `state` remembers.
   // Unless the client is closed.
-  Status Begin(std::function<void()> call, Pending::State& state);
+  Status Begin(Call<void()> call, Pending::State& state);
   // The trip of this thread; null if it has none. Requires mutex_.
   std::shared_ptr<client::OpenTrip> TripHere() const;
   void SendTripHere();
@@ -132,10 +132,11 @@ class ClientImpl {
   static client::ErrorFeedback::Chosen Choose(const TableHandle& table, client::PartitionInput& input);
   // Those that refer to the caller's memory. Weak, so that the core may see from the count whether
   // anybody else holds a frame.
-  static std::vector<std::weak_ptr<wire::Frame>> BorrowingFrames(const client::Request& request);
+  using WeakFrames = RecycledVector<std::weak_ptr<wire::Frame>>;
+  static WeakFrames BorrowingFrames(const client::Request& request);
   Pending Submit(Result<client::Request> request, const Submission& submission);
   void SubmitEarly(client::Request part, int64_t deadline_us, const std::shared_ptr<EarlyParts>& parts);
-  Pending AsyncPushPull(const TableHandle& table, const TableCall& call);
+  Pending AsyncPushPull(const std::shared_ptr<const TableHandle>& table, const TableCall& call);
 
   // Loop thread.
   int64_t OnTick();

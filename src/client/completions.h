@@ -2,21 +2,22 @@
 // submit the next request, and must not find the core half changed.
 #pragma once
 
-#include <deque>
-#include <functional>
 #include <utility>
+
+#include "base/call.h"
+#include "base/recycled.h"
 
 namespace cairn::client {
 
 class Completions {
  public:
-  void Add(std::function<void()> call) { waiting_.push_back(std::move(call)); }
+  void Add(Call<void()> call) { waiting_.push_back(std::move(call)); }
   // Tells all of them, also those that come meanwhile. Calls from inside one return at once.
   void Run() {
     if (running_) return;
     running_ = true;
     while (!waiting_.empty()) {
-      std::function<void()> call = std::move(waiting_.front());
+      Call<void()> call = std::move(waiting_.front());
       waiting_.pop_front();
       call();
     }
@@ -24,7 +25,7 @@ class Completions {
   }
 
  private:
-  std::deque<std::function<void()>> waiting_;
+  RecycledDeque<Call<void()>> waiting_;
   bool running_ = false;
 };
 

@@ -74,7 +74,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
     int64_t begun_us = 0;
     Round round;
     uint32_t unanswered = 0;
-    std::vector<FrameState> frames;  // as many as parts, once sent
+    RecycledVector<FrameState> frames;  // as many as parts, once sent
     uint64_t moves = 0;              // pieces that its frames were cut into by new slot maps
     Status outcome;
     std::vector<uint32_t> missing_ranks;  // as a shard last said
@@ -82,7 +82,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
     // Rounds: what the answers so far have said.
     bool all_joined = true;  // every one of them, that every worker had joined
     // By slot, as they come: where a slot has moved, its old and its new owner say the same.
-    std::vector<std::pair<uint32_t, wire::SlotReport>> reports;
+    RecycledVector<std::pair<uint32_t, wire::SlotReport>> reports;
     // Slots have moved, or an answer does not say enough: whether every slot is covered is looked at.
     bool doubtful = false;
     StateVersion newest_answer;  // if doubtful
@@ -210,9 +210,9 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   std::set<uint32_t> moved_to_;
   int64_t moved_log_us_ = 0;
 
-  std::map<uint64_t, Record> requests_;
-  std::set<std::pair<int64_t, uint64_t>> deadlines_;
-  std::deque<uint64_t> held_;  // async requests behind the bound, in the order of Submit
+  RecycledMap<uint64_t, Record> requests_;
+  RecycledSet<std::pair<int64_t, uint64_t>> deadlines_;
+  RecycledDeque<uint64_t> held_;  // async requests behind the bound, in the order of Submit
   std::map<TableId, TableOrder> orders_;
   uint64_t next_request_ = 1, next_frame_ = 1;
   uint64_t submitting_ = 0;  // the request whose Submit runs

@@ -285,8 +285,8 @@ void Core::Finish(uint64_t id, int64_t now_us) {
 void Core::TellCaller(Record& record, Status status) {
   if (record.ended) return;
   record.ended = true;
-  completions_.Add([done = std::move(record.request.done), status = std::move(status)] {
-    if (done) done(status);
+  completions_.Add([done = std::move(record.request.done), status = std::move(status)]() mutable {
+    if (done) done(std::move(status));
   });
 }
 

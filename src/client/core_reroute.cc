@@ -102,7 +102,7 @@ void Core::Reroute(std::vector<std::unique_ptr<ShardLink>>& gone, int64_t now_us
 void Core::MoveFrame(ShardLink::Moving moving) {
   const Outgoing& old = moving.frame;
   Record& record = requests_.at(old.request);
-  std::vector<ShardPart>& parts = record.request.parts;
+  RecycledVector<ShardPart>& parts = record.request.parts;
   const bool marks = record.frames[old.part].marks;
   if (wire::MutableEntries(*old.frame).empty()) {
     // A mark for a server that is gone. Whoever has its slots is told by MarkOpenRounds.
@@ -144,7 +144,7 @@ void Core::MoveFrame(ShardLink::Moving moving) {
 // The caller's thread made the request under an older map. Nothing of it has been sent.
 void Core::FitToMap(Record& record) {
   const wire::ClusterState& state = *scheduler_.state();
-  std::vector<ShardPart> fitted;
+  RecycledVector<ShardPart> fitted;
   for (ShardPart& part : record.request.parts) {
     if (wire::MutableEntries(*part.frame).empty()) continue;  // a bare mark: they are made anew
     const FrameHome home = HomeOf(*part.frame, state);

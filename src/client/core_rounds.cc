@@ -70,7 +70,7 @@ ShardLink::Verdict Core::TakeReport(Record& record, const Outgoing& frame, const
 // reports of a slot the last one counts.
 void Core::TellRoundInfo(const Record& record) const {
   if (record.ended || record.request.info == nullptr || !record.outcome.ok()) return;
-  std::vector<std::pair<uint32_t, wire::SlotReport>> reports = record.reports;
+  auto reports = record.reports;
   std::stable_sort(reports.begin(), reports.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   RoundInfo info;

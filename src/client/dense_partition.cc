@@ -16,7 +16,7 @@ alignas(64) constinit const std::array<std::byte, kZeroBytes> kZeros{};
 
 // Adjacent pieces become one: fewer pieces to write and to scatter.
 template <class Byte>
-void Append(std::vector<std::span<Byte>>& pieces, std::span<Byte> piece) {
+void Append(RecycledVector<std::span<Byte>>& pieces, std::span<Byte> piece) {
   const bool skips = piece.data() == nullptr;
   const bool adjacent =
       !pieces.empty() && (pieces.back().data() == nullptr) == skips &&
@@ -38,7 +38,7 @@ class DensePartition {
         pool_(pool),
         width_(ElementBytes(input.table->spec)) {}
 
-  Result<std::vector<Draft>> Run() {
+  Result<Drafts> Run() {
     if (what_.push && what_.borrow && ChecksFinite(input_.table->spec)) {
       if (Status s = CheckFinite(input_); !s.ok()) return s;
     }
@@ -131,12 +131,12 @@ class DensePartition {
   const Directions& what_;
   BufferPool& pool_;
   const size_t width_;
-  std::vector<Draft> drafts_;
+  Drafts drafts_;
 };
 
 }  // namespace
 
-Result<std::vector<Draft>> DraftDense(const PartitionInput& input, const Directions& what,
+Result<Drafts> DraftDense(const PartitionInput& input, const Directions& what,
                                       BufferPool& pool) {
   if (input.plan != nullptr && input.plan->Fits(*input.table, *input.state)) {
     return DensePartition(input, *input.plan, what, pool).Run();

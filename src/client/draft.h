@@ -19,11 +19,12 @@ namespace cairn::client {
 
 struct Draft {
   ShardPart part;  // server, thread and where the reply goes; no frame yet
-  std::vector<wire::SlotEntry> entries;
+  RecycledVector<wire::SlotEntry> entries;
   std::span<const RowKey> keys;  // in the sparse workspace
   Buffer owned;
-  std::vector<std::span<const std::byte>> values;
+  wire::Pieces values;
 };
+using Drafts = RecycledVector<Draft>;
 
 // What the request does with the two directions.
 struct Directions {
@@ -42,13 +43,13 @@ inline bool ChecksFinite(const TableSpec& spec) {
 
 // Both require CheckInput. Drafts come in the order of the shard threads; each ends at a slot's
 // end.
-Result<std::vector<Draft>> DraftDense(const PartitionInput& input, const Directions& what,
+Result<Drafts> DraftDense(const PartitionInput& input, const Directions& what,
                                       BufferPool& pool);
 // Draft::keys live until the thread's next DraftSparse. With `early`, a push without repeated keys is
 // checked first, and its drafts are then given to that one by one, each as soon as it has its values;
 // none are left to return.
 using EarlyDraft = std::function<void(Draft)>;
-Result<std::vector<Draft>> DraftSparse(const PartitionInput& input, const Routes& routes,
+Result<Drafts> DraftSparse(const PartitionInput& input, const Routes& routes,
                                        const Directions& what, BufferPool& pool,
                                        const EarlyDraft& early = nullptr);
 

@@ -37,6 +37,10 @@ class FakeNetwork final : public Network {
     Conn& c = conns.at(conn);
     if (!c.open || !c.connected) return;
     if (hold_frames) held.push_back(frame);
+    if (keeps_last) {
+      last = std::move(frame);
+      return;
+    }
     Buffer flat = wire::Flatten(*frame, pool_);
     Result<wire::InFrame> in = wire::Parse(flat.bytes(), wire::kMaxBodyBytes, pool_);
     CAIRN_CHECK(in.ok());
@@ -49,6 +53,8 @@ class FakeNetwork final : public Network {
   uint64_t bulk_progress = 0;
   bool hold_frames = false;  // as a transport with a full socket would
   std::vector<wire::FramePtr> held;
+  bool keeps_last = false;  // frames are not delivered: the test looks at `last`
+  wire::FramePtr last;
 
  private:
   BufferPool& pool_;

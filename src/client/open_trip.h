@@ -5,19 +5,21 @@
 #include <functional>
 #include <mutex>
 #include <utility>
-#include <vector>
+
+#include "base/call.h"
+#include "base/recycled.h"
 
 namespace cairn::client {
 
 class OpenTrip {
  public:
-  using Calls = std::vector<std::function<void()>>;
+  using Calls = RecycledVector<Call<void()>>;
   using Post = std::function<void(Calls)>;
 
   // `post` hands calls over. It is used only while calls are added, or were and are not sent.
   explicit OpenTrip(Post post) : post_(std::move(post)) {}
 
-  void Add(std::function<void()> call);
+  void Add(Call<void()> call);
   // Hands over what has been begun so far, if anything has, in order. What is added later goes with
   // the next Send.
   void Send();

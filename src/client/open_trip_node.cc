@@ -4,7 +4,7 @@
 
 namespace cairn::client {
 
-void OpenTrip::Add(std::function<void()> call) {
+void OpenTrip::Add(Call<void()> call) {
   std::lock_guard lock(mutex_);
   calls_.push_back(std::move(call));
 }

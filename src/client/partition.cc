@@ -39,17 +39,17 @@ wire::PushParams ParamsOf(const PartitionInput& input) {
 }
 
 // As it is sent: empty for all segments, otherwise without bits beyond the last one.
-std::vector<std::byte> MaskOf(const PartitionInput& input) {
+RecycledVector<std::byte> MaskOf(const PartitionInput& input) {
   if (input.mask.empty()) return {};
   const size_t segments = SegmentCount(input.table->spec);
-  std::vector<std::byte> mask((segments + 7) / 8);
+  RecycledVector<std::byte> mask((segments + 7) / 8);
   bool all = true;
   for (size_t s = 0; s < segments; ++s) {
     const bool in = InPush(input, s);
     all &= in;
     if (in) mask[s / 8] |= std::byte{1} << (s % 8);
   }
-  return all ? std::vector<std::byte>() : mask;
+  return all ? RecycledVector<std::byte>() : mask;
 }
 
 const Routes& RoutesOf(const wire::ClusterState& state) {
@@ -58,10 +58,10 @@ const Routes& RoutesOf(const wire::ClusterState& state) {
   return routes;
 }
 
-Result<std::vector<Draft>> DraftAll(const PartitionInput& input, const Directions& what,
+Result<Drafts> DraftAll(const PartitionInput& input, const Directions& what,
                                     BufferPool& pool, const EarlyDraft& early = nullptr) {
   if (Status s = CheckInput(input, what); !s.ok()) return s;
-  if (!what.push && !what.pull) return std::vector<Draft>();
+  if (!what.push && !what.pull) return Drafts();
   return input.table->spec.kind == TableKind::kDense
              ? DraftDense(input, what, pool)
              : DraftSparse(input, RoutesOf(*input.state), what, pool, early);
@@ -108,8 +108,8 @@ Status WrongMode(const PartitionInput& input, const char* is, const char* hint) 
 }
 
 // One bit for each slot that some draft has values for.
-std::vector<std::byte> BitmapOf(const std::vector<Draft>& drafts, size_t slot_count) {
-  std::vector<std::byte> bitmap((slot_count + 7) / 8);
+RecycledVector<std::byte> BitmapOf(const Drafts& drafts, size_t slot_count) {
+  RecycledVector<std::byte> bitmap((slot_count + 7) / 8);
   for (const Draft& draft : drafts) {
     if (draft.values.empty()) continue;
     for (const wire::SlotEntry& entry : draft.entries) {
@@ -131,7 +131,7 @@ Request::Kind KindOf(RoundPhase phase) {
 // What is sent to all shard threads of a round, besides the drafts.
 struct RoundFrames {
   const wire::PushParams params;
-  const std::vector<std::byte> bitmap, mask;
+  const RecycledVector<std::byte> bitmap, mask;
 };
 
 // The next frame of a round: a part, with the mark if it is the last one for its shard thread.
@@ -147,7 +147,7 @@ Envelope EnvelopeOf(const RoundFrames& round, const Draft& draft, bool last) {
   return envelope;
 }
 
-Request PullOf(const PartitionInput& input, std::vector<Draft> drafts, BufferPool& pool) {
+Request PullOf(const PartitionInput& input, Drafts drafts, BufferPool& pool) {
   Request request;
   request.kind = Request::Kind::kPull;
   request.table = input.table->id;
@@ -174,7 +174,7 @@ Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool, const
   const bool as_given = !ChangesValues(input);  // else what is wrong with them is found later
   const Directions what{.push = true, .borrow = input.borrow && as_given};
   const wire::PushParams params = ParamsOf(input);
-  const std::vector<std::byte> mask = MaskOf(input);
+  const RecycledVector<std::byte> mask = MaskOf(input);
   const Envelope envelope{.type = wire::FrameType::kPush, .params = &params, .mask = mask};
   const auto begin = [&] {
     Request request;
@@ -188,8 +188,8 @@ Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool, const
     if (!request.parts.empty()) early(std::exchange(request, begin()));
     AddPart(request, input, envelope, std::move(draft), pool);
   };
-  Result<std::vector<Draft>> drafts =
-      DraftAll(input, what, pool, early && as_given ? EarlyDraft(hand_over) : nullptr);
+  Result<Drafts> drafts =
+      DraftAll(input, what, pool, early && as_given ? EarlyDraft(std::ref(hand_over)) : nullptr);
   if (!drafts.ok()) return drafts.status();
   if (Status s = RoundDrafts(input, *drafts); !s.ok()) return s;
   for (Draft& draft : *drafts) AddPart(request, input, envelope, std::move(draft), pool);
@@ -204,7 +204,7 @@ Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool) {
   const Directions what{.push = !bare && !(input.values.empty() && input.keys.empty()),
                         .pull = input.pull_after,
                         .borrow = !ChangesValues(input)};
-  Result<std::vector<Draft>> drafts = DraftAll(input, what, pool);
+  Result<Drafts> drafts = DraftAll(input, what, pool);
   if (!drafts.ok()) return drafts.status();
   if (Status s = RoundDrafts(input, *drafts); !s.ok()) return s;
 
@@ -242,7 +242,7 @@ Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool) {
 Result<Request> PreparePull(const PartitionInput& input, BufferPool& pool) {
   if (Status s = CheckPullOptions(input); !s.ok()) return s;
   const Directions what{.pull = true, .column = input.pull_column};
-  Result<std::vector<Draft>> drafts = DraftAll(input, what, pool);
+  Result<Drafts> drafts = DraftAll(input, what, pool);
   if (!drafts.ok()) return drafts.status();
   return PullOf(input, std::move(*drafts), pool);
 }
@@ -253,7 +253,7 @@ Result<Request> PrepareKeys(const PartitionInput& input, std::vector<RowKey>* ke
     return Wrong(Named(*input.table) + " is dense: it has no keys");
   if (Status s = CheckInput(input, {}); !s.ok()) return s;
   const Routes& routes = RoutesOf(*input.state);
-  std::vector<Draft> drafts;
+  Drafts drafts;
   for (const Routes::Thread& thread : routes.threads()) {
     for (uint32_t first = thread.first; first < thread.end; first += kKeySlots) {
       Draft& draft = drafts.emplace_back();

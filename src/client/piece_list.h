@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <limits>
 #include <span>
-#include <vector>
 
 #include "base/check.h"
+#include "base/recycled.h"
 
 namespace cairn::client {
 
@@ -39,7 +39,7 @@ class PieceList {
 
   bool empty() const { return pieces_.empty(); }
   size_t bytes() const { return ends_.empty() ? 0 : ends_.back(); }
-  const std::vector<std::span<Byte>>& pieces() const { return pieces_; }
+  std::span<const std::span<Byte>> pieces() const { return pieces_; }
   // Requires that there is at most one piece.
   std::span<Byte> whole() const {
     CAIRN_CHECK(pieces_.size() <= 1);
@@ -68,8 +68,8 @@ class PieceList {
     return piece.subspan(at, bytes);
   }
 
-  std::vector<std::span<Byte>> pieces_;
-  std::vector<size_t> ends_;  // of each piece, within the array
+  RecycledVector<std::span<Byte>> pieces_;
+  RecycledVector<size_t> ends_;  // of each piece, within the array
 };
 
 }  // namespace cairn::client

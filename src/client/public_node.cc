@@ -99,7 +99,7 @@ Pending DenseTable::Pull(std::span<float> out, const PullOptions& options) {
 }
 Pending DenseTable::PushPull(std::span<const float> gradient, std::span<float> out,
                              const PushOptions& options) {
-  return client_->PushPull(*table_, CallOf<float>({}, gradient, out, options));
+  return client_->PushPull(table_, CallOf<float>({}, gradient, out, options));
 }
 Pending DenseTable::Done(const PushOptions& options) { return client_->Done(*table_, options); }
 Pending DenseTable::Push(ConstPieces gradient, const PushOptions& options) {
@@ -111,7 +111,7 @@ Pending DenseTable::Pull(Pieces out, const PullOptions& options) {
   return client_->Pull(*table_, call);
 }
 Pending DenseTable::PushPull(ConstPieces gradient, Pieces out, const PushOptions& options) {
-  return client_->PushPull(*table_, CallOf(gradient, out, options));
+  return client_->PushPull(table_, CallOf(gradient, out, options));
 }
 Pending DenseTable::DonePull(Pieces out, const PushOptions& options) {
   return client_->Round(*table_, CallOf({}, out, options), {.pull_after = true});
@@ -131,7 +131,7 @@ Pending DenseTable::Pull(std::span<int64_t> out, const PullOptions& options) {
 }
 Pending DenseTable::PushPull(std::span<const int64_t> values, std::span<int64_t> out,
                              const PushOptions& options) {
-  return client_->PushPull(*table_, CallOf<int64_t>({}, values, out, options));
+  return client_->PushPull(table_, CallOf<int64_t>({}, values, out, options));
 }
 
 Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const float> rows,
@@ -143,7 +143,7 @@ Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<float> out, co
 }
 Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const float> rows, std::span<float> out,
                               const PushOptions& options) {
-  return client_->PushPull(*table_, CallOf<float>(keys, rows, out, options));
+  return client_->PushPull(table_, CallOf<float>(keys, rows, out, options));
 }
 Pending SparseTable::Done(const PushOptions& options) { return client_->Done(*table_, options); }
 Pending SparseTable::Contribute(std::span<const RowKey> keys, std::span<const float> rows,
@@ -166,7 +166,7 @@ Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<int64_t> out, 
 }
 Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const int64_t> rows,
                               std::span<int64_t> out, const PushOptions& options) {
-  return client_->PushPull(*table_, CallOf<int64_t>(keys, rows, out, options));
+  return client_->PushPull(table_, CallOf<int64_t>(keys, rows, out, options));
 }
 
 Client::Trip::Trip(Client& client) : impl_(client.impl_), trip_(impl_->BeginTrip()) {}

@@ -13,7 +13,7 @@ using transport::Loop;
 // meanwhile: otherwise the pull may have overtaken the push, and is repeated once the push has
 // ended.
 struct ClientImpl::PushPullCall {
-  const TableHandle table;
+  const std::shared_ptr<const TableHandle> table;
   TableCall call;
   std::shared_ptr<Pending::State> state;
   int64_t deadline_us = 0;
@@ -28,8 +28,9 @@ struct ClientImpl::PushPullCall {
   Status pull_status;
 };
 
-Pending ClientImpl::AsyncPushPull(const TableHandle& table, const TableCall& call) {
-  auto both = std::make_shared<PushPullCall>(PushPullCall{table, call});
+Pending ClientImpl::AsyncPushPull(const std::shared_ptr<const TableHandle>& handle, const TableCall& call) {
+  const TableHandle& table = *handle;
+  auto both = MakeRecycled<PushPullCall>(PushPullCall{handle, call});
   both->deadline_us = DeadlineUs(call.options.timeout_ms);
   both->reserved = call.bytes();
   const auto state = Snapshot();
@@ -49,7 +50,7 @@ Pending ClientImpl::AsyncPushPull(const TableHandle& table, const TableCall& cal
   }
   both->push = std::move(*push);
   both->pull = std::move(*pull);
-  both->state = std::make_shared<Pending::State>(false);
+  both->state = MakeRecycled<Pending::State>(false);
   const Status posted = Begin([this, both] { StartBoth(both); }, *both->state);
   if (!posted.ok()) {
     unacked_.Free(both->reserved);
@@ -102,7 +103,7 @@ void ClientImpl::ExpectPull(const std::shared_ptr<PushPullCall>& both, Request& 
 void ClientImpl::GoOn(const std::shared_ptr<PushPullCall>& both) {
   if (both->pull_running || !both->push_ended) return;
   if (both->push_status.ok() && both->pull_status.ok() && !both->pull_counts) {
-    auto pull = PreparePull(InputOf(both->table, both->call, *core_->state()), pool_);
+    auto pull = PreparePull(InputOf(*both->table, both->call, *core_->state()), pool_);
     if (pull.ok()) return StartPull(both, std::move(*pull));
     both->pull_status = pull.status();
   }

@@ -52,7 +52,7 @@ bool ChangesValues(const PartitionInput& input) {
   return input.op == PushOp::kUpdate && format != WireFormat::kPlain && format != WireFormat::kLz4;
 }
 
-Status RoundDrafts(const PartitionInput& input, std::vector<Draft>& drafts) {
+Status RoundDrafts(const PartitionInput& input, Drafts& drafts) {
   const TableSpec& spec = input.table->spec;
   if (!ChangesValues(input) || spec.wire == WireFormat::kTopK) return Status::Ok();
   bool finite = true;

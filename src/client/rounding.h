@@ -15,6 +15,6 @@ bool ChangesValues(const PartitionInput& input);
 
 // Rounds the values of the drafts, if the table asks for it. What is too large is refused, where the
 // table refuses what is infinite. Requires that the drafts own their values if ChangesValues.
-Status RoundDrafts(const PartitionInput& input, std::vector<Draft>& drafts);
+Status RoundDrafts(const PartitionInput& input, Drafts& drafts);
 
 }  // namespace cairn::client

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kParkedFactor = 3;
 
 wire::FramePtr WithOwnValues(const wire::Frame& frame, BufferPool& pool) {
-  auto copy = std::make_shared<wire::Frame>();
+  auto copy = MakeRecycled<wire::Frame>();
   copy->head = pool.Get(frame.head.size());
   std::memcpy(copy->head.data(), frame.head.data(), frame.head.size());
   copy->owned = pool.Get(frame.bytes() - frame.head.size());

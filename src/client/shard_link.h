@@ -119,7 +119,7 @@ class ShardLink {
 
  private:
   enum class Phase { kOff, kWaiting, kConnecting, kGreeting, kReady };
-  using Queue = std::map<uint64_t, Outgoing>;
+  using Queue = RecycledMap<uint64_t, Outgoing>;
   // A resume point below what was answered: an old copy of an answer, or a server that has lost
   // what it acknowledged. Seen on several fresh connections, before the slot has gone on, it can only
   // be the latter.

@@ -33,7 +33,7 @@ class SparsePartition {
         work_(work),
         row_bytes_(input.table->spec.dim * ElementBytes(input.table->spec)) {}
 
-  Result<std::vector<Draft>> Run(const EarlyDraft& early) {
+  Result<Drafts> Run(const EarlyDraft& early) {
     work_.groups.Build(input_.keys, static_cast<uint32_t>(input_.state->slots.size()), routes_);
     if (what_.push) {
       work_.row_of.resize(input_.keys.size());
@@ -117,7 +117,7 @@ class SparsePartition {
 
   // The servers work on the first drafts while the later ones are made. They are gathered slot by slot
   // then: slower than in the caller's order, but nobody waits for it.
-  Result<std::vector<Draft>> HandOut(const EarlyDraft& early) {
+  Result<Drafts> HandOut(const EarlyDraft& early) {
     const std::span<const std::byte> values = input_.values.whole();
     if (ChecksFinite(input_.table->spec) && !AllFinite(values)) return NotFiniteError(input_);
     for (size_t d = 0; d < drafts_.size(); ++d) {
@@ -127,7 +127,7 @@ class SparsePartition {
       Gather(values.data(), places, draft.owned.data());
       early(std::move(draft));
     }
-    return std::vector<Draft>();
+    return Drafts();
   }
 
   void Gather(const std::byte* from, std::span<const uint32_t> places, std::byte* to) const {
@@ -207,20 +207,20 @@ class SparsePartition {
   struct GroupSpan {
     uint32_t begin = 0, end = 0, at = 0;
   };
-  std::vector<Draft> drafts_;
-  std::vector<GroupSpan> spans_;
+  Drafts drafts_;
+  RecycledVector<GroupSpan> spans_;
   bool repeats_ = false;
 };
 
 }  // namespace
 
-Result<std::vector<Draft>> DraftSparse(const PartitionInput& input, const Routes& routes,
+Result<Drafts> DraftSparse(const PartitionInput& input, const Routes& routes,
                                        const Directions& what, BufferPool& pool,
                                        const EarlyDraft& early) {
   // Taken out while it is used: whoever gets a draft early may come here again.
   thread_local Workspace kept;
   Workspace work = std::exchange(kept, {});
-  Result<std::vector<Draft>> drafts = SparsePartition(input, routes, what, pool, work).Run(early);
+  Result<Drafts> drafts = SparsePartition(input, routes, what, pool, work).Run(early);
   kept = std::move(work);
   return drafts;
 }

@@ -21,7 +21,7 @@ class Cursor {
     for (std::span<Byte> piece : pieces) sum += piece.size();
     return sum;
   }
-  void Take(uint64_t bytes, std::vector<std::span<Byte>>& out) {
+  void Take(uint64_t bytes, RecycledVector<std::span<Byte>>& out) {
     while (bytes > 0) {
       CAIRN_CHECK(next_ < pieces_.size());
       const std::span<Byte> piece = pieces_[next_];
@@ -35,7 +35,7 @@ class Cursor {
   }
 
  private:
-  static void Append(std::vector<std::span<Byte>>& out, std::span<Byte> piece) {
+  static void Append(RecycledVector<std::span<Byte>>& out, std::span<Byte> piece) {
     if (!out.empty() && piece.data() != nullptr && out.back().data() != nullptr &&
         out.back().data() + out.back().size() == piece.data()) {
       out.back() = {out.back().data(), out.back().size() + piece.size()};
@@ -78,7 +78,7 @@ struct Share {
   StateVersion stamp;
   std::vector<wire::SlotEntry> entries;
   std::vector<uint64_t> keys;
-  std::vector<std::span<const std::byte>> values;
+  wire::Pieces values;
 };
 
 Share& ShareOf(std::vector<Share>& shares, const wire::SlotOwner& owner) {

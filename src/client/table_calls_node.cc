@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client/client_node.h"
+#include "client/draft.h"
 #include "client/rounding.h"
 
 namespace cairn {
@@ -21,8 +22,8 @@ std::string InMiB(uint64_t bytes) {
 }
 }  // namespace
 
-std::vector<std::weak_ptr<wire::Frame>> ClientImpl::BorrowingFrames(const Request& request) {
-  std::vector<std::weak_ptr<wire::Frame>> frames;
+ClientImpl::WeakFrames ClientImpl::BorrowingFrames(const Request& request) {
+  WeakFrames frames;
   for (const client::ShardPart& part : request.parts) {
     if (part.frame && part.borrowed) frames.emplace_back(part.frame);
   }
@@ -33,13 +34,12 @@ std::vector<std::weak_ptr<wire::Frame>> ClientImpl::BorrowingFrames(const Reques
 Status ClientImpl::CheckCall(const TableHandle& table, const TableCall& call,
                              const wire::ClusterState& state) {
   const wire::TableInfo& info = table.info;
-  const std::string named = "table \"" + info.spec.name + "\"";
   if (call.element != info.spec.element) {
-    return {Code::kInvalidArgument, named + " holds " + ElementName(info.spec.element) +
+    return {Code::kInvalidArgument, client::Named(info) + " holds " + ElementName(info.spec.element) +
                                         ", the arrays of this call " + ElementName(call.element)};
   }
   if (state.FindTable(info.id) == nullptr && info.id < state.next_table) {
-    return {Code::kNotFound, named + " was dropped: create it again and use the new handle"};
+    return {Code::kNotFound, client::Named(info) + " was dropped: create it again and use the new handle"};
   }
   return Status::Ok();
 }
@@ -93,7 +93,7 @@ struct ClientImpl::EarlyParts {
   int64_t under_way = 0;  // the rest included, once it is
   uint64_t trip = 0;      // all go in one
   Status status;          // the first that went wrong
-  std::function<void()> all_ended;  // set with the rest
+  Call<void()> all_ended;  // set with the rest
 
   void Ended(const Status& how) {
     if (status.ok()) status = how;
@@ -102,23 +102,22 @@ struct ClientImpl::EarlyParts {
 };
 
 void ClientImpl::SubmitEarly(Request part, int64_t deadline_us, const std::shared_ptr<EarlyParts>& parts) {
-  auto held = std::make_shared<Request>(std::move(part));
-  held->deadline_us = deadline_us;
-  held->done = [this, parts](const Status& status) {
+  part.deadline_us = deadline_us;
+  part.done = [this, parts](const Status& status) {
     --calls_;
     Publish();
     parts->Ended(status);
   };
-  const auto call = [this, held, parts] {
+  auto call = [this, part = std::move(part), parts]() mutable {
     ++calls_;
     ++parts->under_way;
     if (parts->trip == 0) parts->trip = trip_;
-    held->trip = parts->trip;
-    core_->Submit(std::move(*held), Loop::NowUs());
+    part.trip = parts->trip;
+    core_->Submit(std::move(part), Loop::NowUs());
     Publish();
   };
   Pending::State unused(true);  // a closed client refuses the rest, and so the call
-  (void)Begin(call, unused);
+  (void)Begin(std::move(call), unused);
 }
 
 Pending ClientImpl::Submit(Result<Request> request, const Submission& submission) {
@@ -126,32 +125,31 @@ Pending ClientImpl::Submit(Result<Request> request, const Submission& submission
     unacked_.Free(submission.reserved);
     return Ready(request.status());
   }
-  auto state = std::make_shared<Pending::State>(submission.detached);
-  auto held = std::make_shared<Request>(std::move(*request));
-  held->deadline_us = submission.deadline_us;
-  held->info = submission.info;
+  auto state = MakeRecycled<Pending::State>(submission.detached);
+  request->deadline_us = submission.deadline_us;
+  request->info = submission.info;
   const auto end = [this, state, reserved = submission.reserved](const Status& status) {
     unacked_.Free(reserved);
     state->Complete(status);
   };
   const auto early = submission.early;
-  held->done = [this, end, early, frames = BorrowingFrames(*held)](const Status& status) {
+  request->done = [this, end, early, frames = BorrowingFrames(*request)](const Status& status) {
     --calls_;
     Disown(frames);
     Publish();
     early ? early->Ended(status) : end(status);
   };
-  const auto call = [this, held, end, early] {
+  auto call = [this, request = std::move(*request), end, early]() mutable {
     ++calls_;
-    held->trip = early ? early->trip : trip_;
+    request.trip = early ? early->trip : trip_;
     if (early) {
       ++early->under_way;
       early->all_ended = [end, &parts = *early] { end(parts.status); };
     }
-    core_->Submit(std::move(*held), Loop::NowUs());
+    core_->Submit(std::move(request), Loop::NowUs());
     Publish();
   };
-  const Status posted = Begin(call, *state);
+  const Status posted = Begin(std::move(call), *state);
   if (!posted.ok()) {
     unacked_.Free(submission.reserved);
     return Ready(posted);
@@ -219,10 +217,10 @@ Pending ClientImpl::Push(const TableHandle& table, const TableCall& call) {
   client::ErrorFeedback::Chosen chosen = Choose(table, input);
   std::shared_ptr<EarlyParts> early;
   const auto hand_over = [&](Request part) {
-    if (early == nullptr) early = std::make_shared<EarlyParts>();
+    if (early == nullptr) early = MakeRecycled<EarlyParts>();
     SubmitEarly(std::move(part), deadline_us, early);
   };
-  Result<Request> rest = PreparePush(input, pool_, hand_over);
+  Result<Request> rest = PreparePush(input, pool_, std::ref(hand_over));
   return Submit(std::move(rest), {.deadline_us = deadline_us,
                                   .reserved = bytes,
                                   .detached = !call.options.borrow,
@@ -252,9 +250,9 @@ Pending ClientImpl::Done(const TableHandle& table, const PushOptions& options) {
   return Round(table, {.element = table.info.spec.element, .options = options}, {});
 }
 
-Pending ClientImpl::PushPull(const TableHandle& table, const TableCall& call) {
-  if (Status wrong = CheckGiven(table, call); !wrong.ok()) return Ready(wrong);
-  if (table.info.spec.mode == Mode::kSync) return Round(table, call, {.pull_after = true});
+Pending ClientImpl::PushPull(const std::shared_ptr<const TableHandle>& table, const TableCall& call) {
+  if (Status wrong = CheckGiven(*table, call); !wrong.ok()) return Ready(wrong);
+  if (table->info.spec.mode == Mode::kSync) return Round(*table, call, {.pull_after = true});
   if (call.options.info != nullptr) *call.options.info = {};
   return AsyncPushPull(table, call);
 }

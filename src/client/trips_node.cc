@@ -7,7 +7,7 @@
 namespace cairn {
 using client::OpenTrip;
 
-Status ClientImpl::Begin(std::function<void()> call, Pending::State& state) {
+Status ClientImpl::Begin(Call<void()> call, Pending::State& state) {
   state.turn = loop_.turn();
   {
     // Under the lock, so that whatever was begun runs before Close's own call.
@@ -17,7 +17,7 @@ Status ClientImpl::Begin(std::function<void()> call, Pending::State& state) {
       state.trip->Add(std::move(call));
       return Status::Ok();
     }
-    loop_.turn()->Add([this, call = std::move(call)] {
+    loop_.turn()->Add([this, call = std::move(call)]() mutable {
       ++trip_;
       call();
     });
@@ -28,9 +28,9 @@ Status ClientImpl::Begin(std::function<void()> call, Pending::State& state) {
 }
 
 void ClientImpl::PostTrip(OpenTrip::Calls calls) {
-  loop_.turn()->Add([this, calls = std::move(calls)] {
+  loop_.turn()->Add([this, calls = std::move(calls)]() mutable {
     ++trip_;
-    for (const auto& call : calls) call();
+    for (Call<void()>& call : calls) call();
   });
 }
 

@@ -41,8 +41,8 @@ struct BackupStream {
     uint64_t index = 0;
   };
   ReplicaSender sender;
-  std::deque<Note> notes;
-  std::deque<std::pair<uint64_t, uint64_t>> waiting;  // (frame, held answer), by frame
+  RecycledDeque<Note> notes;
+  RecycledDeque<std::pair<uint64_t, uint64_t>> waiting;  // (frame, held answer), by frame
   uint32_t copying = OwnedSlots::kNotHere;            // the slot whose copy is under way
   SlotCopy copy;
   int64_t next_copy_us = 0;
@@ -52,9 +52,10 @@ struct BackupStream {
 struct HeldAnswer {
   ConnId conn;
   wire::FramePtr frame;
-  bool every_slot = false;       // is about all slots of the shard
-  std::vector<uint32_t> locals;  // else: about these
-  std::vector<std::pair<BackupStream*, uint64_t>> marks;  // frames that have to be confirmed
+  bool every_slot = false;          // is about all slots of the shard
+  RecycledVector<uint32_t> locals;  // else: about these
+  RecycledVector<std::pair<BackupStream*, uint64_t>> marks;  // frames that have to be confirmed
 };
+using HeldAnswers = RecycledMap<uint64_t, HeldAnswer>;  // by the order of making
 
 }  // namespace cairn::server

@@ -89,7 +89,7 @@ void ShardImpl::AdvanceHeld(uint64_t id) {
 }
 
 // Whoever owns the slot now decides: the client asks there.
-void ShardImpl::FailHeld(std::map<uint64_t, HeldAnswer>::iterator it) {
+void ShardImpl::FailHeld(HeldAnswers::iterator it) {
   const wire::FrameHeader request = it->second.frame->header();
   const ConnId conn = it->second.conn;
   held_.erase(it);

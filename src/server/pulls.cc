@@ -96,7 +96,7 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
   // A dense table's values are sent from where they lie.
   const bool in_place = !sparse && reading.column == 0 && !wire::Rounds(table.info.spec.wire) &&
                         bytes >= kInPlaceBytes * reading.entries.size();
-  std::vector<std::span<const std::byte>> pieces;
+  wire::Pieces pieces;
   Buffer values = pool_.Get(in_place ? 0 : bytes);
   std::byte* out = values.data();
   reply_entries_.clear();

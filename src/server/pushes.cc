@@ -8,7 +8,7 @@ namespace cairn::server {
 void ShardImpl::OnPush(const Request& request) {
   if (streams_.empty()) return TakePush(request);
   // What is sent on to backups is sent from where it was received.
-  push_body_ = std::make_shared<const Buffer>(std::move(request.frame.storage));
+  push_body_ = MakeRecycled<const Buffer>(std::move(request.frame.storage));
   TakePush(request);
   push_body_.reset();
 }

@@ -12,6 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
+#include "base/recycled.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
@@ -125,7 +126,7 @@ class ReplicaSender {
   uint64_t next_ = 1;
   uint64_t confirmed_ = 0;
   int64_t confirmed_us_ = 0;  // when it last rose
-  std::deque<Unconfirmed> queue_;  // numbers confirmed_ + 1 … next_ - 1
+  RecycledDeque<Unconfirmed> queue_;  // numbers confirmed_ + 1 … next_ - 1
   uint64_t unconfirmed_bytes_ = 0;
   uint64_t sent_bytes_ = 0, resent_frames_ = 0;
 };

@@ -178,7 +178,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void ForEachLocal(const HeldAnswer& held, Look look) const;
   void Mark(HeldAnswer& held) const;
   void AdvanceHeld(uint64_t id);
-  void FailHeld(std::map<uint64_t, HeldAnswer>::iterator it);
+  void FailHeld(HeldAnswers::iterator it);
   void ReleaseConfirmed(BackupStream& stream);
   void RegateAll();
 
@@ -314,7 +314,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   std::map<std::pair<Incarnation, uint32_t>, std::unique_ptr<BackupStream>> streams_;
   std::map<ReceiverKey, ReplicaSource> sources_;
   std::map<ConnId, ReceiverKey> replica_conns_;
-  std::map<uint64_t, HeldAnswer> held_;  // by the order of making
+  HeldAnswers held_;
   std::vector<uint64_t> blocked_;        // held until the owners change
   std::vector<uint32_t> catching_up_;    // slots with a backup that is about to be reported
   uint64_t next_held_ = 1;

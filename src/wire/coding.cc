@@ -25,7 +25,7 @@ struct CodedPrefix {
 };
 static_assert(sizeof(CodedPrefix) == kCodedPrefixBytes);
 
-using Pieces = std::span<const std::span<const std::byte>>;
+using PieceSpan = std::span<const std::span<const std::byte>>;
 
 HalfFormat HalfOf(Coding coding) {
   return coding == Coding::kFloat16 ? HalfFormat::kFloat16 : HalfFormat::kBfloat16;
@@ -86,7 +86,7 @@ bool PutLz4(const Frame& frame, BufferPool& pool, Frame* out) {
   return true;
 }
 
-bool WholeWords(Pieces values) {
+bool WholeWords(PieceSpan values) {
   for (std::span<const std::byte> piece : values) {
     if (piece.size() % sizeof(uint32_t) != 0) return false;
   }
@@ -148,7 +148,7 @@ bool RoundValues(WireFormat format, TooLarge too_large, std::span<std::byte> val
 FramePtr CodeFrame(const Frame& frame, BufferPool& pool) {
   const FrameHeader& plain = frame.header();
   if (!HasSections(plain.type, plain.flags) || plain.body_bytes < kLeastBytes) return nullptr;
-  auto coded = std::make_shared<Frame>();
+  auto coded = MakeRecycled<Frame>();
   if (frame.coding == Coding::kPlain || !Put(frame, pool, coded.get())) return nullptr;
   CodedPrefix prefix;
   prefix.plain_bytes = plain.body_bytes;

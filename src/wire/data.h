@@ -124,7 +124,7 @@ struct DataParts {
   std::span<const std::byte> mask;
   std::span<const uint64_t> keys;
   Buffer owned;                                       // moved into the frame
-  std::vector<std::span<const std::byte>> values;     // may point into `owned`
+  Pieces values;                                      // may point into `owned`
   Coding coding = Coding::kPlain;                     // Frame::coding
   bool transient = false;                             // Frame::transient
 };

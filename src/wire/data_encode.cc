@@ -29,7 +29,7 @@ void Put(std::byte* body, uint64_t at, std::span<const T> items) {
 
 // Header and body of an answer; the body is filled in by the caller.
 FramePtr StartReply(FrameType type, const FrameHeader& request, size_t body_bytes, BufferPool& pool) {
-  auto frame = std::make_shared<Frame>();
+  auto frame = MakeRecycled<Frame>();
   frame->head = pool.Get(sizeof(FrameHeader) + body_bytes);
   FrameHeader& header = *new (frame->head.data()) FrameHeader();
   header.type = type;
@@ -85,7 +85,7 @@ FramePtr EncodeData(DataParts parts, BufferPool& pool) {
   CAIRN_CHECK(mask_bytes == 0 || parts.type == FrameType::kPush || parts.type == FrameType::kContribute);
   const BodyLayout at = LayOut(parts.type, entry_count, bitmap_bytes, mask_bytes, key_count);
 
-  auto frame = std::make_shared<Frame>();
+  auto frame = MakeRecycled<Frame>();
   frame->head = pool.Get(sizeof(FrameHeader) + at.values);
   FrameHeader& header = *new (frame->head.data()) FrameHeader();
   header.type = parts.type;

@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/buffer.h"
 #include "base/ids.h"
+#include "base/recycled.h"
 #include "cairn/status.h"
 
 namespace cairn::wire {
@@ -80,14 +80,17 @@ struct SlotEntry {
 };
 static_assert(sizeof(SlotEntry) == 16);
 
+// Memory that is sent in this order.
+using Pieces = RecycledVector<std::span<const std::byte>>;
+
 // One encoded message, immutable once it has been sent, so that it can be sent again without
 // another copy. `head` is the header and everything before the values; `values` are views into
 // `owned`, or into memory that the sender of the frame keeps alive until it is answered.
 struct Frame {
   Buffer head;
   Buffer owned;
-  std::vector<std::span<const std::byte>> values;
-  std::vector<std::shared_ptr<const Buffer>> keeps;  // what some of `values` lie in
+  Pieces values;
+  RecycledVector<std::shared_ptr<const Buffer>> keeps;  // what some of `values` lie in
   // What a connection may try, to send fewer bytes. Not part of the message.
   Coding coding = Coding::kPlain;
   // `values` refer to memory that stays as it is only until Network::Send has returned: what is not

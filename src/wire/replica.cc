@@ -101,7 +101,7 @@ void OpBatch::AddRaw(std::span<const std::byte> raw, uint64_t epoch, uint64_t co
 
 FramePtr OpBatch::Take(uint64_t number, uint64_t incarnation, uint64_t state_version) {
   if (frame_.empty()) Extend(0);
-  auto frame = std::make_shared<Frame>();
+  auto frame = MakeRecycled<Frame>();
   frame->head = std::exchange(frame_, Buffer());
   // The head ends where the first payload was lent; what was written behind it follows in turns.
   const std::span<const std::byte> own = std::as_const(frame->head).bytes();
@@ -175,7 +175,7 @@ Status CheckOps(std::span<const std::byte> body) {
 FramePtr EncodeReplicaAck(uint64_t received, std::span<const SlotEntry> refused, uint64_t state_version,
                           BufferPool& pool) {
   CAIRN_CHECK(refused.size() <= kMaxSlots);
-  auto frame = std::make_shared<Frame>();
+  auto frame = MakeRecycled<Frame>();
   frame->head = pool.Get(sizeof(FrameHeader) + refused.size_bytes());
   FrameHeader& header = *new (frame->head.data()) FrameHeader();
   header.type = FrameType::kReplicaAck;

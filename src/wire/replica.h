@@ -93,7 +93,7 @@ class OpBatch {
   };
   std::vector<Lent> lent_;
   size_t lent_bytes_ = 0;
-  std::vector<std::shared_ptr<const Buffer>> keeps_;
+  RecycledVector<std::shared_ptr<const Buffer>> keeps_;
 };
 
 // Splits the body of a kReplicate frame: Next() until it says false; then status() tells whether all

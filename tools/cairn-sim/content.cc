@@ -40,8 +40,9 @@ Buffer ValuesOf(const wire::Frame& frame, BufferPool& pool) {
 }
 
 // `into` cut at a number of bytes.
-std::vector<std::span<std::byte>> CutInto(std::vector<std::span<std::byte>>& into, size_t bytes) {
-  std::vector<std::span<std::byte>> rest;
+RecycledVector<std::span<std::byte>> CutInto(RecycledVector<std::span<std::byte>>& into,
+                                             size_t bytes) {
+  RecycledVector<std::span<std::byte>> rest;
   size_t at = 0;
   for (auto& piece : into) {
     const size_t keep = std::min(piece.size(), bytes > at ? bytes - at : 0);
@@ -63,7 +64,7 @@ void CutTarget(client::ShardPart& part, client::ShardPart& rest, size_t rows, si
   }
   rest.rows.assign(part.rows.begin() + static_cast<ptrdiff_t>(rows), part.rows.end());
   part.rows.resize(rows);
-  std::vector<client::ShardPart::Repeat> first;
+  RecycledVector<client::ShardPart::Repeat> first;
   for (const auto& repeat : part.repeats) {
     if (repeat.from < rows) {
       first.push_back(repeat);
@@ -167,7 +168,7 @@ bool PokeNan(client::Request& request, Random& random) {
 
 void CutFrames(client::Request& request, const TableSpec& spec, double chance, Random& random,
                BufferPool& pool) {
-  std::vector<client::ShardPart> parts;
+  RecycledVector<client::ShardPart> parts;
   const size_t unit = ElementBytes(spec) * (spec.kind == TableKind::kSparse ? spec.dim : 1);
   for (client::ShardPart& part : request.parts) {
     const wire::FrameHeader header = part.frame->header();

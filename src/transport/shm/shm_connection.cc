@@ -49,13 +49,9 @@ ShmConnection::ShmConnection(stream_protocol::socket socket, std::unique_ptr<Rin
 void ShmConnection::WaitForBell() {
   auto self = std::static_pointer_cast<ShmConnection>(shared_from_this());
   // Who has the turn looks at the rings anyway.
-  const auto on_bell = [self](const error_code& error) {
-    if (error) return;
-    self->loop_.RunInAnyTurn([self] {
-      if (!self->closed()) self->OnBell();
-    });
-  };
-  socket_.async_wait(stream_protocol::socket::wait_read, on_bell);
+  socket_.async_wait(stream_protocol::socket::wait_read, loop_.InAnyTurn([self] {
+    if (!self->closed()) self->OnBell();
+  }));
 }
 
 // Only takes note: the rings are looked at right after it.

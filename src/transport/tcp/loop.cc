@@ -36,6 +36,13 @@ constexpr int kBlockAtOnce = 64;
                name.c_str());
   std::abort();
 }
+
+// Wakes the loop's thread, and no more.
+struct Wake {
+  using allocator_type = Recycled<std::byte>;
+  allocator_type get_allocator() const noexcept { return {}; }
+  void operator()() const {}
+};
 }  // namespace
 
 void Loop::Pause() {
@@ -108,7 +115,7 @@ void Loop::Stop() {
   if (!impl_->thread.joinable()) return;
   CAIRN_CHECK(impl_->thread.get_id() != std::this_thread::get_id());
   impl_->stop.store(true, std::memory_order_release);
-  asio::post(impl_->io, [] {});
+  asio::post(impl_->io, Wake{});
   impl_->thread.join();
   turn_->End();
 }
@@ -169,7 +176,7 @@ bool Loop::Sleep() {
   return slept;
 }
 
-void Loop::RunInAnyTurn(std::function<void()> fn) {
+void Loop::RunInAnyTurn(Call<void()> fn) {
   if (impl_->has_turn || turn_->TryTake()) {
     impl_->has_turn = true;
     return fn();
@@ -308,7 +315,7 @@ bool Loop::HelpUntil(const Ready& ready, int64_t until_us) try {
 void Loop::LeaveToSleeper() {
   if (MayBlock()) return;
   PollOnce(Who::kHelper);
-  if (!MayBlock()) Post([] {});
+  if (!MayBlock()) asio::post(impl_->io, InTurn(Wake{}));
 }
 
 }  // namespace cairn::transport

@@ -7,12 +7,14 @@
 // their peers to wake it, and looks once more.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "base/recycled.h"
 #include "transport/tcp/turn.h"
 
 namespace boost::asio {
@@ -65,14 +67,14 @@ class Loop {
   // turn, and the thread keeps the turn until it sleeps.
   template <class Handler>
   auto InTurn(Handler handler) {
-    return [this, handler = std::move(handler)](auto&&... arguments) mutable {
-      TakeTurn();
-      handler(std::forward<decltype(arguments)>(arguments)...);
-    };
+    return Turned<Handler>{this, std::move(handler)};
   }
-  // Like InTurn, for a handler that only has to run soon: if somebody has the turn, he runs it, and the
-  // loop's thread sleeps on. (It would make him stop.)
-  void RunInAnyTurn(std::function<void()> fn);
+  // Like InTurn, for a handler that only has to run soon, and not after an error: if somebody has the
+  // turn, he runs it, and the loop's thread sleeps on. (It would make him stop.)
+  template <class Handler>
+  auto InAnyTurn(Handler handler) {
+    return AnyTurned<Handler>{this, std::move(handler)};
+  }
   // For those who would rather be the loop than wait for it (turn.h).
   const std::shared_ptr<LoopTurn>& turn() const { return turn_; }
 
@@ -85,6 +87,33 @@ class Loop {
   static int64_t NowUs();
 
  private:
+  // Asio keeps its operations in the memory that their handlers name. Left alone it would recycle it
+  // within one call of poll, which here is a handler or two.
+  template <class Handler>
+  struct Turned {
+    using allocator_type = Recycled<std::byte>;
+    Loop* loop;
+    Handler handler;
+    allocator_type get_allocator() const noexcept { return {}; }
+    template <class... Arguments>
+    void operator()(Arguments&&... arguments) {
+      loop->TakeTurn();
+      handler(std::forward<Arguments>(arguments)...);
+    }
+  };
+  template <class Handler>
+  struct AnyTurned {
+    using allocator_type = Recycled<std::byte>;
+    Loop* loop;
+    Handler handler;
+    allocator_type get_allocator() const noexcept { return {}; }
+    template <class Error>
+    void operator()(const Error& error) {
+      if (!error) loop->RunInAnyTurn(std::move(handler));
+    }
+  };
+  void RunInAnyTurn(Call<void()> fn);
+
   struct Impl;
   friend class LoopTurn;
   enum class Who { kLoop, kHelper };  // only the loop's own thread runs Asio's handlers

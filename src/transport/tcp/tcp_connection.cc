@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <cerrno>
 #include <cstring>
@@ -71,8 +72,9 @@ Result<size_t> TcpConnection::Write(std::span<const iovec> pieces) {
   }
 }
 
+// Not by the socket's executor, which can be any: that would take memory from the heap.
 void TcpConnection::FlushSoon() {
-  asio::post(socket_.get_executor(), loop_.InTurn([self = Self()] { self->Flush(); }));
+  asio::post(loop_.context(), loop_.InTurn([self = Self()] { self->Flush(); }));
 }
 
 void TcpConnection::FlushWithRoom() {

@@ -9,7 +9,7 @@
 
 namespace cairn::transport {
 
-void LoopTurn::Add(std::function<void()> call) {
+void LoopTurn::Add(Call<void()> call) {
   std::lock_guard lock(added_mutex_);
   added_.push_back(std::move(call));
   any_added_.store(true, std::memory_order_relaxed);
@@ -41,7 +41,7 @@ bool LoopTurn::RunAdded() {
     std::swap(added_, running_);
     any_added_.store(false, std::memory_order_relaxed);
   }
-  for (std::function<void()>& call : running_) call();
+  for (Call<void()>& call : running_) call();
   running_.clear();
   return true;
 }

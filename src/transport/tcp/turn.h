@@ -14,6 +14,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/call.h"
+
 namespace cairn::transport {
 
 class Loop;
@@ -24,7 +26,7 @@ class LoopTurn {
 
   // Any thread but the loop's. Adds a call that the next one who has the turn runs, in the order of
   // the adds. Must be followed by Help or HelpUntil, when the caller holds no lock that the call needs.
-  void Add(std::function<void()> call);
+  void Add(Call<void()> call);
   enum class Stay { kNo, kUntilWritten };
   // Runs what was added, now and here, unless somebody has the turn, who will then. kUntilWritten: the
   // caller will wait for it, and so stays the loop while there is room for what is to be written;
@@ -49,12 +51,12 @@ class LoopTurn {
 
   std::mutex turn_;
   Loop* loop_;                           // guarded by turn_; null: it has ended
-  std::vector<std::function<void()>> running_;  // guarded by turn_
+  std::vector<Call<void()>> running_;    // guarded by turn_
   std::atomic<int> wanted_{0};
   std::atomic<bool> loop_waits_{false};  // the loop's own thread waits for its turn
 
   std::mutex added_mutex_;
-  std::vector<std::function<void()>> added_;  // guarded by added_mutex_
+  std::vector<Call<void()>> added_;  // guarded by added_mutex_
   std::atomic<bool> any_added_{false};
 };
 

@@ -11,10 +11,10 @@
 #include <sys/uio.h>
 
 #include <cstddef>
-#include <deque>
 #include <span>
 
 #include "base/buffer.h"
+#include "base/recycled.h"
 #include "wire/frame.h"
 
 namespace cairn::transport {
@@ -47,7 +47,7 @@ class WriteQueue {
   static size_t SpanCount(const wire::Frame& frame) { return 1 + frame.values.size(); }
   static wire::FramePtr CopyFrom(const wire::Frame& frame, Cursor at, BufferPool& pool);
 
-  std::deque<wire::FramePtr> frames_;
+  RecycledDeque<wire::FramePtr> frames_;
   Cursor cursor_;
   size_t bytes_ = 0;
 };

@@ -1,0 +1,156 @@
+#include "base/recycled.h"
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <mutex>
+#include <new>
+
+namespace cairn {
+namespace {
+
+constexpr size_t kSmallest = 64;
+constexpr size_t kClasses = std::bit_width(kMostRecycledBytes / kSmallest);
+// Blocks of these sizes are kept by threads too.
+constexpr size_t kMostOfThread = 8192;
+constexpr size_t kThreadClasses = std::bit_width(kMostOfThread / kSmallest);
+constexpr uint32_t kExchanged = 16;  // blocks at a time; a thread keeps twice as many at most
+
+// A free block: it lies in its own memory.
+struct Free {
+  Free* next = nullptr;
+};
+
+struct List {
+  Free* first = nullptr;
+  uint32_t count = 0;
+
+  void Put(Free* block) {
+    block->next = first;
+    first = block;
+    ++count;
+  }
+  Free* Take() {
+    Free* const block = first;
+    if (block == nullptr) return nullptr;
+    first = block->next;
+    --count;
+    return block;
+  }
+};
+
+constexpr size_t ClassOf(size_t bytes) {
+  return bytes <= kSmallest ? 0 : static_cast<size_t>(std::bit_width((bytes - 1) / kSmallest));
+}
+constexpr size_t BytesOf(size_t size_class) { return kSmallest << size_class; }
+static_assert(ClassOf(64) == 0 && ClassOf(65) == 1 && ClassOf(128) == 1 && ClassOf(129) == 2);
+static_assert(ClassOf(kMostRecycledBytes) == kClasses - 1);
+static_assert(BytesOf(kClasses - 1) == kMostRecycledBytes);
+
+class SharedLists {
+ public:
+  // At most `count` blocks go into `to`; none if none are kept.
+  void Take(size_t size_class, uint32_t count, List& to) {
+    std::lock_guard lock(mutex_);
+    List& from = lists_[size_class];
+    for (; count > 0 && from.first != nullptr; --count) {
+      to.Put(from.Take());
+      kept_ -= BytesOf(size_class);
+    }
+  }
+  void Give(size_t size_class, uint32_t count, List& from) noexcept {
+    List surplus;
+    {
+      std::lock_guard lock(mutex_);
+      for (; count > 0 && from.first != nullptr; --count) {
+        Free* const block = from.Take();
+        if (kept_ + BytesOf(size_class) > kMostKeptBytes) {
+          surplus.Put(block);
+          continue;
+        }
+        lists_[size_class].Put(block);
+        kept_ += BytesOf(size_class);
+      }
+    }
+    while (Free* block = surplus.Take()) ::operator delete(block);
+  }
+  size_t kept() {
+    std::lock_guard lock(mutex_);
+    return kept_;
+  }
+
+ private:
+  std::mutex mutex_;  // guards the rest
+  std::array<List, kClasses> lists_{};
+  size_t kept_ = 0;
+};
+
+// Never destroyed: objects of static life may give blocks back after everything else has ended.
+SharedLists& Shared() {
+  static SharedLists& lists = *new SharedLists;
+  return lists;
+}
+
+// Not yet, or no longer: a thread's last objects may die after its lists have.
+struct ThreadLists;
+thread_local ThreadLists* of_thread = nullptr;
+thread_local bool thread_ended = false;
+
+struct ThreadLists {
+  std::array<List, kThreadClasses> lists{};
+  ThreadLists() { of_thread = this; }
+  ~ThreadLists() {
+    of_thread = nullptr;
+    thread_ended = true;
+    for (size_t c = 0; c < kThreadClasses; ++c) Shared().Give(c, lists[c].count, lists[c]);
+  }
+};
+
+ThreadLists* BeginThread() {
+  if (thread_ended) return nullptr;
+  thread_local ThreadLists lists;
+  return &lists;
+}
+
+List* ListOfThread(size_t size_class) {
+  if (size_class >= kThreadClasses) return nullptr;
+  ThreadLists* const lists = of_thread != nullptr ? of_thread : BeginThread();
+  return lists == nullptr ? nullptr : &lists->lists[size_class];
+}
+
+}  // namespace
+
+void* TakeBlock(size_t bytes) {
+  if (!kRecycles || bytes > kMostRecycledBytes) return ::operator new(bytes);
+  const size_t size_class = ClassOf(bytes);
+  List* const mine = ListOfThread(size_class);
+  Free* block = nullptr;
+  if (mine != nullptr) {
+    if (mine->first == nullptr) Shared().Take(size_class, kExchanged, *mine);
+    block = mine->Take();
+  } else {
+    List one;
+    Shared().Take(size_class, 1, one);
+    block = one.Take();
+  }
+  return block != nullptr ? block : ::operator new(BytesOf(size_class));
+}
+
+void GiveBlock(void* block, size_t bytes) noexcept {
+  if (block == nullptr) return;
+  if (!kRecycles || bytes > kMostRecycledBytes) return ::operator delete(block);
+  const size_t size_class = ClassOf(bytes);
+  Free* const free = new (block) Free;
+  if (List* const mine = ListOfThread(size_class); mine != nullptr) {
+    mine->Put(free);
+    if (mine->count > 2 * kExchanged) Shared().Give(size_class, kExchanged, *mine);
+    return;
+  }
+  List one;
+  one.Put(free);
+  Shared().Give(size_class, 1, one);
+}
+
+size_t SharedBlockBytes() { return Shared().kept(); }
+
+}  // namespace cairn
