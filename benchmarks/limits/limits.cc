@@ -23,6 +23,7 @@ Limits MeasureLimits() {
           .unix_gb_per_s = UnixGbPerSecond(),
           .ring_gb_per_s = RingGbPerSecond(),
           .ring_sum_gb_per_s = RingSumGbPerSecond(),
+          .ring_push_gb_per_s = RingPushGbPerSecond(),
           .round_trip_us = LoopbackRoundTripUs(),
           .loopback_ping_us = LoopbackPingUs(),
           .ring_ping_us = RingPingUs(),
@@ -37,6 +38,7 @@ void PrintLimits(const Limits& l) {
   std::printf("Unix stream            %8.2f GB/s\n", l.unix_gb_per_s);
   std::printf("ring                   %8.2f GB/s\n", l.ring_gb_per_s);
   std::printf("ring with sum          %8.2f GB/s\n", l.ring_sum_gb_per_s);
+  std::printf("one push at a time     %8.2f GB/s\n", l.ring_push_gb_per_s);
   std::printf("loopback round trip    %8.1f us, 64 bytes\n", l.round_trip_us);
   std::printf("loopback ping          %8.1f us, 4 KB there, 64 bytes back\n", l.loopback_ping_us);
   std::printf("ring ping              %8.1f us, 4 KB there, 64 bytes back\n", l.ring_ping_us);
@@ -51,6 +53,7 @@ std::string ToJson(const Limits& l) {
          ", \"unix_gb_per_s\": " + Number(l.unix_gb_per_s) +
          ", \"ring_gb_per_s\": " + Number(l.ring_gb_per_s) +
          ", \"ring_sum_gb_per_s\": " + Number(l.ring_sum_gb_per_s) +
+         ", \"ring_push_gb_per_s\": " + Number(l.ring_push_gb_per_s) +
          ", \"round_trip_us\": " + Number(l.round_trip_us) +
          ", \"loopback_ping_us\": " + Number(l.loopback_ping_us) +
          ", \"ring_ping_us\": " + Number(l.ring_ping_us) +

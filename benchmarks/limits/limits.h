@@ -34,6 +34,9 @@ double RingGbPerSecond();
 // The same, and the receiver checks that every value is finite while it copies, and adds the piece to
 // an array of 16 MB: what a dense push through shared memory can't do without.
 double RingSumGbPerSecond();
+// One push of 16 MB at a time: the sender checks that all of it is finite before the first byte leaves
+// (a push is refused whole), then as RingSum, then an answer of 64 bytes.
+double RingPushGbPerSecond();
 // µs for 4 KB there and 64 bytes back through two such rings.
 double RingPingUs();
 
@@ -50,6 +53,7 @@ struct Limits {
   double unix_gb_per_s = 0;
   double ring_gb_per_s = 0;
   double ring_sum_gb_per_s = 0;
+  double ring_push_gb_per_s = 0;
   double round_trip_us = 0;
   double loopback_ping_us = 0;
   double ring_ping_us = 0;

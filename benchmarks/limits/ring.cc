@@ -18,6 +18,7 @@
 
 #include "limits/limits.h"
 #include "limits/repeat.h"
+#include "optimizer/span_ops.h"
 
 namespace bench {
 namespace {
@@ -179,6 +180,33 @@ double StreamGbPerSecond(TakePiece take) {
 
 double RingGbPerSecond() { return StreamGbPerSecond(OnlyCopy); }
 double RingSumGbPerSecond() { return StreamGbPerSecond(Summing()); }
+
+double RingPushGbPerSecond() {
+  Pair pair([](Rings& rings) {
+    std::vector<std::byte> piece(kPieceBytes);
+    std::vector<float> sum(kArrayBytes / sizeof(float));
+    const TakePiece take = Summing();
+    const std::byte answer[kAnswer] = {};
+    for (bool goes_on = true; goes_on;) {
+      for (size_t got = 0; goes_on && got < kArrayBytes; got += kPieceBytes) {
+        float* to = sum.data() + got / sizeof(float);
+        goes_on = rings.there.Read(kPieceBytes, [&](const std::byte* from) { take(from, piece.data(), to); });
+      }
+      goes_on = goes_on && rings.back.Write(answer, kAnswer);
+    }
+  });
+  if (!pair.ok()) return kNone;
+  const std::vector<float> source(kArrayBytes / sizeof(float), 1e-3f);
+  const auto* bytes = reinterpret_cast<const std::byte*>(source.data());
+  std::byte answer[kAnswer];
+  bool ok = true;
+  const double seconds = MedianSeconds(kTimes * 20, [&] {
+    ok &= cairn::optimizer::AllFinite(source);
+    for (size_t at = 0; at < kArrayBytes; at += kPieceBytes) pair.rings().there.Write(bytes + at, kPieceBytes);
+    pair.rings().back.Read(kAnswer, [&](const std::byte* p) { std::memcpy(answer, p, kAnswer); });
+  });
+  return ok ? kArrayBytes / seconds * 1e-9 : kNone;
+}
 
 double RingPingUs() {
   Pair pair([](Rings& rings) {

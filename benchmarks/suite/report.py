@@ -48,6 +48,7 @@ def text(rows, markdown=False):
 LIMITS = (("memcpy_gb_per_s", "memcpy", "GB/s", 1), ("add_gb_per_s", "a += b", "GB/s", 1),
           ("ring_gb_per_s", "ring between two processes", "GB/s", 1),
           ("ring_sum_gb_per_s", "ring with check and sum", "GB/s", 1),
+          ("ring_push_gb_per_s", "the same, 16 MB at a time: checked whole first, answered after", "GB/s", 1),
           ("unix_gb_per_s", "Unix stream", "GB/s", 1),
           ("loopback_gb_per_s", "loopback TCP", "GB/s", 1),
           ("ring_ping_us", "4 KB there and an answer, ring", "µs", 1),
