@@ -31,7 +31,7 @@ std::array<std::span<std::byte>, 2> FrameReader::Space() {
     const size_t missing = body_need_ - body_have_;
     std::span<std::byte> first{body_.data() + body_have_, std::min(missing, kPieceBytes)};
     // The end of the body and what follows it in one read.
-    if (first.size() == missing) return {first, inbound_.bytes()};
+    if (first.size() == missing) return {first, inbound_.bytes().first(Ahead())};
     return {first, {}};
   }
   if (begin_ > 0) {  // at most the beginning of a header is left
@@ -40,8 +40,13 @@ std::array<std::span<std::byte>, 2> FrameReader::Space() {
     begin_ = 0;
   }
   CAIRN_CHECK(end_ < inbound_.size());
-  return {inbound_.bytes().subspan(end_), {}};
+  const size_t room = inbound_.size() - end_;
+  return {inbound_.bytes().subspan(end_, end_ < kHeaderBytes ? std::min(room, Ahead() - end_) : room), {}};
 }
+
+// Large frames mostly come one after the other: of the next one only the header is wanted here, the body
+// goes straight to where it is to lie.
+size_t FrameReader::Ahead() const { return body_was_large_ ? kHeaderBytes : inbound_.size(); }
 
 void FrameReader::Filled(size_t n) {
   if (in_body()) {
@@ -82,6 +87,7 @@ Result<bool> FrameReader::BeginFrame() {
   begin_ += kHeaderBytes;
   begun_ = true;
   body_need_ = header_.body_bytes;
+  body_was_large_ = body_need_ >= kInboundBytes;
   body_have_ = std::min(body_need_, end_ - begin_);
   if (body_need_ > 0) {
     body_ = pool_.Get(body_need_);

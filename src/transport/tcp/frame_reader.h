@@ -48,6 +48,7 @@ class FrameReader {
   bool in_body() const { return body_have_ < body_need_; }
 
  private:
+  size_t Ahead() const;
   Result<bool> BeginFrame();
   Result<bool> FinishFrame(wire::InFrame* frame);
 
@@ -56,6 +57,7 @@ class FrameReader {
   Buffer inbound_;
   size_t begin_ = 0, end_ = 0;  // unread bytes of inbound_
   bool begun_ = false;          // header_ is checked, its body is being collected
+  bool body_was_large_ = false;
   wire::FrameHeader header_{};
   Buffer body_;
   size_t body_need_ = 0, body_have_ = 0;

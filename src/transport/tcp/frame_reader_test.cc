@@ -56,6 +56,36 @@ void Feed(FrameReader& reader, std::span<const std::byte> bytes, size_t most, Ra
   }
 }
 
+// What is copied twice is what goes through the inbound buffer.
+TEST(FrameReader, BodiesOfLargeFramesGoStraightToTheirPlace) {
+  BufferPool pool;
+  FrameReader reader(pool, wire::kMaxBodyBytes);
+  const std::vector<size_t> sizes(8, 300'000);
+  const std::vector<std::byte> stream = Stream(sizes, pool);
+  std::span<const std::byte> bytes = stream;
+  size_t frames = 0, reads = 0;
+  wire::InFrame frame;
+  for (; !bytes.empty(); ++reads) {
+    const auto space = reader.Space();
+    if (frames > 0) {
+      EXPECT_LE(reader.in_body() ? space[1].size() : space[0].size(), sizeof(wire::FrameHeader));
+    }
+    const size_t first = std::min(bytes.size(), space[0].size());
+    const size_t second = std::min(bytes.size() - first, space[1].size());
+    std::memcpy(space[0].data(), bytes.data(), first);
+    if (second > 0) std::memcpy(space[1].data(), bytes.data() + first, second);
+    reader.Filled(first + second);
+    bytes = bytes.subspan(first + second);
+    for (Result<bool> next = true; *next;) {
+      next = reader.Next(&frame);
+      ASSERT_TRUE(next.ok());
+      frames += *next;
+    }
+  }
+  EXPECT_EQ(frames, sizes.size());
+  EXPECT_LE(reads, 2 * sizes.size() + 1) << "no more reads than pieces";
+}
+
 TEST(FrameReader, AnyCutGivesTheSameFrames) {
   BufferPool pool;
   const size_t sizes[] = {0, 1, 64, 100, 65'000, 65'408, 65'536, 70'000, 3, 300'000, 0, 524'288, 7};
