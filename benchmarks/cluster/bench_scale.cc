@@ -37,6 +37,7 @@ struct Flags {
   bench::ClusterFlags cluster;
   std::vector<uint32_t> counts = {1, 2, 4, 8};
   std::vector<std::string> ways = {"threads", "servers", "copies"};
+  std::vector<uint32_t> copies_threads = {1, 4};
   std::string cairn, json;
   int rounds = 3;
   unsigned job_timeout_s = 120;
@@ -54,8 +55,11 @@ std::vector<Job> JobsOf(const Flags& flags) {
   for (const std::string& way : flags.ways) {
     if (way == "copies") {
       for (const uint32_t workers : {1u, 2u})
-        for (const uint32_t replicas : {1u, 2u})
-          jobs.push_back({"copies, " + std::to_string(workers) + " worker(s)", replicas, 2, 1, workers, replicas});
+        for (const uint32_t threads : flags.copies_threads)
+          for (const uint32_t replicas : {1u, 2u})
+            jobs.push_back({"copies, " + std::to_string(threads) + " thread(s) a server, " +
+                                std::to_string(workers) + " worker(s)",
+                            replicas, 2, threads, workers, replicas});
       continue;
     }
     for (const uint32_t n : flags.counts)
@@ -180,6 +184,9 @@ int main(int argc, char** argv) {
   app.add_option("--ways", flags.ways, "Some of: threads, servers, copies")
       ->delimiter(',')
       ->check(CLI::IsMember({"threads", "servers", "copies"}));
+  app.add_option("--copies-threads", flags.copies_threads, "Shard threads of a server for `copies`")
+      ->delimiter(',')
+      ->capture_default_str();
   app.add_option("--cairn", flags.cairn, "The program cairn")->capture_default_str();
   app.add_option("--json", flags.json, "Write the curve to this file");
   app.add_option("--rounds", flags.rounds, "All of it so often; the median counts")

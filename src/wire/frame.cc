@@ -26,6 +26,7 @@ uint16_t AllowedFlags(FrameType type) {
     case FrameType::kPull:
       return kFlagSyncPull | kFlagValuesChecked | kFlagAssigned | kFlagTrip | kFlagCoded;
     case FrameType::kPullReply: return kFlagValuesChecked | kFlagCoded;
+    case FrameType::kReplicate: return kFlagValuesChecked | kFlagBodyUnchecked;
     default: return kFlagValuesChecked;
   }
 }
@@ -121,6 +122,10 @@ void Seal(Frame& frame) {
   CAIRN_CHECK(bytes - sizeof(FrameHeader) <= std::max(kMaxBodyBytes, MostBodyBytes(header.type)));
   header.body_bytes = static_cast<uint32_t>(bytes - sizeof(FrameHeader));
   CAIRN_CHECK((header.flags & ~AllowedFlags(header.type)) == 0);
+  if ((header.flags & kFlagBodyUnchecked) != 0) {
+    header.checksum = ChecksumOf(header, {}, {});
+    return;
+  }
   const auto head_body = std::as_const(frame.head).bytes().subspan(sizeof(FrameHeader));
   std::span<const std::span<const std::byte>> values;
   if ((header.flags & kFlagValuesChecked) != 0) values = frame.values;
@@ -129,7 +134,7 @@ void Seal(Frame& frame) {
 
 Status CheckBody(const FrameHeader& header, std::span<const std::byte> body) {
   CAIRN_CHECK(body.size() == header.body_bytes);
-  size_t checked = body.size();
+  size_t checked = (header.flags & kFlagBodyUnchecked) != 0 ? 0 : body.size();
   if (HasSections(header.type, header.flags)) {
     const std::optional<BodyLayout> at = LayoutOf(header, body);
     if (!at) return BadFrame("its sections do not fit into the body");

@@ -50,6 +50,7 @@ enum FrameFlag : uint16_t {
   kFlagAssigned = 1 << 7,       // kPull: only when every slot named has been assigned; else kUnavailable
   kFlagTrip = 1 << 8,           // requests: the first of its round trip on this connection (statistics)
   kFlagCoded = 1 << 9,          // the body is coded in fewer bytes: coding.h
+  kFlagBodyUnchecked = 1 << 10, // kReplicate: the checksum covers the header only; both are on one host
 };
 
 // How a body may be coded (coding.h). The numbers travel.

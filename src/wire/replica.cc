@@ -99,7 +99,7 @@ void OpBatch::AddRaw(std::span<const std::byte> raw, uint64_t epoch, uint64_t co
   std::memcpy(to, &header, sizeof(header));
 }
 
-FramePtr OpBatch::Take(uint64_t number, uint64_t incarnation, uint64_t state_version) {
+FramePtr OpBatch::Take(uint64_t number, uint64_t incarnation, uint64_t state_version, Body body) {
   if (frame_.empty()) Extend(0);
   auto frame = MakeRecycled<Frame>();
   frame->head = std::exchange(frame_, Buffer());
@@ -120,7 +120,11 @@ FramePtr OpBatch::Take(uint64_t number, uint64_t incarnation, uint64_t state_ver
   header.request_id = number;
   header.incarnation = incarnation;
   header.state_version = state_version;
-  if (lends) header.flags |= kFlagValuesChecked;  // all of it is
+  if (body == Body::kUnchecked) {
+    header.flags |= kFlagBodyUnchecked;
+  } else if (lends) {
+    header.flags |= kFlagValuesChecked;  // all of it is
+  }
   Seal(*frame);
   return frame;
 }

@@ -80,7 +80,8 @@ class OpBatch {
   // An operation as it was received, under another epoch.
   void AddRaw(std::span<const std::byte> raw, uint64_t epoch, uint64_t committed);
   // A kReplicate frame with everything collected, numbered `number`, sealed; the batch is empty then.
-  FramePtr Take(uint64_t number, uint64_t incarnation, uint64_t state_version);
+  enum class Body { kChecked, kUnchecked };  // kFlagBodyUnchecked
+  FramePtr Take(uint64_t number, uint64_t incarnation, uint64_t state_version, Body body = Body::kChecked);
 
  private:
   std::byte* Extend(size_t count);

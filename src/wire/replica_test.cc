@@ -378,5 +378,22 @@ TEST_F(Replica, ConfirmationsThatDoNotFitAreRefused) {
   }
 }
 
+TEST_F(Replica, OnOneHostTheHeaderAloneIsChecked) {
+  for (const OpBatch::Body body : {OpBatch::Body::kChecked, OpBatch::Body::kUnchecked}) {
+    OpBatch batch(pool);
+    OpHeader op;
+    op.kind = OpKind::kChunk;
+    const std::vector<std::byte> payload(100, std::byte{1});
+    batch.Add(op, nullptr, {}, {}, payload);
+    Buffer bytes = Flatten(*batch.Take(1, 1, 1, body), pool);
+    ASSERT_TRUE(Parse(bytes.bytes(), kMaxBodyBytes, pool).ok());
+    bytes.data()[sizeof(FrameHeader) + sizeof(OpHeader) + 5] ^= std::byte{1};
+    EXPECT_EQ(Parse(bytes.bytes(), kMaxBodyBytes, pool).ok(), body == OpBatch::Body::kUnchecked);
+    bytes.data()[sizeof(FrameHeader) + sizeof(OpHeader) + 5] ^= std::byte{1};
+    bytes.data()[offsetof(FrameHeader, request_id)] ^= std::byte{1};
+    EXPECT_FALSE(Parse(bytes.bytes(), kMaxBodyBytes, pool).ok());
+  }
+}
+
 }  // namespace
 }  // namespace cairn::wire

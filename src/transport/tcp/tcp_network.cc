@@ -60,6 +60,11 @@ class TcpNetwork::Impl final : public Connection::Owner {
     if (link.connection) CloseConnection(link.connection, options_.close_drops_queued);
   }
 
+  bool SharesMemory(ConnId id) const {
+    const auto it = links_.find(id.value);
+    return it != links_.end() && it->second.connection && it->second.connection->is_shm();
+  }
+
   uint64_t BulkProgress(ConnId id) const {
     const auto it = links_.find(id.value);
     return it == links_.end() || !it->second.connection ? 0 : it->second.connection->bulk_progress();
@@ -245,6 +250,7 @@ ConnId TcpNetwork::Connect(const wire::Endpoint& to) { return impl_->Connect(to)
 void TcpNetwork::Send(ConnId conn, wire::FramePtr frame) { impl_->Send(conn, std::move(frame)); }
 void TcpNetwork::Close(ConnId conn) { impl_->Close(conn); }
 uint64_t TcpNetwork::BulkProgress(ConnId conn) const { return impl_->BulkProgress(conn); }
+bool TcpNetwork::SharesMemory(ConnId conn) const { return impl_->SharesMemory(conn); }
 void TcpNetwork::Adopt(AcceptedConnection accepted) { impl_->Adopt(std::move(accepted)); }
 void TcpNetwork::Refuse(AcceptedConnection accepted, wire::FramePtr answer) {
   impl_->Refuse(std::move(accepted), std::move(answer));
