@@ -1,5 +1,5 @@
-// A call that is to be made later, by whoever gets it: std::function for what can only be moved, with
-// room for a request's usual captures in itself. Larger ones lie in recycled memory.
+// A call that is to be made later, by whoever gets it: std::function for what can only be moved,
+// with room for a request's usual captures in itself. Larger ones lie in recycled memory.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,11 @@
-// Small memory that is used again: what a request is made of (its frames, lists, map nodes, calls) goes
-// to free lists and not to the heap, so that a warm request allocates nothing. Buffers of values are
-// base/buffer.h's.
+// Small memory that is used again: what a request is made of (its frames, lists, map nodes, calls)
+// goes to free lists and not to the heap, so that a warm request allocates nothing. Buffers of
+// values are base/buffer.h's.
 //
 // Blocks come in powers of two. Each thread keeps a few of every size and exchanges them by the
 // dozen with lists that all threads share, because much of a request is made on one thread and dies
-// on another. What is kept is bounded: so many blocks by a thread, so many bytes by the shared lists;
-// the rest, and what is larger than the largest size, is the heap's. Thread-safe.
+// on another. What is kept is bounded: so many blocks by a thread, so many bytes by the shared
+// lists; the rest, and what is larger than the largest size, is the heap's. Thread-safe.
 //
 // With a sanitizer everything is the heap's: it could not see the end of a recycled block.
 #pragma once

@@ -1,6 +1,6 @@
-// Once warm, a push and a pull take no memory from the heap: neither while they are prepared, nor on
-// their way through the core, nor when they are answered. Counted by replacing operator new for this
-// test program; what the test itself does is not counted.
+// Once warm, a push and a pull take no memory from the heap: neither while they are prepared, nor
+// on their way through the core, nor when they are answered. Counted by replacing operator new for
+// this test program; what the test itself does is not counted.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -21,7 +21,9 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/call.h"
 #include "base/log.h"
+#include "base/recycled.h"
 #include "cairn/client.h"
 #include "client/client_core.h"
 #include "client/dense_plan.h"

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/recycled.h"
 #include "client/client_core.h"
 #include "client/completions.h"
 #include "client/control_calls.h"

@@ -136,8 +136,7 @@ class DensePartition {
 
 }  // namespace
 
-Result<Drafts> DraftDense(const PartitionInput& input, const Directions& what,
-                                      BufferPool& pool) {
+Result<Drafts> DraftDense(const PartitionInput& input, const Directions& what, BufferPool& pool) {
   if (input.plan != nullptr && input.plan->Fits(*input.table, *input.state)) {
     return DensePartition(input, *input.plan, what, pool).Run();
   }

@@ -7,9 +7,9 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/buffer.h"
+#include "base/recycled.h"
 #include "cairn/status.h"
 #include "client/partition.h"
 #include "client/routes.h"
@@ -43,15 +43,14 @@ inline bool ChecksFinite(const TableSpec& spec) {
 
 // Both require CheckInput. Drafts come in the order of the shard threads; each ends at a slot's
 // end.
-Result<Drafts> DraftDense(const PartitionInput& input, const Directions& what,
-                                      BufferPool& pool);
+Result<Drafts> DraftDense(const PartitionInput& input, const Directions& what, BufferPool& pool);
 // Draft::keys live until the thread's next DraftSparse. With `early`, a push without repeated keys is
 // checked first, and its drafts are then given to that one by one, each as soon as it has its values;
 // none are left to return.
 using EarlyDraft = std::function<void(Draft)>;
 Result<Drafts> DraftSparse(const PartitionInput& input, const Routes& routes,
-                                       const Directions& what, BufferPool& pool,
-                                       const EarlyDraft& early = nullptr);
+                           const Directions& what, BufferPool& pool,
+                           const EarlyDraft& early = nullptr);
 
 // Shapes, options and modes; messages in words.
 Status CheckInput(const PartitionInput& input, const Directions& what);

@@ -2,6 +2,7 @@
 #include "client/partition.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -58,8 +59,8 @@ const Routes& RoutesOf(const wire::ClusterState& state) {
   return routes;
 }
 
-Result<Drafts> DraftAll(const PartitionInput& input, const Directions& what,
-                                    BufferPool& pool, const EarlyDraft& early = nullptr) {
+Result<Drafts> DraftAll(const PartitionInput& input, const Directions& what, BufferPool& pool,
+                        const EarlyDraft& early = nullptr) {
   if (Status s = CheckInput(input, what); !s.ok()) return s;
   if (!what.push && !what.pull) return Drafts();
   return input.table->spec.kind == TableKind::kDense

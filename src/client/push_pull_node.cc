@@ -28,7 +28,8 @@ struct ClientImpl::PushPullCall {
   Status pull_status;
 };
 
-Pending ClientImpl::AsyncPushPull(const std::shared_ptr<const TableHandle>& handle, const TableCall& call) {
+Pending ClientImpl::AsyncPushPull(const std::shared_ptr<const TableHandle>& handle,
+                                  const TableCall& call) {
   const TableHandle& table = *handle;
   auto both = MakeRecycled<PushPullCall>(PushPullCall{handle, call});
   both->deadline_us = DeadlineUs(call.options.timeout_ms);

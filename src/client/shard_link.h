@@ -13,6 +13,7 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
+#include "base/recycled.h"
 #include "cairn/status.h"
 #include "client/backoff.h"
 #include "client/client_core.h"

@@ -215,8 +215,7 @@ class SparsePartition {
 }  // namespace
 
 Result<Drafts> DraftSparse(const PartitionInput& input, const Routes& routes,
-                                       const Directions& what, BufferPool& pool,
-                                       const EarlyDraft& early) {
+                           const Directions& what, BufferPool& pool, const EarlyDraft& early) {
   // Taken out while it is used: whoever gets a draft early may come here again.
   thread_local Workspace kept;
   Workspace work = std::exchange(kept, {});

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "client/client_node.h"
-#include "client/draft.h"
 #include "client/rounding.h"
 
 namespace cairn {
@@ -34,12 +33,15 @@ ClientImpl::WeakFrames ClientImpl::BorrowingFrames(const Request& request) {
 Status ClientImpl::CheckCall(const TableHandle& table, const TableCall& call,
                              const wire::ClusterState& state) {
   const wire::TableInfo& info = table.info;
+  const auto named = [&] { return "table \"" + info.spec.name + "\""; };
   if (call.element != info.spec.element) {
-    return {Code::kInvalidArgument, client::Named(info) + " holds " + ElementName(info.spec.element) +
-                                        ", the arrays of this call " + ElementName(call.element)};
+    return {Code::kInvalidArgument,
+            named() + " holds " + ElementName(info.spec.element) +
+                ", the arrays of this call " + ElementName(call.element)};
   }
   if (state.FindTable(info.id) == nullptr && info.id < state.next_table) {
-    return {Code::kNotFound, client::Named(info) + " was dropped: create it again and use the new handle"};
+    return {Code::kNotFound,
+            named() + " was dropped: create it again and use the new handle"};
   }
   return Status::Ok();
 }
@@ -250,7 +252,8 @@ Pending ClientImpl::Done(const TableHandle& table, const PushOptions& options) {
   return Round(table, {.element = table.info.spec.element, .options = options}, {});
 }
 
-Pending ClientImpl::PushPull(const std::shared_ptr<const TableHandle>& table, const TableCall& call) {
+Pending ClientImpl::PushPull(const std::shared_ptr<const TableHandle>& table,
+                             const TableCall& call) {
   if (Status wrong = CheckGiven(*table, call); !wrong.ok()) return Ready(wrong);
   if (table->info.spec.mode == Mode::kSync) return Round(*table, call, {.pull_after = true});
   if (call.options.info != nullptr) *call.options.info = {};

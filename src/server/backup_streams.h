@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/recycled.h"
 #include "server/owned_slots.h"
 #include "server/replica_stream.h"
 #include "wire/frame.h"

@@ -7,9 +7,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "base/buffer.h"
+#include "base/recycled.h"
 #include "wire/data.h"
 #include "wire/frame.h"
 

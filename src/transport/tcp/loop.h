@@ -87,8 +87,8 @@ class Loop {
   static int64_t NowUs();
 
  private:
-  // Asio keeps its operations in the memory that their handlers name. Left alone it would recycle it
-  // within one call of poll, which here is a handler or two.
+  // Asio keeps its operations in the memory that their handlers name. Left alone it would recycle
+  // it within one call of poll, which here is a handler or two.
   template <class Handler>
   struct Turned {
     using allocator_type = Recycled<std::byte>;
