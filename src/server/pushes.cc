@@ -39,11 +39,6 @@ void ShardImpl::TakePush(const Request& request) {
   only_duplicates_ = true;
   ForEachPart(table, push, shape,
               [&](const Part& part) { PushPart(request, table, shape, push.params, part); });
-  if (!to_apply_.empty()) {
-    FlushStreams();  // the backups work while this one does
-    for (const Part& part : to_apply_) ApplyPart(*table->rows[part.local], push.params, part);
-    to_apply_.clear();
-  }
   ++stats_.pushes;
   wire::FramePtr reply = wire::EncodePushReply(header, problems_, problem_text_, pool_);
   const bool duplicate = CAIRN_BUG(kDuplicateUncommitted) && only_duplicates_;
@@ -105,8 +100,7 @@ void ShardImpl::PushPart(const Request& request, TableState* table, const Status
     return RefusePart(request, part, hyper, s);
   if (seq > last) slot.numbers.Use(client, seq);
   const bool dropped = CAIRN_BUG(kAckBeforeApply) && ++parts_pushed_ % 50 == 0;
-  if (!dropped && streams_.empty()) ApplyPart(*table->rows[part.local], params, part);
-  if (!dropped && !streams_.empty()) to_apply_.push_back(part);
+  if (!dropped) ApplyPart(*table->rows[part.local], params, part);
   only_duplicates_ = false;
   ObservePush(request, part, Outcome::kApplied, Code::kOk, hyper, slot.NextPosition());
   ShipPush(request, part, params);

@@ -332,7 +332,6 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   uint64_t parts_pushed_ = 0;     // a planted bug's counter
   bool only_duplicates_ = false;  // another's: of the push under way
   // Kept between frames so that their memory is.
-  std::vector<Part> to_apply_;  // of the push under way, once it has been sent on
   std::vector<wire::SlotEntry> problems_;
   std::string problem_text_;
   std::shared_ptr<const Buffer> push_body_;  // of the push that is taken now, where there are backups
