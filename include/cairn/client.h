@@ -113,7 +113,8 @@ using Pieces = std::span<const std::span<float>>;
 // Sync tables: Push, PushPull and Done each finish one round of this worker; a Pull gives the
 // values after this worker's last finished round, and waits for it. The arrays must stay unchanged
 // until Wait has returned. Async tables: Push copies its arrays and returns (unless told to borrow);
-// those of a PushPull must stay unchanged until Wait has returned; Done is an error.
+// those of a PushPull must stay unchanged until Wait has returned; Done is an error. What a PushPull
+// sends and where it receives must not overlap.
 class DenseTable {
  public:
   uint64_t size() const;

@@ -29,6 +29,7 @@ class Call<Returned(Arguments...)> {
       new (room_) Held(std::forward<Fn>(fn));
       how_ = &kInside<Held>;
     } else {
+      static_assert(alignof(Held) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
       void* const block = TakeBlock(sizeof(Held));
       try {
         new (block) Held(std::forward<Fn>(fn));

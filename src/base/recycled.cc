@@ -1,5 +1,7 @@
 #include "base/recycled.h"
 
+#include <pthread.h>
+
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -78,6 +80,8 @@ class SharedLists {
     std::lock_guard lock(mutex_);
     return kept_;
   }
+  void Lock() { mutex_.lock(); }
+  void Unlock() { mutex_.unlock(); }
 
  private:
   std::mutex mutex_;  // guards the rest
@@ -85,9 +89,14 @@ class SharedLists {
   size_t kept_ = 0;
 };
 
-// Never destroyed: objects of static life may give blocks back after everything else has ended.
+// Never destroyed: objects of static life may give blocks back after everything else has ended. A child
+// process must not find it locked by a thread that it does not have.
 SharedLists& Shared() {
-  static SharedLists& lists = *new SharedLists;
+  static SharedLists& lists = []() -> SharedLists& {
+    auto* const made = new SharedLists;
+    pthread_atfork([] { Shared().Lock(); }, [] { Shared().Unlock(); }, [] { Shared().Unlock(); });
+    return *made;
+  }();
   return lists;
 }
 

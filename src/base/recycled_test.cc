@@ -77,17 +77,29 @@ TEST(Recycled, WhatIsKeptIsBounded) {
 
 // Objects of a thread that die after its lists: they go to the shared ones.
 TEST(Recycled, AThreadsLastBlocksAreNotLost) {
+  if (!kRecycles) GTEST_SKIP() << "with a sanitizer there are no lists";
+  constexpr size_t kBytes = 8192, kBlocks = 40;
   struct Late {
     void* block = nullptr;
-    ~Late() { GiveBlock(block, 64); }
+    ~Late() { GiveBlock(block, kBytes); }
   };
+  std::vector<void*> large;  // so that the shared lists have room
+  while (SharedBlockBytes() > kMostKeptBytes / 2) large.push_back(TakeBlock(kMostRecycledBytes));
+  std::vector<void*> enough;
+  for (size_t i = 0; i < 4 * kBlocks; ++i) enough.push_back(TakeBlock(kBytes));
+  for (void* block : enough) GiveBlock(block, kBytes);
+  const size_t before = SharedBlockBytes();
   std::thread([] {
     thread_local Late late;  // before the first block, so it dies after the lists
     late.block = nullptr;
-    late.block = TakeBlock(64);
-    GiveBlock(TakeBlock(64), 64);
+    std::vector<void*> blocks;
+    for (size_t i = 0; i < kBlocks; ++i) blocks.push_back(TakeBlock(kBytes));
+    late.block = blocks.back();
+    blocks.pop_back();
+    for (void* block : blocks) GiveBlock(block, kBytes);
   }).join();
-  GiveBlock(TakeBlock(64), 64);
+  EXPECT_EQ(SharedBlockBytes(), before) << "all came from the shared lists";
+  for (void* block : large) GiveBlock(block, kMostRecycledBytes);
 }
 
 TEST(Recycled, ContainersAndPointers) {

@@ -105,6 +105,7 @@ class ClientImpl {
     int64_t deadline_us = 0;
     uint64_t reserved = 0;  // of unacked_; freed when the request has ended
     bool detached = false;  // uses none of the caller's memory
+    bool awaited = false;   // the caller does nothing else until it has ended
     RoundInfo* info = nullptr;
     client::ErrorFeedback::Chosen* chosen = nullptr;  // kept back once the request is taken over
     std::shared_ptr<EarlyParts> early = nullptr;      // what is under way of it already
@@ -116,7 +117,8 @@ class ClientImpl {
   std::shared_ptr<const wire::ClusterState> Snapshot() const;
   // Begins a call: posts it to the loop, or adds it to this thread's trip, which `state` remembers.
   // Unless the client is closed.
-  Status Begin(Call<void()> call, Pending::State& state);
+  enum class Then { kGoesOn, kWaits };  // what the caller does
+  Status Begin(Call<void()> call, Pending::State& state, Then then = Then::kGoesOn);
   // The trip of this thread; null if it has none. Requires mutex_.
   std::shared_ptr<client::OpenTrip> TripHere() const;
   void SendTripHere();

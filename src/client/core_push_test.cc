@@ -1,6 +1,8 @@
 // Numbered pushes: order, resending, bounds, deadlines.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "client/fake_cluster.h"
 
 namespace cairn::client {
@@ -408,6 +410,7 @@ TEST_F(InTurns, APartsPullIsRightBehindItsPush) {
   PushPull();
   const std::vector<wire::FrameType> types = Types();
   ASSERT_GE(types.size(), 4u);
+  ASSERT_EQ(types.size() % 2, 0u);
   std::vector<wire::InFrame> frames;
   while (!c.Inbox({0, 0}).empty()) frames.push_back(c.Take({0, 0}));
   for (size_t i = 0; i < frames.size(); i += 2) {
@@ -433,6 +436,23 @@ TEST_F(InTurns, APartsPullIsRightBehindItsPush) {
   EXPECT_TRUE(pushed && pushed->ok());
   EXPECT_TRUE(pulled && pulled->ok());
   EXPECT_EQ(out, std::vector<float>(out.size(), 3.0f));
+}
+
+// Where the parts are not the same a part's pull could overtake the push of some of its slots.
+TEST_F(InTurns, OtherPartsGoOneAfterTheOther) {
+  const PartitionInput input{.state = c.core->state().get(),
+                             .table = &table,
+                             .values = std::as_bytes(std::span(gradient)),
+                             .out = std::as_writable_bytes(std::span(out))};
+  Request push = PreparePush(input, c.pool).value();
+  Request pull = PreparePull(input, c.pool).value();
+  ASSERT_GE(pull.parts.size(), 2u);
+  std::swap(pull.parts.front(), pull.parts.back());
+  push.deadline_us = pull.deadline_us = c.now + 600'000'000;
+  c.core->SubmitInTurns(std::move(push), std::move(pull), c.now);
+  c.Run();
+  const std::vector<wire::FrameType> types = Types();
+  EXPECT_TRUE(std::ranges::is_sorted(types)) << "all pushes, then all pulls";
 }
 
 }  // namespace

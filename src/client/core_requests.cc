@@ -8,6 +8,18 @@
 #include "client/scatter.h"
 
 namespace cairn::client {
+namespace {
+
+// Each part of one goes to where the other's goes, and is about the same slots.
+bool SameParts(const Request& a, const Request& b) {
+  return std::ranges::equal(a.parts, b.parts, [](const ShardPart& x, const ShardPart& y) {
+    const auto slot = [](const wire::SlotEntry& entry) { return entry.slot; };
+    return x.server == y.server && x.thread == y.thread &&
+           std::ranges::equal(wire::MutableEntries(*x.frame), wire::MutableEntries(*y.frame), {}, slot, slot);
+  });
+}
+
+}  // namespace
 
 // 0: it has ended, refused or with nothing to do.
 uint64_t Core::Admit(Request request, int64_t now_us) {
@@ -54,9 +66,8 @@ void Core::SubmitInTurns(Request push, Request pull, int64_t now_us) {
   };
   const bool room = held_.empty() && (unacked_bytes_ == 0 ||
                                        unacked_bytes_ + push.bytes <= options_.max_unacked_bytes);
-  const bool in_turns = room && !push.parts.empty() && push.parts.size() == pull.parts.size() &&
-                        fits_map(push) && fits_map(pull) && CheckRequest(push).ok() &&
-                        CheckRequest(pull).ok();
+  const bool in_turns = room && !push.parts.empty() && SameParts(push, pull) && fits_map(push) &&
+                        fits_map(pull) && CheckRequest(push).ok() && CheckRequest(pull).ok();
   if (!in_turns) {
     Submit(std::move(push), now_us);
     return Submit(std::move(pull), now_us);

@@ -52,7 +52,7 @@ Pending ClientImpl::AsyncPushPull(const std::shared_ptr<const TableHandle>& hand
   both->push = std::move(*push);
   both->pull = std::move(*pull);
   both->state = MakeRecycled<Pending::State>(false);
-  const Status posted = Begin([this, both] { StartBoth(both); }, *both->state);
+  const Status posted = Begin([this, both] { StartBoth(both); }, *both->state, Then::kWaits);
   if (!posted.ok()) {
     unacked_.Free(both->reserved);
     return Ready(posted);

@@ -2,7 +2,6 @@
 // push is numbered and kept. docs/decisions/0021-less-on-the-wire.md.
 #pragma once
 
-
 #include "cairn/status.h"
 #include "client/draft.h"
 

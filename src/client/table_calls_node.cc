@@ -151,7 +151,7 @@ Pending ClientImpl::Submit(Result<Request> request, const Submission& submission
     core_->Submit(std::move(request), Loop::NowUs());
     Publish();
   };
-  const Status posted = Begin(std::move(call), *state);
+  const Status posted = Begin(std::move(call), *state, submission.awaited ? Then::kWaits : Then::kGoesOn);
   if (!posted.ok()) {
     unacked_.Free(submission.reserved);
     return Ready(posted);
@@ -226,6 +226,7 @@ Pending ClientImpl::Push(const TableHandle& table, const TableCall& call) {
   return Submit(std::move(rest), {.deadline_us = deadline_us,
                                   .reserved = bytes,
                                   .detached = !call.options.borrow,
+                                  .awaited = call.options.borrow,
                                   .chosen = &chosen,
                                   .early = std::move(early)});
 }

@@ -7,7 +7,7 @@
 namespace cairn {
 using client::OpenTrip;
 
-Status ClientImpl::Begin(Call<void()> call, Pending::State& state) {
+Status ClientImpl::Begin(Call<void()> call, Pending::State& state, Then then) {
   state.turn = loop_.turn();
   {
     // Under the lock, so that whatever was begun runs before Close's own call.
@@ -23,7 +23,7 @@ Status ClientImpl::Begin(Call<void()> call, Pending::State& state) {
     });
   }
   using transport::LoopTurn;
-  loop_.turn()->Help(state.detached ? LoopTurn::Stay::kNo : LoopTurn::Stay::kUntilWritten);
+  loop_.turn()->Help(then == Then::kWaits ? LoopTurn::Stay::kUntilWritten : LoopTurn::Stay::kNo);
   return Status::Ok();
 }
 

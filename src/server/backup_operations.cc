@@ -64,7 +64,7 @@ void ShardImpl::TakeHeldFrames(ReplicaSource& source) {
 }
 
 void ShardImpl::TakeOperations(ReplicaSource& source, const wire::InFrame& frame) {
-  // It has passed its checksum: not damaged on the way, but from another release, or a bug.
+  // It is not damaged (it has passed its checksum, or came from this host): from another release, or a bug.
   if (Status bad = wire::CheckOps(frame.body()); !bad.ok())
     return Log("server " + std::to_string(source.server) + " sent what can't be read: " + bad.message());
   wire::OpReader reader(frame.body());
@@ -83,7 +83,8 @@ void ShardImpl::TakeOperations(ReplicaSource& source, const wire::InFrame& frame
     if (!newer && local != OwnedSlots::kNotHere && slots_[local].role == OwnedSlot::Role::kBackup) {
       const bool was_whole = std::exchange(slots_[local].whole, false);
       slots_[local].copying = false;
-      if (was_whole) Log("partition " + std::to_string(slot.value) + " has to be copied here again: " + taken.message());
+      if (was_whole)
+        Log("partition " + std::to_string(slot.value) + " has to be copied here again: " + taken.message());
     }
     source.receiver.Refuse(slot, newer ? state_->slots[slot.value].epoch : op.header.epoch);
   }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/shard_harness.h"
+#include "server/dense_harness.h"
 #include "wire/replica.h"
 
 namespace cairn::server {
@@ -21,7 +21,7 @@ class OwnersHarness {
   // Server 0 is the primary of every slot, the first `in_sync` others are its backups.
   explicit OwnersHarness(uint32_t servers, uint32_t in_sync, ShardOptions options = {}) {
     for (uint32_t i = 0; i < servers; ++i)
-      nodes.push_back(std::make_unique<ShardHarness>(2, options, i));
+      nodes.push_back(std::make_unique<DenseHarness>(2, options, i));
     state = nodes[0]->state;
     state.servers.clear();
     state.replicas = in_sync + 1;
@@ -37,7 +37,7 @@ class OwnersHarness {
     for (auto& node : nodes) node->SkipAnswers();
     Carry();
   }
-  ShardHarness& operator[](uint32_t server) { return *nodes[server]; }
+  DenseHarness& operator[](uint32_t server) { return *nodes[server]; }
 
   void Publish() {
     state.version = state.version.Next();
@@ -104,7 +104,7 @@ class OwnersHarness {
     return any;
   }
 
-  std::vector<std::unique_ptr<ShardHarness>> nodes;
+  std::vector<std::unique_ptr<DenseHarness>> nodes;
   wire::ClusterState state;
   std::set<uint32_t> gone;     // dead: nothing comes from or to them
   std::set<uint32_t> deaf;     // do not hear of new states

@@ -1,5 +1,6 @@
-// Reads (docs/consistency.md, rules 22, 31, 37 and 38): values of many slots into one pooled buffer,
-// each slot's part with its position. A pull never changes anything.
+// Reads (docs/consistency.md, rules 22, 31, 37 and 38): values of many slots in one answer, each slot's
+// part with its position. Rows are gathered into a pooled buffer, dense values sent from where they lie.
+// A pull never changes anything.
 #include <algorithm>
 #include <vector>
 

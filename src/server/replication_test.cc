@@ -280,7 +280,7 @@ TEST(Replication, APrimaryThatMissedAnEpochGoesOn) {
 TEST(Replication, APrimaryThatNeverHeardOfTheFirstEpochBeginsWithItsBackups) {
   OwnersHarness h(3, 2);
   const TableId table = h.AddTable(Async());
-  h.nodes[1] = std::make_unique<ShardHarness>(2, ShardOptions(), 1);  // it has heard of no owners yet
+  h.nodes[1] = std::make_unique<DenseHarness>(2, ShardOptions(), 1);  // it has heard of no owners yet
   h.Fail(0, 1);
   for (uint32_t rank = 0; rank < 2; ++rank) h[1].Connect(rank);
   h[1].SkipAnswers();
@@ -338,7 +338,7 @@ TEST(Replication, ANewBackupDoesNotWaitForOneThatIsGone) {
 TEST(Replication, ARestartedBackupIsAnotherOne) {
   OwnersHarness h(2, 1);
   const TableId table = h.AddTable(Async());
-  h.nodes[1] = std::make_unique<ShardHarness>(2, ShardOptions{}, 1);
+  h.nodes[1] = std::make_unique<DenseHarness>(2, ShardOptions{}, 1);
   h.nodes[1]->shard = Shard::Make({}, h.nodes[1]->net, h.nodes[1]->pool);
   h.nodes[1]->shard->OnRegistered(1, Incarnation{9});  // at the same address, empty
   h.Tell(1);
@@ -406,44 +406,6 @@ TEST(Replication, ABackupThatIsTakenAwayIsNoLongerWaitedFor) {
   for (wire::SlotOwner& owner : h.state.slots) owner.backups.clear();
   h.Publish();
   EXPECT_EQ(h[0].Answer(0), "applied");
-}
-
-TEST(Replication, ABackupThatIsTakenAwayCommitsWhatTheOthersHave) {
-  OwnersHarness h(3, 2);
-  const TableId table = h.AddTable(Async());
-  h.Carry();
-  h.stalled.insert(1);
-  h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
-  h.Carry();
-  EXPECT_EQ(h[2].Stored(table, 0), std::nullopt) << "not committed yet";
-  for (wire::SlotOwner& owner : h.state.slots) owner.backups.erase(owner.backups.begin());
-  h.Publish();
-  EXPECT_EQ(h[0].Answer(0), "applied");
-  h[0].shard->OnTick(h.now += 1'000'000);
-  h.Carry();
-  EXPECT_EQ(h[2].Stored(table, 0), -2.0f) << "nobody said that it is committed";
-}
-
-// Another primary's epoch came and went unseen, and in it a backup refused what it was sent. The old
-// primary begins again, but has nothing left to send it anew.
-TEST(Replication, ABackupThatLacksWhatIsNotSentAgainIsNotCounted) {
-  OwnersHarness h(2, 1);
-  const TableId table = h.AddTable(Async());
-  h.Carry();
-  h.deaf.insert(0);
-  for (wire::SlotOwner& owner : h.state.slots) owner.epoch = 3;
-  h.Publish();
-  const auto push = h[0].Push(0, table, {{0, 2, 1}});
-  h[0].Deliver(0, push);
-  h.Carry();
-  EXPECT_NE(h[0].Answer(0).find(kMoved), std::string::npos);
-  h.deaf.clear();
-  h.Tell(0);
-  h.Carry();
-  h[0].Deliver(0, push);
-  h.Carry();
-  EXPECT_EQ(h[0].Answer(0), "") << "it is on one owner only";
-  EXPECT_FALSE(h.News(0, wire::SlotNews::kDiverged).empty());
 }
 
 TEST(Replication, ADifferenceBetweenOwnersIsNoticed) {

@@ -21,7 +21,8 @@ class Network {
   // Starts to connect. The driver later calls OnConnected(conn) or OnDisconnect(conn) of the role
   // that asked. Frames sent before OnConnected are dropped.
   virtual ConnId Connect(const wire::Endpoint& to) = 0;
-  // Queues a frame, or writes it at once; of one that is transient nothing is looked at later. Never blocks and never fails: a lost connection is told by OnDisconnect.
+  // Queues a frame, or writes it at once; of one that is transient nothing is looked at later. Never
+  // blocks and never fails: a lost connection is told by OnDisconnect.
   virtual void Send(ConnId conn, wire::FramePtr frame) = 0;
   // No OnDisconnect follows. Harmless on an unknown connection.
   virtual void Close(ConnId conn) = 0;

@@ -117,7 +117,7 @@ void FrameReader::Preload(std::span<const std::byte> bytes) {
 }
 
 void FrameReader::Reset() {
-  begun_ = false;
+  begun_ = body_was_large_ = false;
   begin_ = end_ = body_need_ = body_have_ = 0;
   body_ = Buffer();
 }

@@ -28,6 +28,7 @@ constexpr uint32_t kTryPausingEvery = 16;
 constexpr int kFewPauses = 4;
 constexpr int64_t kCrowdedUs = 500;  // no peer of ours keeps a core so long
 constexpr int kBlockAtOnce = 64;
+constexpr int64_t kMostStayUs = 20'000;  // what is not written then is left to the loop's thread
 
 // A role that stopped in the middle of a change can't go on; the process ends as by a crash.
 [[noreturn]] void OutOfMemory(const std::string& name) {
@@ -288,10 +289,14 @@ void Loop::HelpOnce(bool until_written) try {
   StopAsking();
   PollOnce(Who::kHelper);
   const Ready written = [this] { return !Writing(); };
+  const int64_t end_us = NowUs() + kMostStayUs;
   while (until_written && Writing() && SpinForWork(Who::kHelper, &written)) {
-    if (turn_->loop_waits()) break;
+    if (turn_->loop_waits() || NowUs() >= end_us) break;
   }
-  for (int i = 0; until_written && i < kHandlersPerTurn && PollOnce(Who::kHelper); ++i) {
+  // The first answers are there already: without this the loop's thread would be woken for them, just
+  // before the caller comes back to wait.
+  for (int i = 0; until_written && i < kHandlersPerTurn && !turn_->loop_waits(); ++i) {
+    if (!PollOnce(Who::kHelper)) break;
   }
   LeaveToSleeper();
 } catch (const std::bad_alloc&) {

@@ -63,7 +63,7 @@ class Loop {
   // before Start.
   void Post(std::function<void()> fn);
 
-  // Every handler of Asio's on this loop is wrapped by this: it runs when the loop's thread has the
+  // Every handler of Asio's on this loop is wrapped by this, or by InAnyTurn: it runs when the loop's thread has the
   // turn, and the thread keeps the turn until it sleeps.
   template <class Handler>
   auto InTurn(Handler handler) {

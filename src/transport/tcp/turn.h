@@ -29,8 +29,8 @@ class LoopTurn {
   void Add(Call<void()> call);
   enum class Stay { kNo, kUntilWritten };
   // Runs what was added, now and here, unless somebody has the turn, who will then. kUntilWritten: the
-  // caller will wait for it, and so stays the loop while there is room for what is to be written;
-  // else the loop's thread would write what does not fit at once, beside a caller that waits.
+  // caller will wait for it at once, and so stays the loop (for some milliseconds at most) until all is
+  // written; else the loop's thread would write what does not fit at once, beside a caller that waits.
   void Help(Stay stay = Stay::kNo);
   // Is the loop until ready(), or for as long as is worth spinning. False at once if that makes no
   // sense (nothing to look at, or the loop has ended).

@@ -66,7 +66,7 @@ wire::FramePtr WriteQueue::CopyFrom(const wire::Frame& frame, Cursor at, BufferP
   size_t size = 0;
   for (size_t s = at.span; s < SpanCount(frame); ++s) size += SpanOf(frame, s).size();
   size -= at.offset;
-  auto rest = std::make_shared<wire::Frame>();
+  auto rest = MakeRecycled<wire::Frame>();
   rest->head = pool.Get(size);
   std::byte* to = rest->head.data();
   for (; at.span < SpanCount(frame); ++at.span, at.offset = 0) {
