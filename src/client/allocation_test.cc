@@ -3,25 +3,11 @@
 // this test program; what the test itself does is not counted.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <utility>
 #include <vector>
 
+#include "base/counting_new_testing.h"
 #include "client/fake_cluster.h"
-
-namespace {
-thread_local long allocations = 0;
-}
-
-// Not inlined: the compiler would see free() on what new gave, and warn.
-__attribute__((noinline)) void* operator new(size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-__attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
-__attribute__((noinline)) void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace cairn::client {
 namespace {

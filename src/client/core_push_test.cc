@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "client/fake_cluster.h"
 
@@ -381,13 +382,14 @@ TEST_F(PushTest, ADamagedFrameIsSentAgain) {
 class InTurns : public ::testing::Test {
  protected:
   InTurns() : c(1, 1, 8), table(c.AddTable({.name = "w", .size = 8 * 64 * 1024})) { c.StartAll(); }
-  void PushPull() {
+  void PushPull(const std::function<void(Request& pull)>& change = {}) {
     const PartitionInput input{.state = c.core->state().get(),
                                .table = &table,
                                .values = std::as_bytes(std::span(gradient)),
                                .out = std::as_writable_bytes(std::span(out))};
     Request push = PreparePush(input, c.pool).value();
     Request pull = PreparePull(input, c.pool).value();
+    if (change) change(pull);
     push.deadline_us = pull.deadline_us = c.now + 600'000'000;
     push.done = [this](Status status) { pushed = status; };
     pull.done = [this](Status status) { pulled = status; };
@@ -440,17 +442,10 @@ TEST_F(InTurns, APartsPullIsRightBehindItsPush) {
 
 // Where the parts are not the same a part's pull could overtake the push of some of its slots.
 TEST_F(InTurns, OtherPartsGoOneAfterTheOther) {
-  const PartitionInput input{.state = c.core->state().get(),
-                             .table = &table,
-                             .values = std::as_bytes(std::span(gradient)),
-                             .out = std::as_writable_bytes(std::span(out))};
-  Request push = PreparePush(input, c.pool).value();
-  Request pull = PreparePull(input, c.pool).value();
-  ASSERT_GE(pull.parts.size(), 2u);
-  std::swap(pull.parts.front(), pull.parts.back());
-  push.deadline_us = pull.deadline_us = c.now + 600'000'000;
-  c.core->SubmitInTurns(std::move(push), std::move(pull), c.now);
-  c.Run();
+  PushPull([](Request& pull) {
+    ASSERT_GE(pull.parts.size(), 2u);
+    std::swap(pull.parts.front(), pull.parts.back());
+  });
   const std::vector<wire::FrameType> types = Types();
   EXPECT_TRUE(std::ranges::is_sorted(types)) << "all pushes, then all pulls";
 }

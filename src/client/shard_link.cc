@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/copy_bytes.h"
 #include "base/planted.h"
 
 namespace cairn::client {
@@ -21,12 +20,7 @@ wire::FramePtr WithOwnValues(const wire::Frame& frame, BufferPool& pool) {
   auto copy = MakeRecycled<wire::Frame>();
   copy->head = pool.Get(frame.head.size());
   std::memcpy(copy->head.data(), frame.head.data(), frame.head.size());
-  copy->owned = pool.Get(frame.bytes() - frame.head.size());
-  std::byte* to = copy->owned.data();
-  for (std::span<const std::byte> piece : frame.values) {
-    CopyBytes(to, piece.data(), piece.size());
-    to += piece.size();
-  }
+  copy->owned = wire::CopyOfValues(frame, pool);
   copy->values = {copy->owned.bytes()};
   copy->coding = frame.coding;
   return copy;

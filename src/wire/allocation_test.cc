@@ -2,25 +2,11 @@
 // that are recycled. Counted by replacing operator new for this test program.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <utility>
 
+#include "base/counting_new_testing.h"
 #include "wire/data.h"
 #include "wire/wire_samples.h"
-
-namespace {
-thread_local long allocations = 0;
-}
-
-// Not inlined: the compiler would see free() on what new gave, and warn.
-__attribute__((noinline)) void* operator new(size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-__attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
-__attribute__((noinline)) void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace cairn::wire {
 namespace {

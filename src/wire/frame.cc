@@ -157,15 +157,19 @@ Buffer Flatten(const Frame& frame, BufferPool& pool) {
   return out;
 }
 
-void KeepValues(Frame& frame, BufferPool& pool) {
-  if (!std::exchange(frame.transient, false)) return;
+Buffer CopyOfValues(const Frame& frame, BufferPool& pool) {
   Buffer copy = pool.Get(frame.bytes() - frame.head.size());
   size_t at = 0;
   for (std::span<const std::byte> piece : frame.values) {
     CopyBytes(copy.data() + at, piece.data(), piece.size());
     at += piece.size();
   }
-  frame.owned = std::move(copy);
+  return copy;
+}
+
+void KeepValues(Frame& frame, BufferPool& pool) {
+  if (!std::exchange(frame.transient, false)) return;
+  frame.owned = CopyOfValues(frame, pool);
   frame.values.assign(1, frame.owned.bytes());
 }
 

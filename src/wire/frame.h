@@ -120,6 +120,8 @@ void Seal(Frame& frame);
 Status CheckBody(const FrameHeader& header, std::span<const std::byte> body);
 // The whole frame as one piece: what goes over the wire. For the simulator, tests and golden files.
 Buffer Flatten(const Frame& frame, BufferPool& pool);
+// The values alone, one after the other.
+Buffer CopyOfValues(const Frame& frame, BufferPool& pool);
 // A transient frame gets its values copied, and is one no more.
 void KeepValues(Frame& frame, BufferPool& pool);
 // The reverse: header and body checks, then a copy into pool memory.
