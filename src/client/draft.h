@@ -44,9 +44,9 @@ inline bool ChecksFinite(const TableSpec& spec) {
 // Both require CheckInput. Drafts come in the order of the shard threads; each ends at a slot's
 // end.
 Result<Drafts> DraftDense(const PartitionInput& input, const Directions& what, BufferPool& pool);
-// Draft::keys live until the thread's next DraftSparse. With `early`, a push without repeated keys is
-// checked first, and its drafts are then given to that one by one, each as soon as it has its values;
-// none are left to return.
+// Draft::keys live until the thread's next DraftSparse. With `early`, a large push is checked
+// first, and its drafts are then given to that one by one, each as soon as it has its values; none are
+// left to return.
 using EarlyDraft = std::function<void(Draft)>;
 Result<Drafts> DraftSparse(const PartitionInput& input, const Routes& routes,
                            const Directions& what, BufferPool& pool,

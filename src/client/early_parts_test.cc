@@ -46,8 +46,8 @@ void AddRows(const Request& request, Rows* rows) {
 }
 
 struct Case {
-  explicit Case(uint64_t seed, size_t keys_wanted) : random(seed), state(StateOf(2, 2, 64, random)) {
-    for (size_t i = 0; i < keys_wanted; ++i) keys.push_back(Mix64(i));
+  Case(uint64_t seed, size_t keys_wanted, size_t different) : random(seed), state(StateOf(2, 2, 64, random)) {
+    for (size_t i = 0; i < keys_wanted; ++i) keys.push_back(Mix64(i % different));
     values.resize(keys.size() * kDim);
     for (float& value : values) value = static_cast<float>(random.Between(-1000, 1000)) / 7;
   }
@@ -63,21 +63,20 @@ struct Case {
   std::vector<float> values;
 };
 
-TEST(EarlyParts, TogetherTheyAreTheWholePush) {
+void ExpectTheWholePush(const PartitionInput& input, size_t different) {
   BufferPool pool;
-  Case one(1, 40'000);
   Rows whole, parts;
-  auto request = PreparePush(one.input(), pool);
+  auto request = PreparePush(input, pool);
   ASSERT_TRUE(request.ok());
   AddRows(*request, &whole);
-  EXPECT_EQ(whole.size(), one.keys.size());
+  EXPECT_EQ(whole.size(), different);
   size_t early = 0;
-  auto last = PreparePush(one.input(), pool, [&](Request part) {
+  auto last = PreparePush(input, pool, [&](Request part) {
     ++early;
     EXPECT_FALSE(part.parts.empty());
     AddRows(part, &parts);
     // Whoever takes it may prepare something else on the same thread.
-    Case other(2, 20'000);
+    Case other(2, 20'000, 19'000);
     EXPECT_TRUE(PreparePush(other.input(), pool).ok());
   });
   ASSERT_TRUE(last.ok());
@@ -87,19 +86,36 @@ TEST(EarlyParts, TogetherTheyAreTheWholePush) {
   EXPECT_EQ(parts, whole);
 }
 
+TEST(EarlyParts, TogetherTheyAreTheWholePush) {
+  Case one(1, 40'000, 40'000);
+  ExpectTheWholePush(one.input(), 40'000);
+}
+
+// In the order of the array: sums of floats to the bit.
+TEST(EarlyParts, RepeatedKeysAreSummed) {
+  Case one(5, 40'000, 11'000);
+  ExpectTheWholePush(one.input(), 11'000);
+}
+
+TEST(EarlyParts, OfAnAssignTheLastOneCounts) {
+  Case one(6, 40'000, 11'000);
+  PartitionInput input = one.input();
+  input.op = PushOp::kAssign;
+  ExpectTheWholePush(input, 11'000);
+}
+
 TEST(EarlyParts, ARefusedPushHandsOverNothing) {
   BufferPool pool;
-  Case one(3, 40'000);
+  Case one(3, 40'000, 40'000);
   one.values.back() = std::numeric_limits<float>::quiet_NaN();
   auto last = PreparePush(one.input(), pool, [](Request) { ADD_FAILURE() << "handed over"; });
   EXPECT_EQ(last.status().code(), Code::kNotFinite);
 }
 
-// Their sums may overflow, which shows only when they are made.
-TEST(EarlyParts, RepeatedKeysGoInOne) {
+// Which shows only when they are made.
+TEST(EarlyParts, SumsThatMayOverflowGoInOne) {
   BufferPool pool;
-  Case one(4, 40'000);
-  one.keys.back() = one.keys.front();
+  Case one(4, 40'000, 39'999);  // the last key is the first
   for (uint32_t i = 0; i < kDim; ++i)
     one.values[i] = one.values[one.values.size() - 1 - i] = std::numeric_limits<float>::max();
   auto last = PreparePush(one.input(), pool, [](Request) { ADD_FAILURE() << "handed over"; });

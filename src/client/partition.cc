@@ -53,19 +53,30 @@ RecycledVector<std::byte> MaskOf(const PartitionInput& input) {
   return all ? RecycledVector<std::byte>() : mask;
 }
 
-const Routes& RoutesOf(const wire::ClusterState& state) {
-  thread_local Routes routes;  // memory for the next request of this thread
-  routes.Build(state);
-  return routes;
-}
+// Routes in memory that is kept for the thread's next request, and taken out while it is used: whoever
+// gets a part early may come here again.
+class KeptRoutes {
+ public:
+  explicit KeptRoutes(const wire::ClusterState& state) : routes_(std::exchange(Kept(), {})) { routes_.Build(state); }
+  KeptRoutes(const KeptRoutes&) = delete;
+  KeptRoutes& operator=(const KeptRoutes&) = delete;
+  ~KeptRoutes() { Kept() = std::move(routes_); }
+  const Routes& operator*() const { return routes_; }
+
+ private:
+  static Routes& Kept() {
+    thread_local Routes kept;
+    return kept;
+  }
+  Routes routes_;
+};
 
 Result<Drafts> DraftAll(const PartitionInput& input, const Directions& what, BufferPool& pool,
                         const EarlyDraft& early = nullptr) {
   if (Status s = CheckInput(input, what); !s.ok()) return s;
   if (!what.push && !what.pull) return Drafts();
-  return input.table->spec.kind == TableKind::kDense
-             ? DraftDense(input, what, pool)
-             : DraftSparse(input, RoutesOf(*input.state), what, pool, early);
+  if (input.table->spec.kind == TableKind::kDense) return DraftDense(input, what, pool);
+  return DraftSparse(input, *KeptRoutes(*input.state), what, pool, early);
 }
 
 // Everything of a frame but its draft.
@@ -253,7 +264,8 @@ Result<Request> PrepareKeys(const PartitionInput& input, std::vector<RowKey>* ke
   if (input.table->spec.kind != TableKind::kSparse)
     return Wrong(Named(*input.table) + " is dense: it has no keys");
   if (Status s = CheckInput(input, {}); !s.ok()) return s;
-  const Routes& routes = RoutesOf(*input.state);
+  const KeptRoutes kept(*input.state);
+  const Routes& routes = *kept;
   Drafts drafts;
   for (const Routes::Thread& thread : routes.threads()) {
     for (uint32_t first = thread.first; first < thread.end; first += kKeySlots) {

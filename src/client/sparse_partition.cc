@@ -8,6 +8,7 @@
 #include "client/draft.h"
 #include "client/finite.h"
 #include "client/slot_grouping.h"
+#include "optimizer/span_ops.h"
 
 namespace cairn::client {
 namespace {
@@ -39,22 +40,65 @@ class SparsePartition {
       work_.row_of.resize(input_.keys.size());
       work_.rows_of.resize(routes_.slots().size());
     }
-    for (const Routes::Thread& thread : routes_.threads()) {
-      for (uint32_t first = thread.first; first < thread.end;) {
-        if (Status s = AddDraft(thread, &first); !s.ok()) return s;
-      }
+    if (Status s = CheckGroups(); !s.ok()) return s;
+    if (early && GoesInParts()) {
+      ForEachDraft([&](Draft& draft, const GroupSpan& span) {
+        TakeBuffer(draft, span);
+        Gather(draft, span);
+        early(std::move(draft));
+      });
+      return Drafts();
     }
-    if (!what_.push) return std::move(drafts_);
-    if (early && !repeats_ && drafts_.size() > 1) return HandOut(early);
-    for (Draft& draft : drafts_) TakeBuffer(draft);
-    if (!FillValues()) return NotFiniteError(input_);
+    ForEachDraft([&](Draft& draft, const GroupSpan& span) {
+      if (what_.push) TakeBuffer(draft, span);
+      drafts_.push_back(std::move(draft));
+    });
+    if (what_.push && !FillValues()) return NotFiniteError(input_);
     return std::move(drafts_);
   }
 
  private:
+  // Groups of a draft, where its keys begin, and whether some of them came twice.
+  struct GroupSpan {
+    uint32_t begin = 0, end = 0, at = 0;
+    bool repeats = false;
+  };
+
+  // A slot's part is never split, so each must fit into a frame.
+  Status CheckGroups() const {
+    for (uint32_t i = 0; i < routes_.slots().size(); ++i) {
+      const uint64_t rows = work_.groups.count(i);
+      if (Status s = CheckFrameBytes(input_, rows * row_bytes_, rows, 1); !s.ok()) return s;
+    }
+    return Status::Ok();
+  }
+
+  // Large, and certain to be accepted before the first draft has its values: all of it is finite, and so
+  // are the sums of repeated rows. The servers work on the first drafts while the later ones are made.
+  bool GoesInParts() const {
+    const std::span<const std::byte> values = input_.values.whole();
+    if (!what_.push || values.size() <= kFrameTargetBytes) return false;
+    if (!ChecksFinite(input_.table->spec)) return true;
+    if (reinterpret_cast<uintptr_t>(values.data()) % alignof(float) != 0) return false;
+    // 2^32 of these are still finite, and a frame has fewer rows.
+    constexpr float kSummable = 0x1p90f;
+    return optimizer::AllBelow({reinterpret_cast<const float*>(values.data()), values.size() / sizeof(float)},
+                               kSummable);
+  }
+
+  template <class Take>  // void(Draft&, const GroupSpan&)
+  void ForEachDraft(Take take) {
+    for (const Routes::Thread& thread : routes_.threads()) {
+      for (uint32_t first = thread.first; first < thread.end;) {
+        Draft draft;
+        const GroupSpan span = MakeDraft(thread, &first, draft);
+        if (!draft.entries.empty()) take(draft, span);
+      }
+    }
+  }
+
   // Groups from *first on until the target is passed; moves *first behind them.
-  Status AddDraft(const Routes::Thread& thread, uint32_t* first) {
-    Draft draft;
+  GroupSpan MakeDraft(const Routes::Thread& thread, uint32_t* first, Draft& draft) {
     draft.part.server = thread.server;
     draft.part.thread = thread.thread;
     const uint32_t begin = *first;
@@ -62,82 +106,88 @@ class SparsePartition {
     for (; *first < thread.end && rows * row_bytes_ < kFrameTargetBytes; ++*first) {
       const uint64_t more = work_.groups.count(*first);
       if (more == 0) continue;
-      if (Status s = CheckFrameBytes(input_, (rows + more) * row_bytes_, rows + more, slots + 1); !s.ok()) {
-        if (rows > 0) break;
-        return s;
-      }
+      if (!CheckFrameBytes(input_, (rows + more) * row_bytes_, rows + more, slots + 1).ok()) break;
       rows += more;
       ++slots;
     }
-    if (rows == 0) return Status::Ok();
+    GroupSpan span{begin, *first, work_.groups.first(begin)};
+    if (rows == 0) return span;
     draft.entries.reserve(slots);
-    what_.push ? Unite(draft, begin, *first, rows) : Ask(draft, begin, *first, rows);
+    if (what_.push) {
+      Unite(draft, span);
+      span.repeats = draft.keys.size() < rows;
+      repeats_ |= span.repeats;
+    } else {
+      Ask(draft, span, rows);
+    }
     if (what_.pull) {
       draft.part.out = input_.out.whole().data();
       draft.part.row_bytes = static_cast<uint32_t>(row_bytes_);
     }
-    drafts_.push_back(std::move(draft));
-    return Status::Ok();
+    return span;
   }
 
   // A pull: keys as they are, each row of the reply goes where its key stood.
-  void Ask(Draft& draft, uint32_t begin, uint32_t end, uint64_t rows) {
-    const uint32_t at = work_.groups.first(begin);
-    for (uint32_t i = begin; i < end; ++i) {
+  void Ask(Draft& draft, const GroupSpan& span, uint64_t rows) {
+    for (uint32_t i = span.begin; i < span.end; ++i) {
       if (work_.groups.count(i) == 0) continue;
       draft.entries.push_back({routes_.slots()[i], work_.groups.count(i), what_.column});
     }
-    draft.keys = work_.groups.keys().subspan(at, rows);
-    const auto places = work_.groups.places().subspan(at, rows);
+    draft.keys = work_.groups.keys().subspan(span.at, rows);
+    const auto places = work_.groups.places().subspan(span.at, rows);
     draft.part.rows.assign(places.begin(), places.end());
   }
 
   // A push: repeated keys become one row. Keys are moved together where they lie.
-  void Unite(Draft& draft, uint32_t begin, uint32_t end, uint64_t rows) {
-    if (what_.pull) draft.part.rows.reserve(rows);
-    const uint32_t at = work_.groups.first(begin);
+  void Unite(Draft& draft, const GroupSpan& span) {
+    if (what_.pull) draft.part.rows.reserve(work_.groups.first(span.end) - span.at);
     uint32_t unique = 0;
-    for (uint32_t i = begin; i < end; ++i) {
+    const std::span<RowKey> kept = work_.groups.keys().subspan(span.at);
+    for (uint32_t i = span.begin; i < span.end; ++i) {
       if (work_.groups.count(i) == 0) continue;
       const uint32_t before = unique;
-      unique = UniteGroup(draft, i, work_.groups.keys().subspan(at), unique);
+      unique = UniteGroup(draft, i, kept, unique);
       draft.entries.push_back({routes_.slots()[i], unique - before, 0});
     }
-    draft.keys = work_.groups.keys().subspan(at, unique);
-    spans_.push_back({begin, end, at});
-    repeats_ |= unique < rows;
+    draft.keys = kept.first(unique);
   }
 
-  void TakeBuffer(Draft& draft) {
+  void TakeBuffer(Draft& draft, const GroupSpan& span) {
     draft.owned = pool_.Get(draft.keys.size() * row_bytes_);
     draft.values = {draft.owned.bytes()};
-    const GroupSpan& span = spans_[static_cast<size_t>(&draft - drafts_.data())];
     for (uint32_t i = span.begin; i < span.end; ++i) work_.rows_of[i] = draft.owned.data();
   }
 
-  // The servers work on the first drafts while the later ones are made. They are gathered slot by slot
-  // then: slower than in the caller's order, but nobody waits for it.
-  Result<Drafts> HandOut(const EarlyDraft& early) {
-    const std::span<const std::byte> values = input_.values.whole();
-    if (ChecksFinite(input_.table->spec) && !AllFinite(values)) return NotFiniteError(input_);
-    for (size_t d = 0; d < drafts_.size(); ++d) {
-      Draft& draft = drafts_[d];
-      TakeBuffer(draft);
-      const auto places = work_.groups.places().subspan(spans_[d].at, draft.keys.size());
-      Gather(values.data(), places, draft.owned.data());
-      early(std::move(draft));
-    }
-    return Drafts();
-  }
-
-  void Gather(const std::byte* from, std::span<const uint32_t> places, std::byte* to) const {
+  // Slot by slot: slower than in the caller's order, as FillValues does it, but nobody waits for it.
+  void Gather(Draft& draft, const GroupSpan& span) const {
+    const std::byte* const from = input_.values.whole().data();
+    std::byte* const to = draft.owned.data();
+    const uint32_t count = work_.groups.first(span.end) - span.at;
+    const auto places = work_.groups.places().subspan(span.at, count);
+    const auto rows = std::span(work_.row_of).subspan(span.at, count);
     constexpr size_t kAhead = 16, kLine = 64;
-    for (size_t i = 0; i < places.size(); ++i, to += row_bytes_) {
-      if (i + kAhead < places.size()) {
+    for (size_t i = 0; i < count; ++i) {
+      if (i + kAhead < count) {
         const std::byte* next = from + size_t{places[i + kAhead]} * row_bytes_;
         for (size_t at = 0; at < row_bytes_; at += kLine) __builtin_prefetch(next + at);
       }
-      std::memcpy(to, from + size_t{places[i]} * row_bytes_, row_bytes_);
+      const std::byte* const row = from + size_t{places[i]} * row_bytes_;
+      if (!span.repeats) {
+        std::memcpy(to + i * row_bytes_, row, row_bytes_);
+      } else {
+        Put(to + size_t{rows[i] & ~kRepeated} * row_bytes_, row, (rows[i] & kRepeated) != 0);
+      }
+    }
+  }
+
+  // The row of a key that came before is added to, or replaced in an assign.
+  void Put(std::byte* to, const std::byte* row, bool repeated) const {
+    if (!repeated || input_.op != PushOp::kUpdate) {
+      std::memcpy(to, row, row_bytes_);
+    } else if (input_.table->spec.element == ElementType::kFloat32) {
+      AddTo<float>(to, row, row_bytes_);
+    } else {
+      AddTo<uint64_t>(to, row, row_bytes_);
     }
   }
 
@@ -203,13 +253,8 @@ class SparsePartition {
   BufferPool& pool_;
   Workspace& work_;
   const size_t row_bytes_;
-  // Of each draft of a push: its groups, and where its keys begin.
-  struct GroupSpan {
-    uint32_t begin = 0, end = 0, at = 0;
-  };
   Drafts drafts_;
-  RecycledVector<GroupSpan> spans_;
-  bool repeats_ = false;
+  bool repeats_ = false;  // in any of them
 };
 
 }  // namespace

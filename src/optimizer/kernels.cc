@@ -34,7 +34,7 @@ const Kernels kKernels = {
     .stage_add = StageAddArray,
     .stage_add_rows = StageAddRows,
     .sum_integers = SumIntegers,
-    .all_finite = AllFiniteArray,
+    .all_below = AllBelowArray,
 };
 
 }  // namespace cairn::optimizer::HWY_NAMESPACE

@@ -38,7 +38,7 @@ struct Kernels {
   void (*stage_add)(float* staged, const float* g, size_t n, float weight);
   void (*stage_add_rows)(float* const* staged, const float* const* g, size_t count, size_t dim, float weight);
   void (*sum_integers)(uint64_t* w, const uint64_t* g, size_t n);
-  bool (*all_finite)(const float* values, size_t n);
+  bool (*all_below)(const float* values, size_t n, float bound);
 };
 
 // The best one that this machine can run. Any thread; never changes.

@@ -80,16 +80,17 @@ inline void SumIntegers(uint64_t* w, const uint64_t* g, size_t n) {
 
 // NaN and infinity are the values whose exponent is all ones: without their sign, the largest of
 // all as integers.
-inline bool AllFiniteArray(const float* values, size_t n) {
+inline bool AllBelowArray(const float* values, size_t n, float bound) {
   constexpr size_t kLanes = kPlainLanes;
   const hn::CappedTag<int32_t, kLanes> d;
   const hn::CappedTag<float, kLanes> floats;
   constexpr size_t kPiece = 4096;  // looks at the result now and then: a bad push ends early
-  static constexpr int32_t kExponent = 0x7F800000, kNoSign = 0x7FFFFFFF;
+  static constexpr int32_t kNoSign = 0x7FFFFFFF;
+  const auto limit = std::bit_cast<int32_t>(bound);  // positive floats are ordered as their bits, NaN above all
   const auto no_sign = hn::Set(d, kNoSign);
   const auto at = [=](const float* p)
                       HWY_ATTR { return hn::And(hn::BitCast(d, hn::LoadU(floats, p)), no_sign); };
-  const auto bad = [](float value) { return (std::bit_cast<int32_t>(value) & kNoSign) >= kExponent; };
+  const auto bad = [=](float value) { return (std::bit_cast<int32_t>(value) & kNoSign) >= limit; };
   size_t i = 0;
   for (const size_t unaligned = std::min(n, Unaligned<kLanes>(values)); i < unaligned; ++i) {
     if (bad(values[i])) return false;
@@ -101,7 +102,7 @@ inline bool AllFiniteArray(const float* values, size_t n) {
       largest = hn::Max(largest, at(values + i));
       other = hn::Max(other, at(values + i + kLanes));
     }
-    if (!hn::AllFalse(d, hn::Max(largest, other) > hn::Set(d, kExponent - 1))) return false;
+    if (!hn::AllFalse(d, hn::Max(largest, other) > hn::Set(d, limit - 1))) return false;
   }
   for (; i < n; ++i) {
     if (bad(values[i])) return false;

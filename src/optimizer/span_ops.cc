@@ -1,5 +1,7 @@
 #include "optimizer/span_ops.h"
 
+#include <limits>
+
 #include "base/check.h"
 #include "optimizer/kernels.h"
 
@@ -37,8 +39,11 @@ double AddSquares(double before, std::span<const float> sum, float divisor) {
   return before;
 }
 
+bool AllBelow(std::span<const float> values, float bound) {
+  return ChosenKernels().all_below(values.data(), values.size(), bound);
+}
 bool AllFinite(std::span<const float> values) {
-  return ChosenKernels().all_finite(values.data(), values.size());
+  return AllBelow(values, std::numeric_limits<float>::infinity());
 }
 
 }  // namespace cairn::optimizer

@@ -27,6 +27,8 @@ void StageAddRows(std::span<float* const> staged, const float* const* g, size_t 
 // no sum of squares of floats is beyond a double.
 double AddSquares(double before, std::span<const float> sum, float divisor);
 
+// |value| < bound for all of them, so no NaN. Requires bound > 0.
+bool AllBelow(std::span<const float> values, float bound);
 // No NaN and no infinity in it.
 bool AllFinite(std::span<const float> values);
 
