@@ -10,15 +10,15 @@
 namespace cairn::client {
 namespace {
 
-struct Case {
+struct Gathering {
   size_t dim = 1;
   std::vector<float> rows, many;
   std::vector<int64_t> places;
 };
 
-Case Make(uint64_t seed) {
+Gathering Make(uint64_t seed) {
   Random random(seed);
-  Case made;
+  Gathering made;
   made.dim = 1 + random.Next() % 40;
   const size_t count = 1 + random.Next() % 50, ids = random.Next() % 200;
   const auto value = [&] { return static_cast<float>(random.Next() % 1000) / 7.0f - 50.0f; };
@@ -30,7 +30,7 @@ Case Make(uint64_t seed) {
 
 TEST(GatherRows, AgreesWithSingleElements) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
-    const Case made = Make(seed);
+    const Gathering made = Make(seed);
     std::vector<float> expected, out(made.places.size() * made.dim, 77.0f);
     for (int64_t place : made.places) {
       for (size_t d = 0; d < made.dim; ++d) expected.push_back(made.rows[place * made.dim + d]);
@@ -42,7 +42,7 @@ TEST(GatherRows, AgreesWithSingleElements) {
 
 TEST(AddRows, AgreesWithSingleElementsBitForBit) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
-    const Case made = Make(seed);
+    const Gathering made = Make(seed);
     std::vector<float> expected = made.rows, sums = made.rows;
     for (size_t i = 0; i < made.places.size(); ++i) {
       for (size_t d = 0; d < made.dim; ++d)

@@ -11,7 +11,7 @@
 namespace cairn::client {
 namespace {
 
-constexpr uint32_t kSlots = 24;
+constexpr uint32_t kSlotCount = 24;
 
 // One slot's part of a frame.
 struct SlotPart {
@@ -44,8 +44,8 @@ std::map<uint32_t, SlotPart> BySlot(const Seen& seen) {
 class SplitTest : public ::testing::Test {
  protected:
   SplitTest()
-      : before(StateOf(3, 2, kSlots, random)),
-        after(StateOf(4, 2, kSlots, random)),
+      : before(StateOf(3, 2, kSlotCount, random)),
+        after(StateOf(4, 2, kSlotCount, random)),
         dense{TableId{1}, {.name = "w", .mode = Mode::kSync, .size = 50'000}, {}},
         sparse{TableId{2},
                {.name = "e", .kind = TableKind::kSparse, .mode = Mode::kSync, .dim = 3},

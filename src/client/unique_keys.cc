@@ -13,7 +13,7 @@
 namespace cairn::client {
 namespace {
 
-constexpr size_t kAhead = 16;
+constexpr size_t kKeysAhead = 16;
 // What a thread keeps for its next call; larger tables are given back.
 constexpr size_t kKeptCells = size_t{1} << 20;
 
@@ -28,18 +28,18 @@ size_t UniqueKeys(std::span<const RowKey> keys, std::span<RowKey> unique,
   const size_t mask = size - 1;
   cells.assign(size, 0);
   uint32_t* const table = cells.data();
-  size_t hashes[kAhead];
+  size_t hashes[kKeysAhead];
   const auto look_ahead = [&](size_t i) {
     const size_t at = Mix64(keys[i]) & mask;
-    hashes[i % kAhead] = at;
+    hashes[i % kKeysAhead] = at;
     __builtin_prefetch(table + at, 1);
   };
-  for (size_t i = 0; i < std::min(kAhead, keys.size()); ++i) look_ahead(i);
+  for (size_t i = 0; i < std::min(kKeysAhead, keys.size()); ++i) look_ahead(i);
   uint32_t count = 0;
   for (size_t i = 0; i < keys.size(); ++i) {
     const RowKey key = keys[i];
-    size_t at = hashes[i % kAhead];
-    if (i + kAhead < keys.size()) look_ahead(i + kAhead);
+    size_t at = hashes[i % kKeysAhead];
+    if (i + kKeysAhead < keys.size()) look_ahead(i + kKeysAhead);
     while (table[at] != 0 && unique[table[at] - 1] != key) at = (at + 1) & mask;
     if (table[at] == 0) {
       unique[count] = key;

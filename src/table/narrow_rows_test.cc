@@ -14,7 +14,7 @@ namespace cairn::table {
 namespace {
 
 constexpr Storage kBoth[] = {Storage::kBfloat16, Storage::kFloat16};
-constexpr SlotId kSlot{1};
+constexpr SlotId kNarrowSlot{1};
 
 wire::TableInfo Narrow(uint32_t dim, OptimizerKind optimizer, Storage storage,
                        Init init = Init::Normal(0, 1, 5)) {
@@ -30,12 +30,12 @@ std::vector<float> Rounded(Storage storage, std::vector<float> values) {
 struct NarrowRows : ::testing::Test {
   Arena arena;
   std::unique_ptr<SlotTable> Make(const wire::TableInfo& info) {
-    return SlotTable::Make(info, kSlot, kSlots, arena);
+    return SlotTable::Make(info, kNarrowSlot, kSlots, arena);
   }
 };
 
 TEST_F(NarrowRows, InitialAndAssignedRowsAreTheNearest) {
-  const auto keys = KeysOf(kSlot, 40);
+  const auto keys = KeysOf(kNarrowSlot, 40);
   for (const Storage storage : kBoth) {
     auto full = Make(Sparse(5, OptimizerKind::kSgd));
     auto narrow = Make(Narrow(5, OptimizerKind::kSgd, storage));
@@ -63,7 +63,7 @@ TEST_F(NarrowRows, ManySmallStepsComeToWhatTheyAre) {
     ASSERT_EQ(Rounded(storage, {1.0f + step}), std::vector<float>{1.0f});
     constexpr size_t kRows = 64, kSteps = 640;
     constexpr uint32_t kDim = 16;
-    const auto keys = KeysOf(kSlot, kRows);
+    const auto keys = KeysOf(kNarrowSlot, kRows);
     auto table = Make(Narrow(kDim, OptimizerKind::kSgd, storage, Init::Constant(1.0f)));
     const std::vector<float> gradients(kRows * kDim, -1.0f);
     for (size_t i = 0; i < kSteps; ++i) table->Apply(keys, Bytes(gradients), {}, {.lr = step});
@@ -82,7 +82,7 @@ TEST_F(NarrowRows, ManySmallStepsComeToWhatTheyAre) {
 }
 
 TEST_F(NarrowRows, StateIsFull) {
-  const auto keys = KeysOf(kSlot, 3);
+  const auto keys = KeysOf(kNarrowSlot, 3);
   for (const Storage storage : kBoth) {
     auto full = Make(Sparse(3, OptimizerKind::kAdagrad));
     auto narrow = Make(Narrow(3, OptimizerKind::kAdagrad, storage));
@@ -98,7 +98,7 @@ TEST_F(NarrowRows, StateIsFull) {
 
 // Contributions of a round come in any order; those of one element each are sums without an order.
 TEST_F(NarrowRows, ARoundDoesNotDependOnWhoCameFirst) {
-  const auto keys = KeysOf(kSlot, 30);
+  const auto keys = KeysOf(kNarrowSlot, 30);
   const std::vector<RowKey> one(keys.begin(), keys.begin() + 20), two(keys.begin() + 10, keys.end());
   auto a = Make(Narrow(4, OptimizerKind::kSgd, Storage::kBfloat16));
   auto b = Make(Narrow(4, OptimizerKind::kSgd, Storage::kBfloat16));
@@ -116,7 +116,7 @@ TEST_F(NarrowRows, ARoundDoesNotDependOnWhoCameFirst) {
 
 // A key twice in a push: two steps with draws of their own.
 TEST_F(NarrowRows, AKeyThatRepeatsIsRoundedAnewEachTime) {
-  const RowKey key = KeysOf(kSlot, 1)[0];
+  const RowKey key = KeysOf(kNarrowSlot, 1)[0];
   constexpr size_t kTimes = 4096;
   auto table = Make(Narrow(1, OptimizerKind::kSum, Storage::kBfloat16, Init::Constant(1.0f)));
   table->Apply(std::vector<RowKey>(kTimes, key), Bytes(std::vector<float>(kTimes, 0x1p-11f)), {}, {});
@@ -125,7 +125,7 @@ TEST_F(NarrowRows, AKeyThatRepeatsIsRoundedAnewEachTime) {
 }
 
 TEST_F(NarrowRows, DrawsDependOnTheSeedTheTableAndTheOperation) {
-  const auto keys = KeysOf(kSlot, 64);
+  const auto keys = KeysOf(kNarrowSlot, 64);
   const std::vector<float> g(keys.size() * 8, 0.00123f);
   const auto after = [&](uint64_t seed, uint64_t stream, int before) {
     Init init = Init::Constant(1.0f);
@@ -145,7 +145,7 @@ TEST_F(NarrowRows, DrawsDependOnTheSeedTheTableAndTheOperation) {
 }
 
 TEST_F(NarrowRows, AssigningWhatFloat16CannotHoldIsRefused) {
-  const auto keys = KeysOf(kSlot, 1);
+  const auto keys = KeysOf(kNarrowSlot, 1);
   auto half = Make(Narrow(2, OptimizerKind::kSgd, Storage::kFloat16));
   auto brain = Make(Narrow(2, OptimizerKind::kSgd, Storage::kBfloat16));
   const std::vector<float> good = {65504.0f, -65504.0f}, bad = {1.0f, -70000.0f};
@@ -158,7 +158,7 @@ TEST_F(NarrowRows, AssigningWhatFloat16CannotHoldIsRefused) {
 }
 
 TEST_F(NarrowRows, TakeLessAndAreCopiedNarrow) {
-  const auto keys = KeysOf(kSlot, 2000);
+  const auto keys = KeysOf(kNarrowSlot, 2000);
   const std::vector<float> g(keys.size() * 16, 0.1f);
   auto full = Make(Sparse(16, OptimizerKind::kSgd));
   auto narrow = Make(Narrow(16, OptimizerKind::kSgd, Storage::kBfloat16));

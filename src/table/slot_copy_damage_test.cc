@@ -11,7 +11,7 @@
 namespace cairn::table {
 namespace {
 
-const SlotId kSlot{1};
+const SlotId kCopiedSlot{1};
 using Image = std::vector<std::byte>;
 
 template <class T>
@@ -24,12 +24,12 @@ struct SlotCopyDamage : ::testing::Test {
   // A dense table is small here and lies in one slot, or most slots would be empty.
   static std::unique_ptr<SlotTable> Make(const wire::TableInfo& info, Arena& arena) {
     if (info.spec.kind == TableKind::kDense) return SlotTable::Make(info, SlotId{0}, 1, arena);
-    return SlotTable::Make(info, kSlot, kSlots, arena);
+    return SlotTable::Make(info, kCopiedSlot, kSlots, arena);
   }
   // A slot with rows or state, and sums of a round where there may be some.
   Image SomeImage(const TableCase& c) {
     Arena arena;
-    Actions actions(c.info, kSlot, 17);
+    Actions actions(c.info, kCopiedSlot, 17);
     auto table = Make(c.info, arena);
     for (int i = 0; i < 12; ++i) actions.Do({table.get()});
     if (!table->staged()) actions.Stage({table.get()});
@@ -49,7 +49,7 @@ struct SlotCopyDamage : ::testing::Test {
     ByteWriter again;
     table->Save(again);
     EXPECT_LE(again.size(), image.size());
-    Actions actions(info, kSlot, 3);
+    Actions actions(info, kCopiedSlot, 3);
     ExpectAlike(*table, *table, actions);
     for (int i = 0; i < 8; ++i) actions.Do({table.get()});
     actions.Close({table.get()});
@@ -112,14 +112,14 @@ TEST_F(SlotCopyDamage, AnImageOfAnotherTableIsRefused) {
 // A slot of rows, and what stands where in it.
 struct SlotCopyRows : SlotCopyDamage {
   const wire::TableInfo info = Sparse(2, OptimizerKind::kSgd);
-  const std::vector<RowKey> keys = KeysOf(kSlot, 3);
+  const std::vector<RowKey> keys = KeysOf(kCopiedSlot, 3);
   Image image;
   static constexpr size_t kStep = 0, kStaged = 8, kCount = 16, kRowBytes = 24, kKeys = 32, kRows = 56;
   static constexpr size_t kSums = 80;  // count, row bytes, keys, rows again
 
   void SetUp() override {
     Arena arena;
-    auto table = SlotTable::Make(info, kSlot, kSlots, arena);
+    auto table = SlotTable::Make(info, kCopiedSlot, kSlots, arena);
     table->Assign(keys, Bytes(std::vector<float>{1, 2, 3, 4, 5, 6}), {}, 0);
     table->Stage(std::span(keys).first(2), Bytes(std::vector<float>{7, 8, 9, 10}), {}, 1);
     table->CountRound({.step = 77});
@@ -177,7 +177,7 @@ TEST_F(SlotCopyRows, AKeyThatRepeatsOrBelongsElsewhereIsRefused) {
 
 TEST_F(SlotCopyRows, SumsThatAreRefusedLeaveTheSlotAsItWas) {
   Arena arena;
-  auto table = SlotTable::Make(info, kSlot, kSlots, arena);
+  auto table = SlotTable::Make(info, kCopiedSlot, kSlots, arena);
   const Image sums(image.begin() + kSums, image.end());
   Image bad = sums;
   Put(bad, 24, keys[0]);

@@ -15,7 +15,7 @@
 namespace cairn::table {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 // What a sparse table should hold, row by row.
 struct Model {
@@ -242,7 +242,7 @@ TEST(SparseSlot, CheckRefusesWrongShapesForeignKeysAndNan) {
   EXPECT_EQ(table->Check(foreign, Bytes(values).first(16), {}).code(), Code::kInvalidArgument);
   EXPECT_EQ(table->CheckRead(foreign, 0).code(), Code::kInvalidArgument);
   EXPECT_TRUE(table->CheckRead(keys, 0).ok());
-  values[11] = kNan;
+  values[11] = kNotANumber;
   EXPECT_EQ(table->Check(keys, Bytes(values), {}).code(), Code::kNotFinite);
   auto allows = Sparse(4, OptimizerKind::kSgd);
   allows.spec.non_finite = NonFinitePolicy::kAllow;

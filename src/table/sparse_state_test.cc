@@ -39,7 +39,7 @@ wire::TableInfo TableOf(const Case& c, uint32_t dim, uint32_t flags = 0) {
 }
 
 // What the table should hold.
-struct Model {
+struct StateModel {
   struct Row {
     std::vector<optimizer::ReferenceElement> elements;
     float row_sum = 0;  // kRowwiseAdagrad
@@ -91,7 +91,7 @@ struct Model {
   }
 };
 
-void ExpectEverything(const SlotTable& table, const Model& model, const std::vector<RowKey>& pool) {
+void ExpectEverything(const SlotTable& table, const StateModel& model, const std::vector<RowKey>& pool) {
   ASSERT_EQ(table.rows(), model.rows.size());
   const size_t dim = model.info.spec.dim;
   const uint32_t columns = StateColumns(model.info.spec.optimizer, 0);
@@ -120,7 +120,7 @@ TEST(SparseState, AsyncAgreesWithTheReference) {
         SCOPED_TRACE(testing::Message() << c.name << ", dim " << dim << ", flags " << flags);
         Random random(dim + flags);
         Arena arena;
-        Model model{TableOf(c, dim, flags)};
+        StateModel model{TableOf(c, dim, flags)};
         auto table = SlotTable::Make(model.info, kSlot, kSlots, arena);
         const auto pool = KeysOf(kSlot, 700);
         for (uint64_t step = 0; step < 25; ++step) {
@@ -143,7 +143,7 @@ TEST(SparseState, RoundsAgreeWithTheReference) {
     constexpr uint32_t kDim = 5;
     Random random(9);
     Arena arena;
-    Model model{TableOf(c, kDim)};
+    StateModel model{TableOf(c, kDim)};
     auto table = SlotTable::Make(model.info, kSlot, kSlots, arena);
     const auto pool = KeysOf(kSlot, 300);
     for (uint64_t round = 0; round < 20; ++round) {
@@ -204,7 +204,7 @@ TEST(SparseState, AnAssignReplacesValuesAndLeavesStateAlone) {
   for (const Case& c : Cases()) {
     SCOPED_TRACE(c.name);
     Arena arena;
-    Model model{TableOf(c, 3)};
+    StateModel model{TableOf(c, 3)};
     auto table = SlotTable::Make(model.info, kSlot, kSlots, arena);
     auto keys = KeysOf(kSlot, 40);
     Random random(4);
@@ -233,7 +233,7 @@ TEST(SparseState, AnAssignReplacesValuesAndLeavesStateAlone) {
 TEST(SparseState, AssigningOnceMakesRowsAndChangesNone) {
   const Case c = Cases()[1];
   Arena arena;
-  Model model{TableOf(c, 3)};
+  StateModel model{TableOf(c, 3)};
   auto table = SlotTable::Make(model.info, kSlot, kSlots, arena);
   const auto keys = KeysOf(kSlot, 3000);
   Random random(5);
@@ -242,7 +242,7 @@ TEST(SparseState, AssigningOnceMakesRowsAndChangesNone) {
   const auto first = RandomFloats(random, existing.size() * 3);
   table->Apply(existing, Bytes(first), {}, c.hyper);
   for (size_t i = 0; i < existing.size(); ++i) model.Update(existing[i], &first[i * 3], c.hyper, 1, 1);
-  const Model before = model;
+  const StateModel before = model;
   std::vector<RowKey> assigned(keys.begin(), keys.begin() + 2000);
   assigned.push_back(keys[1]);  // was missing, and repeats: the last one counts
   assigned.push_back(keys[0]);

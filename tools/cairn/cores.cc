@@ -11,6 +11,13 @@
 #include <string>
 
 namespace cairn::tool {
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
 namespace {
 
 // The folder of this process's group below `root`, for the controller `name` ("" in version 2).
@@ -38,13 +45,6 @@ auto SmallestUpwards(std::string folder, const std::string& root, Read read) -> 
     if (folder.size() <= root.size()) return smallest;
     folder.erase(std::max(folder.rfind('/'), root.size()));
   }
-}
-
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
 }
 
 std::optional<double> QuotaIn(const std::string& folder) {

@@ -31,13 +31,6 @@ std::string GiB(double bytes) {
   return text;
 }
 
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 double MemoryField(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {

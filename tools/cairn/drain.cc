@@ -15,8 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr auto kEvery = std::chrono::milliseconds(500);
-constexpr int64_t kAnswerMs = 1'000;
+constexpr auto kAskEvery = std::chrono::milliseconds(500);
+constexpr int64_t kDrainAnswerMs = 1'000;
 constexpr int64_t kSchedulerAwayMs = 30'000;  // a killed one is back long before
 
 uint64_t Count(const Json& object, const char* key) {
@@ -65,16 +65,16 @@ void Drain::Loop() {
     const std::string obstacle = Obstacle(MonotonicMs());
     if (!obstacle.empty()) return StopBecause(obstacle);
     lock.lock();
-    wake_.wait_for(lock, kEvery, [this] { return end_; });
+    wake_.wait_for(lock, kAskEvery, [this] { return end_; });
   }
 }
 
 std::string Drain::Obstacle(int64_t now_ms) {
   if (now_ms - begun_ms_ >= timeout_ms_)
     return "its partitions have not moved away within " + Seconds(timeout_ms_) + " (--drain-timeout)";
-  const Result<wire::Endpoint> leader = FindLeader(schedulers_, kAnswerMs);
+  const Result<wire::Endpoint> leader = FindLeader(schedulers_, kDrainAnswerMs);
   const Result<std::string> text =
-      leader.ok() ? AskStatus(*leader, kAnswerMs) : Result<std::string>(leader.status());
+      leader.ok() ? AskStatus(*leader, kDrainAnswerMs) : Result<std::string>(leader.status());
   if (!text.ok()) {
     if (now_ms - heard_ms_ < kSchedulerAwayMs) return "";
     return "no scheduler has answered for " + Seconds(kSchedulerAwayMs);

@@ -17,14 +17,14 @@
 namespace cairn::tool {
 namespace {
 
-struct Flags {
+struct ScaleFlags {
   std::optional<std::string> scheduler;
   uint32_t servers = 0;
   bool no_wait = false;
   int64_t timeout_s = 600;
 };
 
-constexpr int64_t kAnswerMs = 5'000;
+constexpr int64_t kScaleAnswerMs = 5'000;
 constexpr int64_t kEveryMs = 500;
 // Moves come a few at a time: so many quiet answers in a row say that there are no more to come.
 constexpr int kQuietAnswers = 4;
@@ -54,14 +54,14 @@ void SayHowToStart(const wire::Endpoint& scheduler, uint32_t missing) {
   std::fflush(stdout);
 }
 
-int WaitForBalance(wire::Endpoint scheduler, const Flags& flags) {
+int WaitForBalance(wire::Endpoint scheduler, const ScaleFlags& flags) {
   const int64_t begin_ms = MonotonicMs(), end_ms = begin_ms + flags.timeout_s * 1000;
   std::string shown;
   bool told = false;
   uint64_t moves = 0;
   for (int quiet = 0; MonotonicMs() < end_ms;) {
     // A scheduler that is being started again does not answer for a moment.
-    const Result<ClusterSummary> summary = AskSummary(scheduler, kAnswerMs);
+    const Result<ClusterSummary> summary = AskSummary(scheduler, kScaleAnswerMs);
     if (summary.ok()) {
       if (summary->phase == "failed") return Complain("scale: the job has failed: " + summary->failure);
       if (summary->phase == "ended") return Complain("scale: the job is over");
@@ -95,13 +95,13 @@ int WaitForBalance(wire::Endpoint scheduler, const Flags& flags) {
                   "; it goes on, and `cairn top` shows how far it is");
 }
 
-int RunScale(const Flags& flags) {
+int RunScale(const ScaleFlags& flags) {
   const Result<wire::Endpoint> scheduler = ChooseScheduler(flags.scheduler);
   if (!scheduler.ok()) return Complain("scale: " + scheduler.status().message());
-  const Result<ClusterSummary> before = AskSummary(*scheduler, kAnswerMs);
+  const Result<ClusterSummary> before = AskSummary(*scheduler, kScaleAnswerMs);
   if (!before.ok()) return Complain("scale: " + before.status().message());
   const Result<wire::ControlMessage> answer =
-      AskScheduler(*scheduler, wire::Scale{1, flags.servers}, kAnswerMs);
+      AskScheduler(*scheduler, wire::Scale{1, flags.servers}, kScaleAnswerMs);
   if (!answer.ok()) return Complain("scale: " + answer.status().message());
   if (const auto* refusal = std::get_if<wire::Refusal>(&*answer)) return Complain("scale: " + refusal->text);
   if (!std::holds_alternative<wire::StatusReply>(*answer))
@@ -134,7 +134,7 @@ void AddScale(CLI::App& app, int& exit_code) {
       "hand (cairn server --scheduler HOST:PORT). Nothing stops meanwhile. Which job: as for cairn status.\n"
       "  cairn scale --servers 4\n"
       "  cairn scale --servers 3 --scheduler 10.0.0.1:9000 --no-wait");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ScaleFlags>();
   command->add_option("-s,--servers", flags->servers, "servers that the job should have")
       ->type_name("N")
       ->required()

@@ -14,7 +14,7 @@
 namespace cairn::tool {
 namespace {
 
-struct Flags {
+struct SchedulerFlags {
   std::optional<std::string> host, state_dir, meta, cluster_id;
   std::optional<uint16_t> port;
   std::optional<uint32_t> servers, workers, slots, replicas, min_in_sync;
@@ -33,7 +33,7 @@ void Choose(T& out, const std::optional<U>& flag, const std::optional<U>& enviro
   }
 }
 
-scheduler::SchedulerNodeOptions OptionsOf(const Flags& flags, const cluster::Environment& environment) {
+scheduler::SchedulerNodeOptions OptionsOf(const SchedulerFlags& flags, const cluster::Environment& environment) {
   scheduler::SchedulerNodeOptions options;
   // Where nodes look for the scheduler is where it listens, unless told otherwise. Of several it can't
   // tell which one it is.
@@ -62,7 +62,7 @@ scheduler::SchedulerNodeOptions OptionsOf(const Flags& flags, const cluster::Env
 }
 
 // A flag says where the state is, or else the environment does; never both kinds at once.
-Status ReadMeta(const Flags& flags, const cluster::Environment& environment,
+Status ReadMeta(const SchedulerFlags& flags, const cluster::Environment& environment,
                 scheduler::SchedulerNodeOptions& options) {
   const bool by_flag = flags.meta || flags.state_dir;
   const std::optional<std::string>& meta = by_flag ? flags.meta : environment.meta;
@@ -95,7 +95,7 @@ void Tell(int fd, const std::string& text) {
   }
 }
 
-int RunScheduler(const Flags& flags) {
+int RunScheduler(const SchedulerFlags& flags) {
   const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kScheduler);
   if (!environment.ok()) return Complain(environment.status().message());
   scheduler::SchedulerNodeOptions options = OptionsOf(flags, *environment);
@@ -144,7 +144,7 @@ void AddScheduler(CLI::App& app, int& exit_code) {
       "What is not given comes from the environment (docs/environment.md).\n"
       "  cairn scheduler --host 0.0.0.0 --port 9000 --servers 2 --workers 4 --state-dir /var/lib/cairn/job1\n"
       "  cairn scheduler --port 9000 --servers 2 --workers 4 --meta etcd://10.0.0.1:2379,10.0.0.2:2379/job1");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<SchedulerFlags>();
   command->add_option("--host", flags->host, "address to listen on (127.0.0.1; 0.0.0.0 for every interface)")
       ->type_name("ADDRESS");
   command->add_option("--port", flags->port, "port to listen on (0: any free one; it is logged)");

@@ -20,7 +20,7 @@
 namespace cairn::tool {
 namespace {
 
-struct Flags {
+struct ServerFlags {
   std::optional<std::string> scheduler, host, advertise, cluster_id;
   std::optional<uint16_t> port;
   std::optional<uint32_t> threads, rank;
@@ -31,7 +31,7 @@ struct Flags {
 
 using Endpoints = std::vector<wire::Endpoint>;
 
-Result<Endpoints> SchedulersOf(const Flags& flags, const cluster::Environment& environment) {
+Result<Endpoints> SchedulersOf(const ServerFlags& flags, const cluster::Environment& environment) {
   if (flags.scheduler) return cluster::ParseEndpoints("--scheduler", *flags.scheduler);
   if (Status status = cluster::RequireScheduler(environment); !status.ok()) {
     return Result<Endpoints>(status.code(), status.message() + ", or give --scheduler HOST:PORT");
@@ -39,7 +39,7 @@ Result<Endpoints> SchedulersOf(const Flags& flags, const cluster::Environment& e
   return environment.schedulers();
 }
 
-Result<server::ServerNodeOptions> OptionsOf(const Flags& flags, const cluster::Environment& environment) {
+Result<server::ServerNodeOptions> OptionsOf(const ServerFlags& flags, const cluster::Environment& environment) {
   const Result<Endpoints> schedulers = SchedulersOf(flags, environment);
   if (!schedulers.ok()) return schedulers.status();
   server::ServerNodeOptions options;
@@ -95,7 +95,7 @@ void TellPort(int fd, uint16_t port) {
   close(fd);
 }
 
-int RunServer(const Flags& flags) {
+int RunServer(const ServerFlags& flags) {
   if (flags.parent != 0 && !EndWith(flags.parent)) return Complain("who started this server is gone");
   const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kServer);
   if (!environment.ok()) return Complain(environment.status().message());
@@ -153,7 +153,7 @@ void AddServer(CLI::App& app, int& exit_code) {
       "  cairn server --scheduler 10.0.0.1:9000 --threads 4\n"
       "SIGTERM moves its partitions to other servers first, SIGINT ends it at once; so does a second "
       "signal.");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ServerFlags>();
   command->add_option("--scheduler", flags->scheduler,
                       "HOST:PORT of the scheduler; of several, with commas between");
   command->add_option("--host", flags->host, "address to listen on")->type_name("ADDRESS");

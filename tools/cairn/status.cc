@@ -10,13 +10,13 @@
 namespace cairn::tool {
 namespace {
 
-struct Flags {
+struct StatusFlags {
   std::optional<std::string> scheduler;
   bool json = false;
   int64_t timeout_ms = 5'000;
 };
 
-int ShowStatus(const Flags& flags) {
+int ShowStatus(const StatusFlags& flags) {
   const Result<wire::Endpoint> scheduler = ChooseScheduler(flags.scheduler);
   if (!scheduler.ok()) return Complain("status: " + scheduler.status().message());
   const Result<std::string> json = AskStatus(*scheduler, flags.timeout_ms);
@@ -36,7 +36,7 @@ void AddStatus(CLI::App& app, int& exit_code) {
       "  cairn status\n"
       "  cairn status 10.0.0.1:9000\n"
       "  cairn status --json | jq .phase");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<StatusFlags>();
   command->add_option("scheduler", flags->scheduler, kSchedulerHelp);
   command->add_flag("--json", flags->json, "one JSON object instead of tables");
   command->add_option("--timeout-ms", flags->timeout_ms, "how long to wait for the answer (5000)")

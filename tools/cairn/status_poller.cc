@@ -13,15 +13,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr auto kEvery = std::chrono::milliseconds(1000);
-constexpr int64_t kAnswerMs = 1000;
+constexpr auto kPollEvery = std::chrono::milliseconds(1000);
+constexpr int64_t kPollAnswerMs = 1000;
 constexpr int64_t kRateWindowMs = 5000;  // nodes report every second: less would only show that
 
 std::string Word(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
-double Number(const Json& object, const char* key) {
+double AtLeastZero(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? std::max(0.0, found->get<double>()) : 0;
 }
@@ -48,41 +48,41 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
   out.phase = Word(json, "phase");
   out.failure = Word(json, "failure");
   out.awaiting = Word(json, "awaiting");
-  out.expected_servers = static_cast<uint32_t>(Number(json, "expected_servers"));
-  out.expected_workers = static_cast<uint32_t>(Number(json, "expected_workers"));
-  out.view = static_cast<uint64_t>(Number(json, "view"));
+  out.expected_servers = static_cast<uint32_t>(AtLeastZero(json, "expected_servers"));
+  out.expected_workers = static_cast<uint32_t>(AtLeastZero(json, "expected_workers"));
+  out.view = static_cast<uint64_t>(AtLeastZero(json, "view"));
   out.workers = static_cast<uint32_t>(List(json, "workers").size());
   for (const Json& rank : List(json, "done_ranks"))
     if (rank.is_number_unsigned()) out.done_ranks.push_back(rank.get<uint32_t>());
   out.done = static_cast<uint32_t>(out.done_ranks.size());
-  out.servers_wanted = static_cast<uint32_t>(Number(json, "servers_wanted"));
-  out.replicas = static_cast<uint32_t>(Number(json, "replicas"));
-  out.min_in_sync = static_cast<uint32_t>(Number(json, "min_in_sync"));
-  out.moves_done = static_cast<uint64_t>(Number(json, "moves_done"));
-  out.failovers = static_cast<uint64_t>(Number(json, "failovers"));
+  out.servers_wanted = static_cast<uint32_t>(AtLeastZero(json, "servers_wanted"));
+  out.replicas = static_cast<uint32_t>(AtLeastZero(json, "replicas"));
+  out.min_in_sync = static_cast<uint32_t>(AtLeastZero(json, "min_in_sync"));
+  out.moves_done = static_cast<uint64_t>(AtLeastZero(json, "moves_done"));
+  out.failovers = static_cast<uint64_t>(AtLeastZero(json, "failovers"));
   if (const auto slots = json.find("slots"); slots != json.end() && slots->is_object()) {
-    const auto count = [&](const char* key) { return static_cast<uint32_t>(Number(*slots, key)); };
+    const auto count = [&](const char* key) { return static_cast<uint32_t>(AtLeastZero(*slots, key)); };
     out.slots = {count("total"),  count("settled"), count("copying"), count("handing_over"),
                  count("single"), count("blocked"), 0};
     if (const auto moves = json.find("moves"); moves != json.end() && moves->is_object())
-      out.slots.to_copy = static_cast<uint32_t>(Number(*moves, "to_copy"));
+      out.slots.to_copy = static_cast<uint32_t>(AtLeastZero(*moves, "to_copy"));
   }
   for (const Json& server : List(json, "servers")) {
     if (!server.is_object()) continue;
     ++out.servers;
-    out.counts.push_back({static_cast<uint64_t>(Number(server, "incarnation")), 0, 0});
+    out.counts.push_back({static_cast<uint64_t>(AtLeastZero(server, "incarnation")), 0, 0});
     if (const auto leaving = server.find("leaving"); leaving != server.end() && leaving->is_boolean())
       out.servers_leaving += leaving->get<bool>() ? 1 : 0;
     if (const auto there = server.find("connected"); there != server.end() && there->is_boolean())
       out.servers_connected += there->get<bool>() ? 1 : 0;
-    out.pushes_per_s += Number(server, "pushes_per_s");
-    out.bytes_per_s += Number(server, "bytes_per_s");
+    out.pushes_per_s += AtLeastZero(server, "pushes_per_s");
+    out.bytes_per_s += AtLeastZero(server, "bytes_per_s");
     const auto stats = server.find("stats");
     if (stats == server.end() || !stats->is_object()) continue;
-    out.rounds = std::max(out.rounds, static_cast<uint64_t>(Number(*stats, "rounds")));
-    out.pushes += static_cast<uint64_t>(Number(*stats, "pushes"));
-    out.counts.back().rounds = static_cast<uint64_t>(Number(*stats, "rounds"));
-    out.counts.back().pushes = static_cast<uint64_t>(Number(*stats, "pushes"));
+    out.rounds = std::max(out.rounds, static_cast<uint64_t>(AtLeastZero(*stats, "rounds")));
+    out.pushes += static_cast<uint64_t>(AtLeastZero(*stats, "pushes"));
+    out.counts.back().rounds = static_cast<uint64_t>(AtLeastZero(*stats, "rounds"));
+    out.counts.back().pushes = static_cast<uint64_t>(AtLeastZero(*stats, "pushes"));
   }
   for (const Json& table : List(json, "tables")) {
     if (table.is_object() && Word(table, "mode") == "sync") out.sync_tables = true;
@@ -154,14 +154,14 @@ void StatusPoller::Loop() {
     lock.unlock();
     Answer answer;
     answer.asked_ms = MonotonicMs();
-    Result<ClusterSummary> summary = AskSummary(scheduler_, kAnswerMs);
+    Result<ClusterSummary> summary = AskSummary(scheduler_, kPollAnswerMs);
     if (summary.ok()) {
       answer.rounds_per_s = RoundsPerSecond(MonotonicMs(), summary->rounds);
       answer.summary = std::move(summary).value();
     }
     lock.lock();
     newest_ = std::move(answer);
-    wake_.wait_for(lock, kEvery, [this] { return stop_ || hurry_; });
+    wake_.wait_for(lock, kPollEvery, [this] { return stop_ || hurry_; });
   }
 }
 

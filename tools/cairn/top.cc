@@ -16,16 +16,16 @@
 namespace cairn::tool {
 namespace {
 
-struct Flags {
+struct TopFlags {
   std::optional<std::string> scheduler;
   double interval_s = 1;
   bool once = false;
 };
 
-constexpr int64_t kAnswerMs = 1'000;
+constexpr int64_t kTopAnswerMs = 1'000;
 constexpr int64_t kGoneMs = 60'000;  // a scheduler that is started again is back long before
 
-std::string Clock() {
+std::string TimeOfDay() {
   const time_t now = time(nullptr);
   tm parts{};
   char text[16];
@@ -33,10 +33,10 @@ std::string Clock() {
   return strftime(text, sizeof text, "%H:%M:%S", &parts) > 0 ? text : "";
 }
 
-int ShowTop(const Flags& flags) {
+int ShowTop(const TopFlags& flags) {
   Result<wire::Endpoint> scheduler = ChooseScheduler(flags.scheduler);
   if (!scheduler.ok()) return Complain("top: " + scheduler.status().message());
-  Result<std::string> json = AskStatus(*scheduler, 5 * kAnswerMs);
+  Result<std::string> json = AskStatus(*scheduler, 5 * kTopAnswerMs);
   if (!json.ok()) return Complain("top: " + json.status().message());
   if (flags.once) {
     std::fputs(StatusText(*json).c_str(), stdout);
@@ -46,7 +46,7 @@ int ShowTop(const Flags& flags) {
   int64_t heard_ms = MonotonicMs();
   std::string newest = *json;
   while (true) {
-    std::string head = Clock() + "  scheduler " + wire::ToString(*scheduler);
+    std::string head = TimeOfDay() + "  scheduler " + wire::ToString(*scheduler);
     const int64_t silent_ms = MonotonicMs() - heard_ms;
     if (!json.ok()) head += "  DOES NOT ANSWER for " + Seconds(silent_ms) + ": this is what it said last";
     if (screen.terminal()) head += "  (q: end)";
@@ -56,7 +56,7 @@ int ShowTop(const Flags& flags) {
     if (silent_ms >= kGoneMs) break;
     if (!screen.Wait(static_cast<int64_t>(flags.interval_s * 1000)))
       return screen.signal() > 0 && screen.signal() != SIGINT ? 128 + screen.signal() : 0;
-    json = AskStatus(*scheduler, kAnswerMs);
+    json = AskStatus(*scheduler, kTopAnswerMs);
     if (json.ok()) {
       newest = *json;
       heard_ms = MonotonicMs();
@@ -77,7 +77,7 @@ void AddTop(CLI::App& app, int& exit_code) {
       "block. It ends by itself when the job does.\n"
       "  cairn top\n"
       "  cairn top 10.0.0.1:9000 --interval 5");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<TopFlags>();
   command->add_option("scheduler", flags->scheduler, kSchedulerHelp);
   command->add_option("--interval", flags->interval_s, "seconds between two looks (1)")
       ->type_name("SECONDS")

@@ -15,7 +15,7 @@
 namespace cairn::scheduler {
 namespace {
 
-std::vector<std::byte> Bytes(const std::string& text) {
+std::vector<std::byte> RecordOf(const std::string& text) {
   auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
 }
@@ -34,7 +34,7 @@ struct LocalLogTest : ::testing::Test {
     auto log = LocalLog::Open(directory);
     ASSERT_TRUE(log.ok()) << log.status().ToString();
     ASSERT_TRUE((*log)->Load().ok());
-    for (const std::string& record : records) ASSERT_TRUE((*log)->Append(Bytes(record)).ok());
+    for (const std::string& record : records) ASSERT_TRUE((*log)->Append(RecordOf(record)).ok());
   }
   Result<std::vector<std::vector<std::byte>>> Read(size_t* torn = nullptr) {
     auto log = LocalLog::Open(directory);
@@ -61,7 +61,7 @@ TEST_F(LocalLogTest, KeepsRecordsAcrossOpens) {
   auto records = Read();
   ASSERT_TRUE(records.ok()) << records.status().ToString();
   ASSERT_EQ(records->size(), 4u);
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ((*records)[i], Bytes(kRecords[i]));
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ((*records)[i], RecordOf(kRecords[i]));
 }
 
 TEST_F(LocalLogTest, ReplaceStartsOver) {
@@ -69,13 +69,13 @@ TEST_F(LocalLogTest, ReplaceStartsOver) {
   {
     auto log = LocalLog::Open(directory);
     ASSERT_TRUE((*log)->Load().ok());
-    ASSERT_TRUE((*log)->Replace(Bytes("whole")).ok());
-    ASSERT_TRUE((*log)->Append(Bytes("next")).ok());
+    ASSERT_TRUE((*log)->Replace(RecordOf("whole")).ok());
+    ASSERT_TRUE((*log)->Append(RecordOf("next")).ok());
   }
   auto records = Read();
   ASSERT_EQ(records->size(), 2u);
-  EXPECT_EQ((*records)[0], Bytes("whole"));
-  EXPECT_EQ((*records)[1], Bytes("next"));
+  EXPECT_EQ((*records)[0], RecordOf("whole"));
+  EXPECT_EQ((*records)[1], RecordOf("next"));
 }
 
 TEST_F(LocalLogTest, UnfinishedReplaceChangesNothing) {
@@ -99,7 +99,7 @@ TEST_F(LocalLogTest, TornTailOfAnyLengthIsCutOffAndTheLogGoesOn) {
     Write({"five"});
     records = Read();
     ASSERT_EQ(records->size(), 4u);
-    EXPECT_EQ(records->back(), Bytes("five"));
+    EXPECT_EQ(records->back(), RecordOf("five"));
   }
 }
 
@@ -168,12 +168,12 @@ TEST_F(LocalLogTest, FullDiskFailsTheAppendAndAllLaterOnes) {
   auto log = LocalLog::Open(directory);
   ASSERT_TRUE(log.ok());
   // Load would remove it as the rest of an unfinished compaction; here it stands for the full disk.
-  Status status = (*log)->Replace(Bytes("record"));
+  Status status = (*log)->Replace(RecordOf("record"));
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.code(), Code::kIo);
   EXPECT_NE(status.message().find("No space left on device"), std::string::npos) << status.message();
   std::filesystem::remove(directory + "/scheduler.log.new");
-  EXPECT_EQ((*log)->Append(Bytes("later")), status);
+  EXPECT_EQ((*log)->Append(RecordOf("later")), status);
 }
 
 TEST_F(LocalLogTest, RecordBeyondTheBoundIsRefused) {
