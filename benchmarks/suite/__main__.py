@@ -67,6 +67,7 @@ def one_round(options, results, number):
     found["limits"] = attempt(results, prefix + "limits", lambda: cluster.limits(options)) or {}
     if "cluster" not in options.only:
         return
+    found["worker"] = attempt(results, prefix + "ids of a batch", lambda: cluster.worker(options)) or {}
     for transport in cluster.TRANSPORTS:
         found["full"][transport] = attempt(results, f"{prefix}1 server, 1 worker, {transport}",
                                            lambda: cluster.full(options, transport)) or {}

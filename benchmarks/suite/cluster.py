@@ -64,6 +64,14 @@ def shape(options, name, transport):
                 "--keys", options.keys, "--seconds", options.seconds / 2])
 
 
+def worker(options):
+    """What a worker does with the 13,312 ids of a batch before anything is sent: {benchmark: µs}."""
+    told = json.loads(jobs.output([jobs.BIN / "micro_worker", "--benchmark_format=json",
+                                   f"--benchmark_min_time={options.seconds / 4}"],
+                                  errors=subprocess.PIPE))
+    return {one["name"]: one["real_time"] for one in told["benchmarks"]}
+
+
 def allocations(options, transport):
     """Heap allocations of an operation, once warm, in the worker and in the server."""
     library = jobs.BIN / "libcairn_count_allocations.so"

@@ -159,6 +159,23 @@ def sparse(results, rounds):
     return rows
 
 
+# What is done with a batch's 13,312 ids: the benchmark of micro_worker, and the most µs that are wanted.
+IDS = (("equal ids found, places kept", "Unique", None),
+       ("by slot, equal ids found and summed", "Push/dim:1/servers:1/repeats:1", 200),
+       ("the same with rows of 16", "Push/dim:16/servers:1/repeats:1", None),
+       ("rows of 16 out of the hot-row cache", "CacheHits", None))
+
+
+def ids(rounds):
+    rows = []
+    for what, figure, most in IDS:
+        row = _row(rounds, "worker", f"13,312 ids: {what}", "µs", ("worker", figure))
+        if row:
+            row.goals = [Goal("", row.ours, most, at_most=True)] if most else []
+            rows.append(row)
+    return rows
+
+
 KINDS = (("sparse push", "M keys/s", "sparse_push_{}", "sparse_push_{}_keys_per_s", 1e-6),
          ("dense push 16 MB", "GB/s", "dense_push_16mb_{}", "dense_push_{}_gb_per_s", 1.0))
 
@@ -272,5 +289,5 @@ def training(results):
 
 def all_rows(results):
     rounds = Rounds(results)
-    return [*dense(results, rounds), *sparse(results, rounds), *optimizers(rounds),
+    return [*dense(results, rounds), *sparse(results, rounds), *ids(rounds), *optimizers(rounds),
             *shapes(results, rounds), *training(results), *costs(results)]

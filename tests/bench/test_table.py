@@ -53,6 +53,12 @@ def test_peers_are_in_the_unit_of_the_row():
     assert row_of(results, "dense push 16 MB, shm").peers == {"torch RPC": pytest.approx(1.0)}
 
 
+def test_the_ids_of_a_batch_are_held_to_a_time():
+    results = {"rounds": [{"worker": {"Push/dim:1/servers:1/repeats:1": us}} for us in (150.0, 210.0, 220.0)]}
+    row = row_of(results, "13,312 ids: by slot, equal ids found and summed")
+    assert row.ours == 210 and row.met is False
+
+
 def test_training_is_held_to_plain_torch_and_to_ddp():
     results = {"models": {"ctr": {"32": {"plain": [100.0], "async1": [60.0, 80.0, 75.0]}},
                           "lenet": {"ddp2": [2.0], "cairn2": [1.9]}},
