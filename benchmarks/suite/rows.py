@@ -140,20 +140,29 @@ def dense(results, rounds):
     return rows
 
 
+def _at_memcpy(rounds, path, row, bound):
+    """A goal that was set on a machine whose memcpy does 15 GB/s; the same machine has slower hours."""
+    ratios = rounds.ratios(path, ("limits", "memcpy_gb_per_s"))
+    if not ratios:
+        return Goal("", row.ours, bound)
+    there = 15 * statistics.median(ratios)
+    return Goal(f"{there:.1f} where memcpy is 15 GB/s", there, bound)
+
+
 def sparse(results, rounds):
     rows = []
     for transport in cluster.TRANSPORTS:
         for what in ("push", "pull"):
+            path = ("full", transport, f"sparse_{what}_sgd")
             row = _row(rounds, "sparse", f"sparse {what} 100 k keys of 16, {transport}", "M keys/s",
-                       ("full", transport, f"sparse_{what}_sgd"), f"sparse_{what}_sgd_keys_per_s",
-                       "table in process", scale=1e-6)
+                       path, f"sparse_{what}_sgd_keys_per_s", "table in process", scale=1e-6)
             if row is None:
                 continue
             if transport == "shm":
-                row.goals = [Goal("", row.ours, 16)]
+                row.goals = [_at_memcpy(rounds, path, row, 16)]
                 row.goals += [Goal("of limit", row.ratio, 0.6)] if row.ratio else []
             else:
-                row.goals = [Goal("", row.ours, 12)]
+                row.goals = [_at_memcpy(rounds, path, row, 12)]
             _peers(row, results, f"sparse_{what}_m_keys_per_s")
             rows.append(row)
     return rows

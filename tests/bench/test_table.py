@@ -53,6 +53,14 @@ def test_peers_are_in_the_unit_of_the_row():
     assert row_of(results, "dense push 16 MB, shm").peers == {"torch RPC": pytest.approx(1.0)}
 
 
+def test_a_goal_of_another_machine_is_held_to_its_memcpy():
+    def of(rate, memcpy):
+        return {"limits": {"memcpy_gb_per_s": memcpy}, "full": {"tcp": {"sparse_push_sgd": {"value": rate}}}}
+    row = row_of({"rounds": [of(10.0, 10.0), of(20.0, 20.0)]}, "sparse push 100 k keys of 16, tcp")
+    assert row.met and str(row.goals[0]) == "15.0 where memcpy is 15 GB/s ≥ 12"
+    assert not row_of({"rounds": [of(10.0, 15.0)]}, row.work).met
+
+
 def test_the_ids_of_a_batch_are_held_to_a_time():
     results = {"rounds": [{"worker": {"Push/dim:1/servers:1/repeats:1": us}} for us in (150.0, 210.0, 220.0)]}
     row = row_of(results, "13,312 ids: by slot, equal ids found and summed")
