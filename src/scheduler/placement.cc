@@ -221,7 +221,7 @@ bool Planner::Grow() {
             owner.server == server.index || owner.FindBackup(static_cast<uint16_t>(server.index)) != nullptr;
         if (!server.stays || server.avoided || owns || server.copies_in >= limits_.copies_per_server)
           continue;
-        auto after = [&](const Server& s) { return (s.load + Cost(slot)) / s.weight; };
+        auto after = [cost = Cost(slot)](const Server& s) { return (s.load + cost) / s.weight; };
         if (best == nullptr || after(server) < after(*best)) best = &server;
       }
       if (best == nullptr) break;

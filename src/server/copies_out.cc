@@ -28,8 +28,8 @@ void ShardImpl::StartCopies() {
     for (uint32_t local = 0; local < slots_.size(); ++local) {
       OwnedSlot& slot = slots_[local];
       if (slot.role != OwnedSlot::Role::kPrimary || slot.handing_over) continue;
-      auto it = std::find_if(slot.backups.begin(), slot.backups.end(), [&](const SlotBackup& backup) {
-        return backup.stream == stream.get() && backup.phase == SlotBackup::Phase::kWaiting;
+      auto it = std::find_if(slot.backups.begin(), slot.backups.end(), [its = stream.get()](const SlotBackup& backup) {
+        return backup.stream == its && backup.phase == SlotBackup::Phase::kWaiting;
       });
       if (it == slot.backups.end()) continue;
       Copy(local, *it);

@@ -45,8 +45,8 @@ bool ShardImpl::UpdateOwners() {
   for (auto& [key, stream] : streams_) {
     if (stream->copying == OwnedSlots::kNotHere) continue;
     const auto& backups = slots_[stream->copying].backups;
-    const bool goes_on = std::any_of(backups.begin(), backups.end(), [&](const SlotBackup& backup) {
-      return backup.stream == stream.get() && backup.phase == SlotBackup::Phase::kCopying;
+    const bool goes_on = std::any_of(backups.begin(), backups.end(), [its = stream.get()](const SlotBackup& backup) {
+      return backup.stream == its && backup.phase == SlotBackup::Phase::kCopying;
     });
     if (goes_on) continue;
     stream->copying = OwnedSlots::kNotHere;
