@@ -112,7 +112,7 @@ def dense(results, rounds):
             rows.append(row)
         if transport == "shm":  # what bounds a push that is refused whole, and waited for
             row = full("dense_push_16mb_sgd", "the same beside one push at a time", "GB/s",
-                       "ring_push_gb_per_s", "bare ring: check whole, sum, answer")
+                       "ring_push_gb_per_s", "bare ring, one at a time")
             if row and row.ratio:
                 rows.append(row)
         for megabytes in (4, 16):

@@ -11,14 +11,14 @@ namespace cairn {
 
 // As memcpy: the two must not overlap. Any alignment; either may be null if `bytes` is 0.
 inline void CopyBytes(std::byte* to, const std::byte* from, size_t bytes) {
-  using Lanes = long long __attribute__((vector_size(16), aligned(1), may_alias));
+  using Lanes = long long __attribute__((vector_size(16)));
   constexpr size_t kStep = 4 * sizeof(Lanes);
   size_t at = 0;
   for (; at + kStep <= bytes; at += kStep) {
     Lanes lanes[4];
-    for (size_t i = 0; i < 4; ++i) lanes[i] = *reinterpret_cast<const Lanes*>(from + at + i * sizeof(Lanes));
+    for (size_t i = 0; i < 4; ++i) std::memcpy(&lanes[i], from + at + i * sizeof(Lanes), sizeof(Lanes));
     asm volatile("" ::: "memory");  // or the compiler makes a call of memcpy of it
-    for (size_t i = 0; i < 4; ++i) *reinterpret_cast<Lanes*>(to + at + i * sizeof(Lanes)) = lanes[i];
+    for (size_t i = 0; i < 4; ++i) std::memcpy(to + at + i * sizeof(Lanes), &lanes[i], sizeof(Lanes));
   }
   if (at < bytes) std::memcpy(to + at, from + at, bytes - at);
 }

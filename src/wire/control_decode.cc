@@ -68,7 +68,7 @@ Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
       return BadControl("work of " + std::to_string(pushed->size()) + " and " +
                         std::to_string(pulled->size()) + " slots, loads of " +
                         std::to_string(out->loads.size()));
-    if (!budget.Take(2 * out->loads.size(), sizeof(uint64_t))) return Status::Ok();
+    if (!budget.TakeNumbers(*pushed) || !budget.TakeNumbers(*pulled)) return Status::Ok();
     for (uint32_t i = 0; i < out->loads.size(); ++i) {
       out->loads[i].pushed = pushed->Get(i);
       out->loads[i].pulled = pulled->Get(i);

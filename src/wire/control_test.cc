@@ -269,6 +269,18 @@ TEST_F(Control, StructsOutOfLineAreRefused) {
   }
 }
 
+TEST_F(Control, NumbersOutOfLineAreRefused) {
+  alignas(8) const uint32_t words[] = {0, 2, 1, 0, 2, 0, 0, 0};
+  const auto at = [&](size_t word) -> const auto& {
+    return *reinterpret_cast<const flatbuffers::Vector<uint64_t>*>(words + word);
+  };
+  Budget budget(64);
+  ASSERT_TRUE(budget.TakeNumbers(at(1)));  // its length is the second word, its numbers begin at the third
+  EXPECT_EQ(at(1).Get(1), 2u);
+  EXPECT_FALSE(budget.TakeNumbers(at(4)));
+  EXPECT_TRUE(budget.spent());
+}
+
 TEST_F(Control, WhatGoesIntoTheStateIsBounded) {
   const auto accepted = [this](const ControlMessage& m) {
     const InFrame in = Send(m);

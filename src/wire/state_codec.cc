@@ -197,7 +197,7 @@ Offset<Vector<uint32_t>> PackNumbers(FlatBufferBuilder& b, const std::vector<uin
 }
 
 std::vector<uint32_t> UnpackNumbers(const Vector<uint32_t>* numbers, Budget& budget) {
-  if (numbers == nullptr || !budget.Take(numbers->size(), sizeof(uint32_t))) return {};
+  if (numbers == nullptr || !budget.TakeNumbers(*numbers)) return {};
   return {numbers->begin(), numbers->end()};
 }
 
@@ -247,10 +247,8 @@ Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out) {
   out->optimizer_flags = in.optimizer_flags();
   out->initial_state = in.initial_state();
   out->wire_topk = in.wire_topk();
-  if (const auto* segments = in.segments();
-      segments != nullptr && budget.Take(segments->size(), sizeof(uint64_t))) {
+  if (const auto* segments = in.segments(); segments != nullptr && budget.TakeNumbers(*segments))
     out->segments.assign(segments->begin(), segments->end());
-  }
   if (Status wrong = CheckSegments(*out); !wrong.ok()) return wrong;
   return CheckLength("a table name", out->name.size(), kMaxTableNameBytes);
 }

@@ -30,15 +30,24 @@ class Budget {
     if (!spent_) left_ -= count * bytes_each;
     return !spent_;
   }
-  // The same for a vector of structs. FlatBuffers' verifier does not look at their alignment.
+  // The same for a vector of structs or numbers. FlatBuffers' verifier does not look at their alignment.
   template <class T>
   bool TakeStructs(const flatbuffers::Vector<const T*>& structs) {
-    if (structs.size() != 0 && reinterpret_cast<uintptr_t>(structs.Data()) % alignof(T) != 0) spent_ = true;
-    return Take(structs.size(), sizeof(T));
+    return TakeAligned<T>(structs.Data(), structs.size());
+  }
+  template <class T>
+  bool TakeNumbers(const flatbuffers::Vector<T>& numbers) {
+    return TakeAligned<T>(numbers.Data(), numbers.size());
   }
   bool spent() const { return spent_; }
 
  private:
+  template <class T>
+  bool TakeAligned(const uint8_t* data, size_t count) {
+    if (count != 0 && reinterpret_cast<uintptr_t>(data) % alignof(T) != 0) spent_ = true;
+    return Take(count, sizeof(T));
+  }
+
   size_t left_;
   bool spent_ = false;
 };
