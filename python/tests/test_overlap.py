@@ -48,6 +48,24 @@ def test_the_same_bits(worker, mode, kind, accumulate):
     assert_same(*found)
 
 
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+@pytest.mark.parametrize("wire", [{"wire": "topk", "wire_topk": 0.1}, {"wire": "bf16"}, {"wire": "lz4"}],
+                         ids=lambda wire: wire["wire"])
+def test_the_same_bits_whatever_the_wire(worker, mode, wire):
+    found = []
+    for overlap in (False, True):
+        torch.manual_seed(2)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 300), torch.nn.Linear(300, 300), torch.nn.Linear(300, 1))
+        optimizer = cairn.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1e-3), model,
+                                               mode=mode, overlap=overlap, **wire)
+        for step in range(5):  # what top-k leaves of a gradient goes with the next one
+            optimizer.zero_grad()
+            model(torch.full((2, 4), 1.0 + step)).square().sum().backward()
+            optimizer.step()
+        found.append(values(model))
+    assert_same(*found)
+
+
 def test_two_workers_have_the_same_bits(cairn_bin):
     job = Job(cairn_bin, "overlapped.py", options=["--no-progress"])
     assert job.code == 0, job.output
