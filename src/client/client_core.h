@@ -71,6 +71,10 @@ struct Request {
   Kind kind = Kind::kPush;
   TableId table;
   uint64_t bytes = 0;  // payload, counted against max_unacked_bytes (kPush)
+  // A push in parts, each a request: all have the same number (0: it is whole). The first one says how much
+  // room all of them need and waits for that; the others (0) go as soon as it has gone. If it expires before
+  // that, so do they: of such a push either every part is sent, or none.
+  uint64_t push = 0, room = 0;
   RecycledVector<ShardPart> parts;
   // Rounds: a bare mark, to be copied for shard threads that have to be told (again) that this
   // worker's part of the round is complete: slots move (docs/consistency.md, rule 49).

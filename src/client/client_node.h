@@ -27,6 +27,7 @@
 #include "cairn/client.h"
 #include "client/client_core.h"
 #include "client/dense_plan.h"
+#include "client/early_parts.h"
 #include "client/error_feedback.h"
 #include "client/open_trip.h"
 #include "client/partition.h"
@@ -100,7 +101,6 @@ class ClientImpl {
 
  private:
   struct PushPullCall;
-  struct EarlyParts;
   struct Submission {
     int64_t deadline_us = 0;
     uint64_t reserved = 0;  // of unacked_; freed when the request has ended
@@ -108,7 +108,7 @@ class ClientImpl {
     bool awaited = false;   // the caller does nothing else until it has ended
     RoundInfo* info = nullptr;
     client::ErrorFeedback::Chosen* chosen = nullptr;  // kept back once the request is taken over
-    std::shared_ptr<EarlyParts> early = nullptr;      // what is under way of it already
+    std::shared_ptr<client::EarlyParts> early = nullptr;  // what is under way of it already
   };
 
   explicit ClientImpl(ClientOptions options);
@@ -139,7 +139,8 @@ class ClientImpl {
   using WeakFrames = RecycledVector<std::weak_ptr<wire::Frame>>;
   static WeakFrames BorrowingFrames(const client::Request& request);
   Pending Submit(Result<client::Request> request, const Submission& submission);
-  void SubmitEarly(client::Request part, int64_t deadline_us, const std::shared_ptr<EarlyParts>& parts);
+  void SubmitEarly(client::Request part, int64_t deadline_us, uint64_t whole,
+                   const std::shared_ptr<client::EarlyParts>& parts);
   Pending AsyncPushPull(const std::shared_ptr<const TableHandle>& table, const TableCall& call);
 
   // Loop thread.
@@ -163,6 +164,7 @@ class ClientImpl {
   // Loop thread only.
   int64_t calls_ = 0;  // under way
   uint64_t trip_ = 0;  // Request::trip of what is being submitted
+  uint64_t pushes_in_parts_ = 0;  // Request::push of the last one
   std::shared_ptr<const wire::ClusterState> published_;
 
   struct TripOfThread {

@@ -145,7 +145,9 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   Status CheckRequest(const Request& request);
   TableOrder* OrderOf(TableId table);
   Round FirstRoundOf(const wire::TableInfo& table) const;
+  void Hold(uint64_t id, int64_t now_us);
   void ReleaseHeld(int64_t now_us);
+  void DropHeldParts(uint64_t push, const Status& why);
   void ReleaseRounds(TableId table, int64_t now_us);
   uint64_t Admit(Request request, int64_t now_us);
   void Release(uint64_t id, Round round, int64_t now_us);

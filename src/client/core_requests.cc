@@ -19,6 +19,9 @@ bool SameParts(const Request& a, const Request& b) {
   });
 }
 
+// Of a push in parts, and not the first one.
+bool IsLaterPart(const Request& request) { return request.push != 0 && request.room == 0; }
+
 }  // namespace
 
 // 0: it has ended, refused or with nothing to do.
@@ -53,11 +56,28 @@ void Core::Submit(Request request, int64_t now_us) {
     OrderOf(table)->Add(id, kind, joined);
     ReleaseRounds(table, now_us);
   } else {
-    held_.push_back(id);
-    ReleaseHeld(now_us);
+    Hold(id, now_us);
   }
   submitting_ = 0;
   Settle(now_us);
+}
+
+// Behind what is held already; a part of a push behind those before it, or not at all if they have gone.
+void Core::Hold(uint64_t id, int64_t now_us) {
+  const Request& request = requests_.at(id).request;
+  if (!IsLaterPart(request)) {
+    held_.push_back(id);
+    return ReleaseHeld(now_us);
+  }
+  const auto before = std::find_if(held_.rbegin(), held_.rend(), [&](uint64_t other) {
+    return requests_.at(other).request.push == request.push;
+  });
+  if (before != held_.rend()) {
+    held_.insert(before.base(), id);
+    return;
+  }
+  unacked_bytes_ += request.bytes;
+  Release(id, Round{0}, now_us);
 }
 
 void Core::SubmitInTurns(Request push, Request pull, int64_t now_us) {
@@ -140,7 +160,8 @@ void Core::ReleaseHeld(int64_t now_us) {
     const uint64_t id = held_.front();
     const Request& request = requests_.at(id).request;
     if (request.kind == Request::Kind::kPush) {
-      const bool fits = unacked_bytes_ + request.bytes <= options_.max_unacked_bytes;
+      const uint64_t room = std::max(request.bytes, request.room);
+      const bool fits = unacked_bytes_ + room <= options_.max_unacked_bytes || IsLaterPart(request);
       if (!fits && unacked_bytes_ > 0) return;
       unacked_bytes_ += request.bytes;
     }

@@ -35,17 +35,20 @@ void Core::Expire(uint64_t id, int64_t now_us) {
   const Request::Kind kind = record.request.kind;
   const bool unknown = kind == Request::Kind::kPush && record.sent;
   const std::string text = WhatOf(record) + " was not finished in time: " + AwaitedBy(record, now_us);
-  TellCaller(record, unknown ? Status(Code::kOutcomeUnknown, text + "; it may still be applied")
-                             : Status(Code::kDeadlineExceeded, text));
+  const Status status = unknown ? Status(Code::kOutcomeUnknown, text + "; it may still be applied")
+                                : Status(Code::kDeadlineExceeded, text);
+  TellCaller(record, status);
   const TableId table = record.request.table;
   if (!record.sent) {
     const bool parks = record.parks;
+    const uint64_t push = record.request.push;
     requests_.erase(it);
     if (parks) {
       OrderOf(table)->Remove(id);
       return ReleaseRounds(table, now_us);
     }
     std::erase(held_, id);
+    if (push != 0) DropHeldParts(push, status);
     return ReleaseHeld(now_us);
   }
   // A numbered push and a round stay: a gap would block the slots, a missing part the others. But
@@ -64,6 +67,18 @@ void Core::Expire(uint64_t id, int64_t now_us) {
   }
   if (kind == Request::Kind::kPull) requests_.erase(it);
   if (kind == Request::Kind::kContribute) OrderOf(table)->Expired(id);
+}
+
+// The other parts of a push of which nothing was sent.
+void Core::DropHeldParts(uint64_t push, const Status& why) {
+  std::erase_if(held_, [&](uint64_t id) {
+    const auto it = requests_.find(id);
+    if (it->second.request.push != push) return false;
+    TellCaller(it->second, why);
+    deadlines_.erase({it->second.request.deadline_us, id});
+    requests_.erase(it);
+    return true;
+  });
 }
 
 std::string Core::TableName(TableId table) const {

@@ -89,32 +89,26 @@ client::ErrorFeedback::Chosen ClientImpl::Choose(const TableHandle& table, Parti
   return chosen;
 }
 
-// Parts of a push that are under way before the rest of it: the call ends with the last of all.
-struct ClientImpl::EarlyParts {
-  // For whoever has the loop's turn.
-  int64_t under_way = 0;  // the rest included, once it is
-  uint64_t trip = 0;      // all go in one
-  Status status;          // the first that went wrong
-  Call<void()> all_ended;  // set with the rest
-
-  void Ended(const Status& how) {
-    if (status.ok()) status = how;
-    if (--under_way == 0 && all_ended) all_ended();
-  }
-};
-
-void ClientImpl::SubmitEarly(Request part, int64_t deadline_us, const std::shared_ptr<EarlyParts>& parts) {
+// `whole`: bytes of the push.
+void ClientImpl::SubmitEarly(Request part, int64_t deadline_us, uint64_t whole,
+                             const std::shared_ptr<client::EarlyParts>& parts) {
   part.deadline_us = deadline_us;
   part.done = [this, parts](const Status& status) {
     --calls_;
     Publish();
     parts->Ended(status);
   };
-  auto call = [this, part = std::move(part), parts]() mutable {
+  auto call = [this, part = std::move(part), whole, parts]() mutable {
+    if (parts->refused()) return;
     ++calls_;
-    ++parts->under_way;
-    if (parts->trip == 0) parts->trip = trip_;
+    parts->Begun();
+    if (parts->push == 0) {
+      parts->trip = trip_;
+      parts->push = ++pushes_in_parts_;
+      part.room = whole;
+    }
     part.trip = parts->trip;
+    part.push = parts->push;
     core_->Submit(std::move(part), Loop::NowUs());
     Publish();
   };
@@ -145,8 +139,11 @@ Pending ClientImpl::Submit(Result<Request> request, const Submission& submission
     ++calls_;
     request.trip = early ? early->trip : trip_;
     if (early) {
-      ++early->under_way;
-      early->all_ended = [end, &parts = *early] { end(parts.status); };
+      const bool refused = early->refused();
+      early->Begun();
+      early->all_ended = [end, &parts = *early] { end(parts.outcome()); };
+      if (refused) return request.done(early->outcome());
+      request.push = early->push;
     }
     core_->Submit(std::move(request), Loop::NowUs());
     Publish();
@@ -154,7 +151,8 @@ Pending ClientImpl::Submit(Result<Request> request, const Submission& submission
   const Status posted = Begin(std::move(call), *state, submission.awaited ? Then::kWaits : Then::kGoesOn);
   if (!posted.ok()) {
     unacked_.Free(submission.reserved);
-    return Ready(posted);
+    if (submission.early == nullptr) return Ready(posted);
+    return Ready({Code::kOutcomeUnknown, posted.message() + "; parts of this push were sent, and may have been applied"});
   }
   if (submission.chosen != nullptr) submission.chosen->KeepRest();
   return Pending(std::move(state));
@@ -217,10 +215,10 @@ Pending ClientImpl::Push(const TableHandle& table, const TableCall& call) {
   if (Status full = Reserve(table, bytes, deadline_us); !full.ok()) return Ready(full);
   PartitionInput input = InputOf(table, call, *state);
   client::ErrorFeedback::Chosen chosen = Choose(table, input);
-  std::shared_ptr<EarlyParts> early;
+  std::shared_ptr<client::EarlyParts> early;
   const auto hand_over = [&](Request part) {
-    if (early == nullptr) early = MakeRecycled<EarlyParts>();
-    SubmitEarly(std::move(part), deadline_us, early);
+    if (early == nullptr) early = MakeRecycled<client::EarlyParts>();
+    SubmitEarly(std::move(part), deadline_us, bytes, early);
   };
   Result<Request> rest = PreparePush(input, pool_, std::ref(hand_over));
   return Submit(std::move(rest), {.deadline_us = deadline_us,
