@@ -22,8 +22,11 @@ class PyRowCache {
   PyRowCache(uint64_t rows, uint32_t dim, uint32_t steps)
       : dim_(dim), cache_({.rows = rows, .dim = dim, .steps = steps}) {}
 
-  uint64_t Take(uint64_t keys, uint64_t count, uint64_t out, uint64_t missing) {
-    return cache_.Take(At<const RowKey>(keys, count), At<float>(out, count * dim_), At<int64_t>(missing, count));
+  std::pair<uint64_t, PyTicket> Take(uint64_t keys, uint64_t count, uint64_t out, uint64_t missing, uint32_t ahead) {
+    RowCache::Ticket oldest;
+    const uint64_t left = cache_.Take(At<const RowKey>(keys, count), At<float>(out, count * dim_),
+                                      At<int64_t>(missing, count), ahead, &oldest);
+    return {left, {oldest.step, oldest.generation}};
   }
   void Give(const PyTicket& ticket, uint64_t keys, uint64_t count, uint64_t missing, uint64_t missing_count,
             uint64_t rows, uint64_t out) {
@@ -63,8 +66,9 @@ void BindRowCache(nb::module_& m) {
   nb::class_<PyRowCache>(m, "RowCache", "Rows that were read a bounded number of steps ago.")
       .def(nb::init<uint64_t, uint32_t, uint32_t>(), "rows"_a, "dim"_a, "steps"_a)
       .def("take", &PyRowCache::Take, "keys_address"_a, "key_count"_a, "out_address"_a, "missing_address"_a,
-           "Copies what may be served to its place; the places of the others go to `missing` (int64, room for\n"
-           "all); returns how many those are.")
+           "ahead"_a = 0,
+           "Copies what may be served after `ahead` more steps to its place; the places of the others go to\n"
+           "`missing` (int64, room for all); returns how many those are, and the ticket of the oldest row.")
       .def("give", &PyRowCache::Give, "ticket"_a, "keys_address"_a, "key_count"_a, "missing_address"_a,
            "missing_count"_a, "rows_address"_a, "out_address"_a,
            "What a read that began with this ticket has brought for the places of `missing`.")

@@ -62,20 +62,23 @@ class CacheStats(NamedTuple):
 
 
 class CachedReading:
-    """Rows from the cache, and those that it lacks on their way."""
+    """Rows from the cache, and those that it lacks on their way. `ahead`: they are used when so many more
+    steps have ended."""
 
-    def __init__(self, source: RowSource, cache: _core.RowCache, keys: Keys, rows: torch.Tensor) -> None:
+    def __init__(self, source: RowSource, cache: _core.RowCache, keys: Keys, rows: torch.Tensor,
+                 ahead: int = 0) -> None:
         self._source, self._cache, self._keys, self._rows = source, cache, keys, rows
         self._ticket = cache.ticket()
         missing = torch.empty(keys.numel(), **INTEGERS)
-        left = cache.take(keys.data_ptr(), keys.numel(), rows.data_ptr(), missing.data_ptr())
+        left, self._oldest = cache.take(keys.data_ptr(), keys.numel(), rows.data_ptr(), missing.data_ptr(), ahead)
         self._missing = missing[:left]
         self._read_keys = keys if left == keys.numel() else keys[self._missing]
         self._read, self._pending = source._ask(self._read_keys)
 
     def fresh(self) -> bool:
-        """It may still be used: as many steps as the bound allows have not ended since it began."""
-        return self._cache.fresh(self._ticket)
+        """It may still be used: not more steps than the bound allows have ended since the oldest of its rows
+        was asked for."""
+        return self._cache.fresh(self._oldest)
 
     def finish(self) -> torch.Tensor:
         """The rows; they may be read by others too, and must not be written to."""

@@ -123,10 +123,11 @@ class RowSource:
         self.changed()
 
     # Reading.
-    def begin(self, keys: Keys, pinned: bool = False) -> Reading | CachedReading:
-        """Rows of unique keys. Waits for nothing: several may be begun in one _core.Trip."""
+    def begin(self, keys: Keys, pinned: bool = False, ahead: int = 0) -> Reading | CachedReading:
+        """Rows of unique keys. Waits for nothing: several may be begun in one _core.Trip. `ahead`: they will
+        be used after so many more steps."""
         if self.cache is not None and self.table is not None:
-            return CachedReading(self, self.cache, keys, empty_rows(keys.numel(), self.dim, pinned))
+            return CachedReading(self, self.cache, keys, empty_rows(keys.numel(), self.dim, pinned), ahead)
         for kept_keys, rows in reversed(self._kept):
             if kept_keys.numel() == keys.numel() and torch.equal(kept_keys, keys):
                 return Reading(self, keys, rows)

@@ -63,7 +63,7 @@ class RowsAhead:
 
     def begin_early(self) -> None:
         """Before the step of the batch that is in use."""
-        self._early = self.source.begin(self.keys)
+        self._early = self.source.begin(self.keys, ahead=1)
 
     def take_early(self) -> bool:
         """False if nothing was begun early, or too many steps ago."""

@@ -143,6 +143,22 @@ def test_prefetch_reads_before_the_step_and_within_the_bound(worker):
     assert table.module.export()[1][0, 0] == 5
 
 
+@pytest.mark.parametrize("steps", [1, 2, 8])
+@pytest.mark.parametrize("a_batch", [1, 2])
+def test_rows_of_the_cache_that_are_prefetched_keep_the_bound(worker, steps, a_batch):
+    """What is written before step c has ended is in all forward passes that begin after step c + the bound."""
+    table = Cached(steps=steps)
+    ended, written = 0, [0]
+    for ids in cairn.prefetch([torch.tensor([7])] * 30, lambda ids: {table.module: ids}):
+        assert table.read(7)[0] >= max([value for value in written if value <= ended - steps], default=0)
+        written.append(ended + 1)
+        table.written_by_another(7, ended + 1)
+        for _ in range(a_batch):
+            table.step(key=7)
+            ended += 1
+    assert table.module.cache_stats().hits > 0 or steps == 1
+
+
 def test_prefetched_rows_that_are_too_old_are_read_anew(worker):
     """Two steps on each batch, and the bound is one."""
     table = Cached(rows=0, steps=1)

@@ -7,6 +7,7 @@
 
 #include "client/draft.h"
 #include "client/finite.h"
+#include "optimizer/narrow.h"
 #include "optimizer/span_ops.h"
 #include "wire/data.h"
 #include "wire/frame.h"
@@ -73,6 +74,23 @@ Status BadElement(const PartitionInput& input, uint64_t element, const std::byte
                                 (std::isnan(value) ? "NaN" : "infinite") + kAllow};
 }
 
+// What rows are assigned is stored as it is: a number beyond float16's would be another one. (The servers
+// check it too, but each only its own slots, and by then others have theirs.)
+Status CheckStorage(const PartitionInput& input) {
+  const TableSpec& spec = input.table->spec;
+  if (input.op == PushOp::kUpdate || spec.storage != Storage::kFloat16) return Status::Ok();
+  const std::span<const std::byte> values = input.values.whole();
+  for (size_t at = 0; at < values.size(); at += sizeof(float)) {
+    float value;
+    std::memcpy(&value, values.data() + at, sizeof(value));
+    if (!std::isfinite(value) || std::abs(value) <= optimizer::LargestOf(spec.storage)) continue;
+    return Wrong("element " + std::to_string(at / sizeof(float)) + " of the assign to " + Named(*input.table) +
+                 " is " + std::to_string(value) + ", beyond the largest number of float16, 65504: nothing was " +
+                 "sent; use bfloat16 or float32");
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Status CheckInput(const PartitionInput& input, const Directions& what) {
@@ -81,6 +99,7 @@ Status CheckInput(const PartitionInput& input, const Directions& what) {
   }
   if (what.push) {
     if (Status s = CheckShape(input, "push", input.values); !s.ok()) return s;
+    if (Status s = CheckStorage(input); !s.ok()) return s;
   }
   if (what.pull) return CheckShape(input, "pull", input.out);
   return Status::Ok();

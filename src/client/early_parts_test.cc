@@ -112,6 +112,22 @@ TEST(EarlyParts, ARefusedPushHandsOverNothing) {
   EXPECT_EQ(last.status().code(), Code::kNotFinite);
 }
 
+// Slot by slot the servers would refuse it, and keep the rest.
+TEST(EarlyParts, AnAssignBeyondItsStorageSendsNothing) {
+  BufferPool pool;
+  Case one(7, 40'000, 40'000);
+  one.table.spec.storage = Storage::kFloat16;
+  PartitionInput input = one.input();
+  input.op = PushOp::kAssign;
+  ExpectTheWholePush(input, 40'000);
+  one.values.back() = -65505;
+  auto last = PreparePush(input, pool, [](Request) { ADD_FAILURE() << "handed over"; });
+  EXPECT_EQ(last.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(last.status().message().find("element 639999"), std::string::npos) << last.status().ToString();
+  input.op = PushOp::kUpdate;  // a gradient may be large
+  ExpectTheWholePush(input, 40'000);
+}
+
 // Which shows only when they are made.
 TEST(EarlyParts, SumsThatMayOverflowGoInOne) {
   BufferPool pool;

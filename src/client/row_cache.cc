@@ -35,9 +35,13 @@ int RowCache::Find(const Set& set, RowKey key) const {
 
 // In chunks, each in three passes, so that memory is always on its way: the sets, then the rows of those
 // that are found, then the copies.
-size_t RowCache::Take(std::span<const RowKey> keys, std::span<float> out, std::span<int64_t> missing) {
+size_t RowCache::Take(std::span<const RowKey> keys, std::span<float> out, std::span<int64_t> missing,
+                      uint32_t ahead, Ticket* oldest) {
   CAIRN_CHECK(out.size() == keys.size() * options_.dim && missing.size() >= keys.size());
-  if (sets_.empty()) return TakeNone(keys.size(), missing);
+  if (oldest != nullptr) *oldest = ticket();
+  if (sets_.empty() || ahead > options_.steps) return TakeNone(keys.size(), missing);
+  const uint32_t most_age = options_.steps - ahead;
+  uint32_t age = 0;
   const size_t dim = options_.dim, row_bytes = dim * sizeof(float);
   size_t sets[kChunk];
   const float* rows[kChunk];
@@ -49,7 +53,7 @@ size_t RowCache::Take(std::span<const RowKey> keys, std::span<float> out, std::s
       FetchSet(sets[i]);
     }
     for (size_t i = 0; i < chunk.size(); ++i) {
-      rows[i] = Look(sets[i], chunk[i]);
+      rows[i] = Look(sets[i], chunk[i], most_age, &age);
       if (rows[i] == nullptr) missing[left++] = static_cast<int64_t>(begin + i);
     }
     for (size_t i = 0; i < chunk.size(); ++i) {
@@ -58,6 +62,7 @@ size_t RowCache::Take(std::span<const RowKey> keys, std::span<float> out, std::s
   }
   stats_.hits += keys.size() - left;
   stats_.misses += left;
+  if (oldest != nullptr) oldest->step -= age;
   return left;
 }
 
@@ -67,11 +72,13 @@ void RowCache::FetchSet(size_t at) const {
   __builtin_prefetch(bytes + 64, 1);
 }
 
-// The row of this key if it may be served, on its way to the cache; null otherwise.
-const float* RowCache::Look(size_t at, RowKey key) {
+// The row of this key if it is not older than that, on its way to the cache; null otherwise. *age: the
+// largest of all that were found.
+const float* RowCache::Look(size_t at, RowKey key, uint32_t most_age, uint32_t* age) {
   Set& set = sets_[at];
   const int way = Find(set, key);
-  if (way < 0 || Expired(set.read[way])) return nullptr;
+  if (way < 0 || step_ - set.read[way] > most_age) return nullptr;
+  *age = std::max(*age, step_ - set.read[way]);
   set.referenced |= static_cast<uint8_t>(1u << way);
   const float* row = RowAt(at, static_cast<uint32_t>(way));
   for (size_t d = 0; d < options_.dim; d += kLineFloats) __builtin_prefetch(row + d);

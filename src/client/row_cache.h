@@ -38,18 +38,20 @@ class RowCache {
 
   explicit RowCache(const Options& options);
 
-  // Rows that may be served are copied to their places in `out`; the places of the others (their
-  // position among `keys`) go to the front of `missing`. Returns how many those are. Requires
+  // Rows that may be served after `ahead` more steps are copied to their places in `out`; the places of
+  // the others (their position among `keys`) go to the front of `missing`. Returns how many those are, and
+  // in `oldest` the ticket of the oldest row that was copied: while that is fresh, all are. Requires
   // out.size() == keys.size() * dim and missing.size() >= keys.size().
-  size_t Take(std::span<const RowKey> keys, std::span<float> out, std::span<int64_t> missing);
-
-  // What a read that was begun at `ticket` has brought for the places that Take left: row i of `rows` is
-  // that of keys[missing[i]]. It is copied to its place in `out`, and kept where its key is hot, unless
-  // the ticket is void by now.
   struct Ticket {
     uint32_t step = 0;
     uint64_t generation = 0;
   };
+  size_t Take(std::span<const RowKey> keys, std::span<float> out, std::span<int64_t> missing,
+              uint32_t ahead = 0, Ticket* oldest = nullptr);
+
+  // What a read that was begun at `ticket` has brought for the places that Take left: row i of `rows` is
+  // that of keys[missing[i]]. It is copied to its place in `out`, and kept where its key is hot, unless
+  // the ticket is void by now.
   Ticket ticket() const { return {step_, generation_}; }
   void Give(Ticket ticket, std::span<const RowKey> keys, std::span<const int64_t> missing,
             std::span<const float> rows, std::span<float> out);
@@ -78,7 +80,7 @@ class RowCache {
   }
   size_t TakeNone(size_t count, std::span<int64_t> missing);
   void FetchSet(size_t at) const;
-  const float* Look(size_t at, RowKey key);
+  const float* Look(size_t at, RowKey key, uint32_t most_age, uint32_t* age);
   int Find(const Set& set, RowKey key) const;
   bool Expired(uint32_t read) const { return step_ - read > options_.steps; }
   bool KnownAtTheDoor(uint64_t mix);

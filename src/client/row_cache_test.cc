@@ -57,6 +57,31 @@ struct Reader {
   }
 };
 
+TEST(RowCache, WhatIsTakenAheadIsStillServedThen) {
+  Reader reader(64, 2, 3);
+  for (int i = 0; i < 2; ++i) reader.Read({1, 2});
+  reader.Step();
+  reader.cache.Clear();
+  for (int i = 0; i < 2; ++i) reader.Read({1});  // read in step 1
+  reader.Step();
+  for (int i = 0; i < 2; ++i) reader.Read({2});  // in step 2
+  reader.Step();
+  std::vector<float> out(4);
+  std::vector<int64_t> missing(2);
+  const std::vector<RowKey> keys = {1, 2};
+  RowCache::Ticket oldest;
+  EXPECT_EQ(reader.cache.Take(keys, out, missing, 1, &oldest), 0u);  // in step 3, for step 4: 3 steps after 1
+  reader.Step();
+  EXPECT_TRUE(reader.cache.Fresh(oldest));
+  EXPECT_EQ(reader.cache.Take(keys, out, missing, 1, &oldest), 1u);  // for step 5: key 1 is too old then
+  EXPECT_EQ(missing[0], 0);
+  reader.Step();
+  EXPECT_TRUE(reader.cache.Fresh(oldest));
+  reader.Step();
+  EXPECT_FALSE(reader.cache.Fresh(oldest));  // a step more than was said
+  EXPECT_EQ(reader.cache.Take(keys, out, missing, 4, &oldest), 2u);
+}
+
 TEST(RowCache, ARowIsServedForExactlySoManySteps) {
   for (uint32_t steps : {0u, 1u, 3u, 8u}) {
     SCOPED_TRACE(steps);
