@@ -56,7 +56,9 @@ void Figures::MeasureRounds(Work work, int rounds, const std::function<void()>& 
     operation();
     if (i >= 5) micros.push_back(MicrosSince(start));
   }
-  Add(work, std::move(micros), {.id = work.id, .work = work.text, .unit = work.unit});
+  Figure figure{.id = work.id, .work = work.text, .unit = work.unit};
+  if (allocations_ != nullptr) CountAllocations(operation, &figure);
+  Add(work, std::move(micros), std::move(figure));
 }
 
 void Figures::Add(const Work& work, std::vector<double> micros, Figure figure) {

@@ -78,7 +78,8 @@ def allocations(options, transport):
     with tempfile.NamedTemporaryFile() as counters:
         os.truncate(counters.name, 8192)
         return job(SHAPES["1 server"], transport,
-                   ["--optimizers", "sgd", "--rows", min(options.shape_rows, 1_000_000),
+                   ["--only", "small,dense,sparse,sync", "--optimizers", "sgd",
+                    "--rows", min(options.shape_rows, 1_000_000),
                     "--keys", options.keys, "--seconds", 0.05],
                    env={"LD_PRELOAD": str(library), "CAIRN_BENCH_ALLOCATIONS": counters.name})
 

@@ -239,7 +239,8 @@ def shapes(results, rounds):
 
 ALLOCATIONS = {"small_push": "push 4 KB", "dense_push_16mb_sgd": "dense push 16 MB",
                "dense_push_pull_16mb_sgd": "dense push+pull 16 MB",
-               "sparse_push_sgd": "sparse push", "sparse_pull_sgd": "sparse pull", "sparse_push_pull_sgd": "sparse push+pull"}
+               "sparse_push_sgd": "sparse push", "sparse_pull_sgd": "sparse pull", "sparse_push_pull_sgd": "sparse push+pull",
+               "sync_4kb": "sync round 4 KB", "sync_16384kb": "sync round 16 MB"}
 
 
 def costs(results):

@@ -77,6 +77,8 @@ class Optimizer(NamedTuple):
 
 def _check_names(name: str, given: dict[str, Any], known: Any, what: str) -> None:
     for key in given:
+        if key == "storage":
+            raise InvalidArgumentError("storage= is for rows, in a sparse table: a dense table is float32")
         if key not in known:
             raise InvalidArgumentError(
                 f'optimizer "{name}" has no {key}: {what} takes {", ".join(sorted(known)) or "no settings"}')

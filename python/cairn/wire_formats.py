@@ -24,9 +24,9 @@ def wire_of_tensors(wire: str | None, topk: float | None) -> dict[str, Any]:
         if topk is not None:
             raise InvalidArgumentError(f'wire_topk={topk} goes with wire="topk", not with wire={wire!r}')
         return {"wire": kind}
-    if topk is None or not 0 < topk <= 1:
+    if not isinstance(topk, (int, float)) or not 0 < topk <= 1:
         raise InvalidArgumentError(
-            f"wire_topk={topk}: give the part of each tensor that is sent in a step, for example 0.01")
+            f"wire_topk={topk!r}: give the part of each tensor that is sent in a step, for example 0.01")
     return {"wire": kind, "wire_topk": float(topk)}
 
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
+#include "base/recycled.h"
 #include "cairn/types.h"
 #include "wire/frame.h"
 
@@ -55,20 +55,20 @@ class ParkedRequests {
   // All of them, or those of one table, in the order of arrival; they no longer wait.
   std::vector<ParkedRequest> TakeAll();
   std::vector<ParkedRequest> TakeTable(TableId table);
-  std::map<ParkedId, ParkedRequest>& all() { return by_id_; }  // in the order of arrival
+  RecycledMap<ParkedId, ParkedRequest>& all() { return by_id_; }  // in the order of arrival
 
  private:
   using Key = std::pair<uint64_t, uint64_t>;  // incarnation, request id
   void Unload(const ParkedRequest& request);
   static Key KeyOf(const wire::FrameHeader& header) { return {header.incarnation, header.request_id}; }
 
-  std::map<ParkedId, ParkedRequest> by_id_;
-  std::map<Key, ParkedId> by_request_;
+  RecycledMap<ParkedId, ParkedRequest> by_id_;
+  RecycledMap<Key, ParkedId> by_request_;
   struct Load {
     uint32_t requests = 0;
     uint64_t bytes = 0;  // of storage
   };
-  std::map<Incarnation, Load> per_client_;
+  RecycledMap<Incarnation, Load> per_client_;
   ParkedId next_id_ = 1;
 };
 

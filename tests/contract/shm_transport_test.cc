@@ -12,6 +12,8 @@
 
 #include "contract/child_process.h"
 #include "contract/peers.h"
+#include "transport/shm/handshake.h"
+#include "transport/shm/rendezvous.h"
 
 namespace cairn::transport {
 namespace {
@@ -360,6 +362,26 @@ TEST(ShmTransport, OtherUsersAreReachedByTcpUnlessPermitted) {
                 permitted && asked ? 1u : 0u);
     }
   }
+}
+
+// Not that nobody listens under the other names that were tried.
+TEST(ShmTransport, WhyMemoryIsNotSharedWithAnotherUserIsSaid) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  Child child([&](int, int out) {
+    if (setuid(54'321) != 0) _exit(1);
+    Host host(EchoAll(), Listening(kShm));
+    Tell(out, host.endpoint().port);
+    while (true) pause();
+  });
+  const auto names = shm::NamesToTry(boost::asio::ip::make_address("127.0.0.1"), child.Hear<uint16_t>());
+  Loop loop("handshake");
+  Inbox<std::string> told;
+  const auto handshake = std::make_shared<shm::Handshake>(
+      loop, kShm, [&](Result<DetachedPipe> pipe) { told.Put(pipe.status().message()); });
+  loop.Start();
+  loop.Post([&] { handshake->Start(names); });
+  EXPECT_NE(told.Take().find("another user: set CAIRN_SHM_USERS=any"), std::string::npos);
+  loop.Stop();
 }
 
 // A listener of the name that is no Cairn: silent, or answering nonsense. TCP is used instead.
