@@ -20,6 +20,7 @@ Limits MeasureLimits() {
   return {.memcpy_gb_per_s = MemcpyGbPerSecond(),
           .add_gb_per_s = AddGbPerSecond(),
           .loopback_gb_per_s = LoopbackGbPerSecond(),
+          .loopback_push_gb_per_s = LoopbackPushGbPerSecond(),
           .unix_gb_per_s = UnixGbPerSecond(),
           .ring_gb_per_s = RingGbPerSecond(),
           .ring_sum_gb_per_s = RingSumGbPerSecond(),
@@ -35,6 +36,7 @@ void PrintLimits(const Limits& l) {
   std::printf("memcpy                 %8.2f GB/s\n", l.memcpy_gb_per_s);
   std::printf("a += b                 %8.2f GB/s\n", l.add_gb_per_s);
   std::printf("loopback TCP           %8.2f GB/s\n", l.loopback_gb_per_s);
+  std::printf("one push at a time     %8.2f GB/s\n", l.loopback_push_gb_per_s);
   std::printf("Unix stream            %8.2f GB/s\n", l.unix_gb_per_s);
   std::printf("ring                   %8.2f GB/s\n", l.ring_gb_per_s);
   std::printf("ring with sum          %8.2f GB/s\n", l.ring_sum_gb_per_s);
@@ -50,6 +52,7 @@ std::string ToJson(const Limits& l) {
   return "{\"memcpy_gb_per_s\": " + Number(l.memcpy_gb_per_s) +
          ", \"add_gb_per_s\": " + Number(l.add_gb_per_s) +
          ", \"loopback_gb_per_s\": " + Number(l.loopback_gb_per_s) +
+         ", \"loopback_push_gb_per_s\": " + Number(l.loopback_push_gb_per_s) +
          ", \"unix_gb_per_s\": " + Number(l.unix_gb_per_s) +
          ", \"ring_gb_per_s\": " + Number(l.ring_gb_per_s) +
          ", \"ring_sum_gb_per_s\": " + Number(l.ring_sum_gb_per_s) +

@@ -22,6 +22,8 @@ double AddGbPerSecond();
 double LoopbackGbPerSecond();
 // The same through a Unix stream socket.
 double UnixGbPerSecond();
+// One push of 16 MB at a time over TCP, as RingPush: checked whole, sent, summed, answered.
+double LoopbackPushGbPerSecond();
 // µs for 64 bytes there and back over loopback TCP, both sides blocking.
 double LoopbackRoundTripUs();
 // µs for 4 KB there and 64 bytes back over loopback TCP, as a small push has it; the better one of
@@ -50,6 +52,7 @@ struct Limits {
   double memcpy_gb_per_s = 0;
   double add_gb_per_s = 0;
   double loopback_gb_per_s = 0;
+  double loopback_push_gb_per_s = 0;
   double unix_gb_per_s = 0;
   double ring_gb_per_s = 0;
   double ring_sum_gb_per_s = 0;

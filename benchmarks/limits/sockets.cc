@@ -15,6 +15,7 @@
 
 #include "limits/limits.h"
 #include "limits/repeat.h"
+#include "optimizer/span_ops.h"
 
 namespace bench {
 namespace {
@@ -136,6 +137,36 @@ double BestStream(ConnectFunction connect_ends) {
   return best;
 }
 
+// As RingPushGbPerSecond, over TCP.
+double PushGbPerSecond(StreamSetting setting) {
+  constexpr size_t kArrayBytes = size_t{16} << 20, kPushes = 30;
+  Socket a, b;
+  if (!ConnectTcp(a, b, setting.socket_buffer)) return kNone;
+  std::thread server([&b, &setting] {
+    std::vector<float> sums(kArrayBytes / sizeof(float)), piece(setting.piece / sizeof(float));
+    const char answer[kMessage] = {};
+    for (bool goes_on = true; goes_on;) {
+      for (size_t got = 0; goes_on && got < sums.size(); got += piece.size()) {
+        goes_on = ReadAll(b.fd, reinterpret_cast<char*>(piece.data()), setting.piece) &&
+                  cairn::optimizer::AllFinite(piece);
+        for (size_t i = 0; i < piece.size(); ++i) sums[got + i] += piece[i];
+      }
+      goes_on = goes_on && WriteAll(b.fd, answer, kMessage);
+    }
+  });
+  const std::vector<float> source(kArrayBytes / sizeof(float), 1e-3f);
+  char answer[kMessage];
+  bool ok = true;
+  const double seconds = MedianSeconds(kPushes, [&] {
+    ok = ok && cairn::optimizer::AllFinite(source) &&
+         WriteAll(a.fd, reinterpret_cast<const char*>(source.data()), kArrayBytes) &&
+         ReadAll(a.fd, answer, kMessage);
+  });
+  shutdown(a.fd, SHUT_RDWR);
+  server.join();
+  return ok ? kArrayBytes / seconds * 1e-9 : kNone;
+}
+
 double PingUs(size_t there, size_t back, int flags) {
   Socket a, b;
   if (!ConnectTcp(a, b, 512 << 10)) return kNone;
@@ -158,6 +189,12 @@ double PingUs(size_t there, size_t back, int flags) {
 }  // namespace
 
 double LoopbackGbPerSecond() { return BestStream(ConnectTcp); }
+double LoopbackPushGbPerSecond() {
+  double best = kNone;
+  for (const size_t piece : kPieces)
+    for (const int buffer : kSocketBuffers) best = std::fmax(best, PushGbPerSecond({piece, buffer}));
+  return best;
+}
 double UnixGbPerSecond() { return BestStream(ConnectUnix); }
 double LoopbackRoundTripUs() { return PingUs(kMessage, kMessage, 0); }
 double LoopbackPingUs() {

@@ -51,6 +51,7 @@ LIMITS = (("memcpy_gb_per_s", "memcpy", "GB/s", 1), ("add_gb_per_s", "a += b", "
           ("ring_push_gb_per_s", "the same, 16 MB at a time: checked whole first, answered after", "GB/s", 1),
           ("unix_gb_per_s", "Unix stream", "GB/s", 1),
           ("loopback_gb_per_s", "loopback TCP", "GB/s", 1),
+          ("loopback_push_gb_per_s", "the same, 16 MB at a time: checked whole, summed, answered", "GB/s", 1),
           ("ring_ping_us", "4 KB there and an answer, ring", "µs", 1),
           ("loopback_ping_us", "4 KB there and an answer, TCP", "µs", 1),
           ("round_trip_us", "64 bytes there and back, TCP", "µs", 1),

@@ -110,11 +110,12 @@ def dense(results, rounds):
             row.goals = [Goal("of limit", row.ratio, 0.7)] if row.ratio else []
             _peers(row, results, "push_16384kb_us", lambda us: (16 << 20) / us / 1e3)
             rows.append(row)
-        if transport == "shm":  # what bounds a push that is refused whole, and waited for
-            row = full("dense_push_16mb_sgd", "the same beside one push at a time", "GB/s",
-                       "ring_push_gb_per_s", "bare ring, one at a time")
-            if row and row.ratio:
-                rows.append(row)
+        # What bounds a push that is refused whole, and waited for.
+        name, limit = (("bare ring, one at a time", "ring_push_gb_per_s") if transport == "shm"
+                       else ("bare TCP, one at a time", "loopback_push_gb_per_s"))
+        row = full("dense_push_16mb_sgd", f"the same beside one push at a time, {transport}", "GB/s", limit, name)
+        if row and row.ratio:
+            rows.append(row)
         for megabytes in (4, 16):
             row = full(f"dense_push_pull_{megabytes}mb_sgd",
                        f"dense push+pull {megabytes} MB, each way, {transport}", "GB/s",
