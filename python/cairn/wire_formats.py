@@ -1,6 +1,7 @@
 """What `wire=` takes: how a table's values travel between hosts. docs/pytorch.md, "Less on the wire"."""
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 from .errors import InvalidArgumentError
@@ -24,7 +25,7 @@ def wire_of_tensors(wire: str | None, topk: float | None) -> dict[str, Any]:
         if topk is not None:
             raise InvalidArgumentError(f'wire_topk={topk} goes with wire="topk", not with wire={wire!r}')
         return {"wire": kind}
-    if not isinstance(topk, (int, float)) or not 0 < topk <= 1:
+    if not isinstance(topk, numbers.Real) or not 0 < topk <= 1:
         raise InvalidArgumentError(
             f"wire_topk={topk!r}: give the part of each tensor that is sent in a step, for example 0.01")
     return {"wire": kind, "wire_topk": float(topk)}

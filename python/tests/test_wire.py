@@ -57,6 +57,12 @@ def test_what_cannot_be_is_refused(worker, make, text):
         make()
 
 
+def test_any_kind_of_number_will_do(worker):
+    numpy = pytest.importorskip("numpy")
+    for at, part in enumerate((numpy.float32(0.5), numpy.float64(0.5), 1)):
+        cairn.dense_table(f"topk-{at}", 8, wire="topk", wire_topk=part)
+
+
 def test_modules_that_share_a_table_agree(worker):
     first = cairn.nn.Embedding(None, 4, name="wire-shared", wire="bf16")
     with pytest.raises(cairn.InvalidArgumentError, match="bf16"):

@@ -38,14 +38,15 @@ class RowCache {
 
   explicit RowCache(const Options& options);
 
-  // Rows that may be served after `ahead` more steps are copied to their places in `out`; the places of
-  // the others (their position among `keys`) go to the front of `missing`. Returns how many those are, and
-  // in `oldest` the ticket of the oldest row that was copied: while that is fresh, all are. Requires
-  // out.size() == keys.size() * dim and missing.size() >= keys.size().
+  // When a row was asked for.
   struct Ticket {
     uint32_t step = 0;
     uint64_t generation = 0;
   };
+  // Rows that may be served after `ahead` more steps are copied to their places in `out`; the places of
+  // the others (their position among `keys`) go to the front of `missing`. Returns how many those are, and
+  // in `oldest` the ticket of the oldest row that was copied: while that is fresh, all are. Requires
+  // out.size() == keys.size() * dim and missing.size() >= keys.size().
   size_t Take(std::span<const RowKey> keys, std::span<float> out, std::span<int64_t> missing,
               uint32_t ahead = 0, Ticket* oldest = nullptr);
 
