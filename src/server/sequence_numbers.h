@@ -31,6 +31,13 @@ class SequenceNumbers {
   void UseRefused(ClientIndex client, Seq seq, const Status& why);
   // Why a used number was refused; null if it was applied. Valid until the next change.
   const Status* RefusalOf(ClientIndex client, Seq seq) const;
+  // Those that are remembered, by number, ascending.
+  template <class Each>
+  void ForEachRefusal(ClientIndex client, Each each) const {
+    auto of_client = refused_.find(client);
+    if (of_client == refused_.end()) return;
+    for (const Refusal& refusal : of_client->second) each(refusal.seq, refusal.why);
+  }
   // What a copy of the slot says of this client, and the reverse.
   void Save(ClientIndex client, ByteWriter& out) const;
   // False if the bytes are not what Save makes. `client` may be nothing: read over.

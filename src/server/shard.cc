@@ -333,6 +333,16 @@ Seq ShardImpl::LastSeq(SlotId slot, Incarnation incarnation) const {
   return slots_[local].numbers.last(client->index);
 }
 
+std::vector<Shard::Refusal> ShardImpl::RefusalsOf(SlotId slot, Incarnation incarnation) const {
+  std::vector<Refusal> refusals;
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  const LiveClient* client = clients_.Find(incarnation);
+  if (RoleOf(slot) == SlotRole::kNone || client == nullptr) return refusals;
+  slots_[local].numbers.ForEachRefusal(
+      client->index, [&](Seq seq, const Status& why) { refusals.push_back({seq, why}); });
+  return refusals;
+}
+
 Round ShardImpl::OpenRound(TableId table, SlotId slot) const {
   auto it = tables_.find(table);
   const uint32_t local = slots_.LocalOfAny(slot.value);

@@ -133,9 +133,16 @@ class Shard {
 
   // For tests and checkers: the last number applied or refused of a client in a slot, 0 if none.
   virtual Seq LastSeq(SlotId slot, Incarnation incarnation) const = 0;
+  struct Refusal {
+    Seq seq;
+    Status why;
+  };
+  // What copies of refused pushes of this client would be told: by number, ascending, the newest
+  // `refusals_kept`. Empty where the client is not listed.
+  virtual std::vector<Refusal> RefusalsOf(SlotId slot, Incarnation incarnation) const = 0;
   // Bytes of contributions to deterministic tables that wait for their turn.
   virtual uint64_t early_bytes() const = 0;
-  // Of any owner; LastSeq, OpenRound and ForEachRow too tell what is applied at a backup.
+  // Of any owner; LastSeq, RefusalsOf, OpenRound and ForEachRow too tell what is applied at a backup.
   enum class SlotRole : uint8_t { kNone, kPrimary, kBackup };
   virtual SlotRole RoleOf(SlotId slot) const = 0;
   // The epoch whose primary's word this shard last took (its own as the primary), and the last index

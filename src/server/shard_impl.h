@@ -63,6 +63,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   HighWater high_water() const override;
   uint64_t early_bytes() const override { return kept_bytes_; }
   Seq LastSeq(SlotId slot, Incarnation incarnation) const override;
+  std::vector<Refusal> RefusalsOf(SlotId slot, Incarnation incarnation) const override;
   Round OpenRound(TableId table, SlotId slot) const override;
   void ForEachRow(TableId table, SlotId slot,
                   const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;

@@ -11,7 +11,7 @@ std::vector<std::unique_ptr<Checker>> MakeCheckers(Context& context) {
         MakeReadsCommitted, MakeIncarnations,  MakeViewsDurable,   MakeTables,    MakeBarrier,
         MakeOutcomes,       MakeAmplification, MakeQueueBounds,    MakeLeftEarly, MakeOneOwner,
         MakePromotion,      MakeWaitsFor,      MakeEqualHashes,    MakePlacement, MakeAppliedCommitted,
-        MakeInOrder,        MakeReplicaAmplification, MakeDeeds}) {
+        MakeInOrder,        MakeEqualNumbers,  MakeReplicaAmplification, MakeDeeds}) {
     all.push_back(make(context));
   }
   return all;

@@ -46,6 +46,8 @@ CheckerPtr MakeWaitsFor(Context& context);     // waits-for
 CheckerPtr MakeAppliedCommitted(Context& context);  // applied-committed
 CheckerPtr MakeEqualHashes(Context& context);  // equal-hashes
 CheckerPtr MakePlacement(Context& context);    // placement
+// check_numbers.cc
+CheckerPtr MakeEqualNumbers(Context& context);  // equal-numbers
 // check_scheduler.cc
 CheckerPtr MakeIncarnations(Context& context);  // incarnations
 CheckerPtr MakeViewsDurable(Context& context);  // views-durable

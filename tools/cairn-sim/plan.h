@@ -61,6 +61,7 @@ struct Plan {
   uint32_t max_restarts = 3;
   double split = 0;  // how often a request is cut into more frames than needed
   uint64_t max_unacked_bytes = 0;
+  uint32_t max_unacked_frames = 1024;  // of a client; servers remember as many refusals
   int64_t resend_after_us = 0;
   int64_t still_waiting_us = 0;
   // Replication.

@@ -40,6 +40,7 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     options.copy_chunk_bytes = size_t{64} << (2 * (plan.seed % 5));
     options.most_unconfirmed_bytes = plan.most_unconfirmed_bytes;
     options.log = [this, name](const std::string& line) { world_.Log(name, line); };
+    options.refusals_kept = plan.max_unacked_frames;
     early_budget_ = options.early_contribution_budget;
     shard_ = server::Shard::Make(options, *port_, world_.pool(), this);
     world_.fabric().Run(owner.process_, world_.now_us() + kTickUs, [this] { Tick(); });
