@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -43,6 +44,30 @@ NodeName Supervisor::Local(wire::Role role, uint32_t i) const {
   const uint32_t here = role == wire::Role::kServer ? options_.servers : options_.workers;
   return {role, options_.node_rank * here + i};
 }
+
+namespace {
+
+// "cairn: the job has failed: server 1 is lost" → "server 1 is lost": whoever says it again says the rest.
+std::string BareReason(std::string_view why) {
+  for (bool found = true; found;) {
+    found = false;
+    for (const std::string_view headline : {"cairn: ", "the job has failed: "}) {
+      if (!why.starts_with(headline) || why.size() == headline.size()) continue;
+      why.remove_prefix(headline.size());
+      found = true;
+    }
+  }
+  return std::string(why);
+}
+
+}  // namespace
+
+void Supervisor::OnFailure(const std::string& why) {
+  const std::string bare = BareReason(why);
+  if (!bare.empty() && bare != aborted_) failure_seen_ = bare;
+}
+
+void Supervisor::OnReason(const std::string& why) { last_words_ = BareReason(why); }
 
 std::string Supervisor::cause() const {
   if (!job_failed()) return cause_;
@@ -144,9 +169,10 @@ void Supervisor::SchedulerEnded(const NodeName& node, const ProcessEnd& end, int
   if (end.clean()) return;
   if (phase_ == Phase::kLeaving && end.signal == 0 && (options_.nodes == 1 || unused_)) return;
   if (end.signal != 0 && TakeRestart(node, end)) return;
+  const std::string words = end.signal == 0 ? last_words_ : "";
   Fail({.exit_code = end.exit_code(),
-        .cause = ToString(node) + " " + ToString(end),
-        .consequence = ": the job ends",
+        .cause = ToString(node) + " " + ToString(end) + (words.empty() ? "" : ": " + words),
+        .consequence = words.empty() ? ": the job ends" : "; the job ends",
         .secondary = end.signal == 0},
        now_ms);
 }

@@ -38,12 +38,20 @@ struct NodeName {
 };
 std::string ToString(const NodeName& node);  // "scheduler", "server 0", "worker 1"
 
+// How many servers the scheduler wants in the whole job (0: not said), and which of this launcher's are on
+// their way out, the one that has just ended included.
+struct ServersSeen {
+  uint32_t wanted = 0;
+  std::set<uint32_t> leaving;
+};
+
 // How a process ended: by a signal, or with a code.
 struct ProcessEnd {
   int code = 0;
   int signal = 0;
   bool left_job = false;  // a worker: the scheduler had it as done before its process ended
   std::optional<bool> has_copies;  // a server: whether others have what it held, where the scheduler knows
+  std::optional<ServersSeen> servers;  // a server: what the scheduler said when it had ended
   bool clean() const { return code == 0 && signal == 0; }
   int exit_code() const { return signal != 0 ? 128 + signal : code; }  // as a shell says it
 };
@@ -76,8 +84,7 @@ struct JobSeen {
   bool over = false;             // ended or failed
   std::string failure;           // of a failed one
   bool anybody_joined = false;   // some worker, ever
-  uint32_t servers_wanted = 0;   // 0: not said
-  uint32_t servers_leaving = 0;  // told to go, and still there
+  ServersSeen servers;
   uint32_t replicas = 0;         // owners of a partition; 0: not said
   bool copied = false;           // every partition has more than one owner in sync, and all are heard
 };
@@ -119,11 +126,9 @@ class Supervisor {
   std::vector<SuperviseAction> OnSeen(const JobSeen& seen, int64_t now_ms);
   std::vector<SuperviseAction> OnTick(int64_t now_ms);
   // The scheduler has said that the job has failed, and why.
-  void OnFailure(const std::string& why) {
-    if (!why.empty() && why != aborted_) failure_seen_ = why;
-  }
+  void OnFailure(const std::string& why);
   // The last words of a node that is about to be reported ended.
-  void OnReason(const std::string& why) { last_words_ = why; }
+  void OnReason(const std::string& why);
 
   bool finished() const { return phase_ == Phase::kDone; }
   int exit_code() const { return exit_code_.value_or(0); }
@@ -167,11 +172,13 @@ class Supervisor {
   void LookForNode0(int64_t now_ms);
   void StartAll();
   // False: it was one of those that others have copies of, or that are no longer needed.
-  bool LosesTables(const NodeName& node, const ProcessEnd& end);
+  bool LosesTables(const NodeName& node, const ProcessEnd& end, bool leaving);
   // Servers that died since every partition had its copies: "servers 0 and 1 died", if there are several.
   std::string DeathsTogether() const;
   void FollowScale(const JobSeen& seen);
+  std::string NameLeaving() const;
   uint32_t CountServers() const;
+  uint32_t CountStaying() const;  // those of them that have not been told to go
   void Settle(int64_t now_ms);  // moves on to the next phase when nothing holds it back
   bool Any(wire::Role role) const;
   NodeName Local(wire::Role role, uint32_t i) const;  // the i-th of this node
@@ -186,7 +193,7 @@ class Supervisor {
   std::set<uint32_t> died_servers_;  // since every partition had more than one owner in sync
   uint32_t replicas_ = 1;
   uint32_t servers_wanted_ = 0;     // in the whole job
-  uint32_t servers_leaving_ = 0;    // seen last
+  std::set<uint32_t> leaving_;      // servers that run here and have been told to go
   int64_t servers_changed_ms_ = 0;  // older answers don't count
   bool over_ = false;               // the scheduler has said so
   std::optional<NodeName> tail_;

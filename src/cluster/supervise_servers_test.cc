@@ -17,10 +17,9 @@ class Owners : public ::testing::Test {
   std::string End(const NodeName& node, const ProcessEnd& end) {
     return Show(supervisor_.OnEnd(node, end, now_));
   }
-  std::string Seen(uint32_t wanted, uint32_t leaving = 0) {
+  std::string Seen(uint32_t wanted, std::set<uint32_t> leaving = {}) {
     JobSeen seen{.asked_ms = ++now_, .answered = true, .anybody_joined = true};
-    seen.servers_wanted = wanted;
-    seen.servers_leaving = leaving;
+    seen.servers = {wanted, std::move(leaving)};
     return Show(supervisor_.OnSeen(seen, now_));
   }
   void SeenCopies(bool copied) {
@@ -53,7 +52,7 @@ TEST_F(Owners, OfAFailedJobTheServersAreTheCauseAndNotTheWorkers) {
   EXPECT_EQ(End(Server(1), kKilled), "start server 1");
   supervisor_.OnFailure("server 1 is lost");
   EXPECT_EQ(End(Worker(0), {.code = 1}), "terminate scheduler; terminate server 0; terminate server 1");
-  EXPECT_EQ(supervisor_.cause(), "servers 0 and 1 died before their partitions were copied anew: server 1 is lost");
+  EXPECT_EQ(supervisor_.cause(), "servers 0 and 1 died before their partitions were copied again: server 1 is lost");
   EXPECT_EQ(supervisor_.exit_code(), 1);
 }
 
@@ -126,12 +125,11 @@ TEST_F(Owners, MoreServersAreStartedWhenTheyAreWanted) {
 
 TEST_F(Owners, ServersThatLeaveAreNoDeaths) {
   EXPECT_EQ(Seen(4), "start server 2; start server 3");
-  EXPECT_EQ(Seen(3, 1), "");
+  EXPECT_EQ(Seen(3, {3}), "");
   EXPECT_EQ(End(Server(3), kClean), "");
   // What was asked before it had ended still counts it among those that leave.
   JobSeen old{.asked_ms = now_, .answered = true};
-  old.servers_wanted = 3;
-  old.servers_leaving = 1;
+  old.servers = {3, {3}};
   EXPECT_EQ(Show(supervisor_.OnSeen(old, now_)), "");
   EXPECT_EQ(Seen(3), "");
   EXPECT_EQ(Seen(4), "start server 3");
@@ -139,13 +137,54 @@ TEST_F(Owners, ServersThatLeaveAreNoDeaths) {
 }
 
 TEST_F(Owners, AServerThatIsKilledWhileItLeavesIsNotNeeded) {
-  EXPECT_EQ(Seen(1, 1), "");
-  EXPECT_EQ(End(Server(1), kKilled), "");
+  EXPECT_EQ(Seen(1, {1}), "");
+  const Actions actions = supervisor_.OnEnd(Server(1), kKilled, now_);
+  EXPECT_EQ(Show(actions), "");
+  EXPECT_NE(Said(actions).find("while it was leaving: it is not started again"), std::string::npos) << Said(actions);
   EXPECT_EQ(Seen(1), "");
 }
 
+// Of two servers one leaves, and the one that is to stay is killed: that one is started again, and it counts.
+TEST_F(Owners, AServerThatStaysIsStartedAgainAlsoWhileAnotherOneLeaves) {
+  EXPECT_EQ(Seen(1, {1}), "");
+  const Actions actions = supervisor_.OnEnd(Server(0), kKilled, now_);
+  EXPECT_EQ(Show(actions), "start server 0");
+  EXPECT_EQ(Said(actions).find("not started again"), std::string::npos) << Said(actions);
+  EXPECT_EQ(supervisor_.restarts(), 1u);
+  EXPECT_EQ(Seen(1, {1}), "");
+  EXPECT_EQ(End(Server(1), {.servers = ServersSeen{1, {1}}}), "");
+  EXPECT_EQ(Seen(1), "");
+}
+
+// The scheduler has not yet noticed the death: its answers still have the server as one that goes.
+TEST_F(Owners, AServerThatWasKilledWhileItLeftStaysAway) {
+  EXPECT_EQ(End(Server(1), {.signal = SIGKILL, .servers = ServersSeen{2, {1}}}), "start server 1") << "two are wanted";
+  EXPECT_EQ(Seen(1, {1}), "");
+  EXPECT_EQ(End(Server(1), {.signal = SIGKILL, .servers = ServersSeen{1, {1}}}), "");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Seen(1), "") << "it runs no more, so it is not among those that go";
+}
+
+// `cairn scale` has just asked for one server, and the launcher hears of it together with the death.
+TEST_F(Owners, WhatTheSchedulerWantsAtTheTimeOfTheDeathCounts) {
+  EXPECT_EQ(End(Server(1), {.signal = SIGKILL, .servers = ServersSeen{1, {1}}}), "");
+  EXPECT_EQ(Seen(1), "");
+  EXPECT_EQ(supervisor_.restarts(), 0u);
+}
+
+TEST_F(Owners, AServerThatStaysIsStartedAgainThoughTheLauncherHasNotHeardYetThatAnotherOneLeaves) {
+  EXPECT_EQ(End(Server(0), {.signal = SIGKILL, .servers = ServersSeen{1, {1}}}), "start server 0");
+}
+
+TEST_F(Owners, AServerThatHasLeftIsSaidToHaveLeftThoughNobodySawItLeave) {
+  const Actions actions = supervisor_.OnEnd(Server(1), {.servers = ServersSeen{1, {1}}}, now_);
+  EXPECT_EQ(Said(actions), "server 1 has left: its partitions are on other servers\n");
+}
+
 TEST_F(Owners, AServerThatLeftThoughItIsWantedIsReplaced) {
-  EXPECT_EQ(Seen(2, 1), "start server 2");
+  JobSeen seen{.asked_ms = ++now_, .answered = true, .servers = {2, {1}}};
+  const Actions actions = supervisor_.OnSeen(seen, now_);
+  EXPECT_EQ(Show(actions), "start server 2");
+  EXPECT_EQ(Said(actions), "starting server 2: the job is to have 2 servers, and server 1 is leaving\n");
   EXPECT_EQ(End(Server(1), kClean), "");
   EXPECT_EQ(Seen(2), "");
 }

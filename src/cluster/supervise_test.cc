@@ -269,6 +269,22 @@ TEST_F(Supervise, TheSchedulersReasonIsTheCause) {
   EXPECT_EQ(supervisor_.cause(), "server 0 is lost");
 }
 
+TEST_F(Supervise, TheHeadlineIsNotSaidTwice) {
+  supervisor_.OnReason("cairn: the job has failed: the job has failed: server 0 is lost");
+  EXPECT_EQ(Said(supervisor_.OnEnd(Server(0), {.code = 1}, now_)),
+            "the job has failed: server 0 is lost: the job ends\n");
+  EXPECT_EQ(supervisor_.cause(), "server 0 is lost");
+}
+
+TEST_F(Supervise, TheSchedulersLastWordsAreInTheSummary) {
+  supervisor_.OnReason("cairn: scheduler: the log can't be written: No space left on device");
+  EXPECT_EQ(Said(supervisor_.OnEnd(kScheduler, {.code = 1}, now_)),
+            "scheduler exited with code 1: scheduler: the log can't be written: No space left on device; the "
+            "job ends\n");
+  EXPECT_EQ(supervisor_.cause(),
+            "scheduler exited with code 1: scheduler: the log can't be written: No space left on device");
+}
+
 TEST_F(Supervise, TroubleOfTheLaunchersOwnStopsEverything) {
   EXPECT_EQ(Show(supervisor_.OnTrouble(141, "nobody reads", now_)), "terminate worker 0; terminate worker 1");
   EXPECT_FALSE(supervisor_.interrupted());

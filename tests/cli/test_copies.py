@@ -143,6 +143,32 @@ def test_a_server_that_is_told_to_go_gives_its_partitions_away_first(tmp_path):
         assert "leaving: still primary of" in server.text
 
 
+def test_a_server_that_dies_while_it_leaves_stays_away_and_one_that_stays_comes_back(tmp_path):
+    with soak(tmp_path, "-s", 3, "-w", 2) as run:
+        wait_running(run)
+        servers = [child_with(run.process.pid, f"cairn server --port 0 --rank {rank}") for rank in range(3)]
+        job = run.wait_for(r"registered as server 0 of cluster (\S+)")[1]
+
+        def scale(servers):
+            done = subprocess.run([CAIRN, "scale", job, "--servers", str(servers), "--no-wait"], env=clean_environment(),
+                                  capture_output=True, text=True, timeout=SECONDS)
+            assert done.returncode == 0, done.stderr
+
+        scale(2)
+        os.kill(servers[0], signal.SIGKILL)  # while server 2 is on its way out
+        run.wait_for(r"server 0 was killed by signal 9 \(Killed\): starting it again")
+        run.wait_for("server 2 has left")
+        run.wait_for("every partition has all its copies again")
+        scale(1)
+        os.kill(servers[1], signal.SIGKILL)
+        run.wait_for(r"server 1 was killed by signal 9 \(Killed\) while it was leaving: it is not started again")
+        run.wait_for("server 1 .* is lost: not heard")
+        (tmp_path / "end").touch()
+        assert run.wait() == 0, run.text
+        assert "1 restart," in run.lines[-1], run.text
+        assert run.text.count("[server 1] Server listening") == 1, run.text
+
+
 def test_scale_says_how_to_start_a_server_where_nobody_does(tmp_path):
     with nodes_by_hand(tmp_path) as (address, _), Run("scale", "--servers", 2, "--scheduler", address) as scale:
         command = scale.wait_for("^  cairn (server --scheduler .*)")[1]

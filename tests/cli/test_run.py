@@ -71,6 +71,15 @@ def test_a_killed_server_ends_the_job_and_is_named():
         assert "server 0 was killed by signal 9" in run.text
 
 
+def test_the_schedulers_last_words_are_in_the_summary():
+    # Nothing can be written to a file: its log can't be begun.
+    full = ["sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"]
+    with Run("run", "--no-logs", "--", "sh", "-c", WAITS, before=full) as run:
+        assert run.wait() == 1, run.text
+        said = next(line for line in run.lines if line.startswith("[scheduler] cairn: "))
+        assert run.lines[-1].endswith(": scheduler exited with code 1: " + said.split("cairn: ", 1)[1]), run.text
+
+
 def test_a_killed_scheduler_is_started_again_on_its_port():
     with launch(script=WAITS) as run:
         run.wait_for("here")
@@ -132,6 +141,26 @@ def test_nothing_outlives_a_killed_launcher():
         run.signal(signal.SIGKILL)
         run.process.wait()
         wait_gone(children)
+
+
+SESSIONS = '''
+# Each in a session of its own: a grandchild, and one whose parent is gone at once; the last starts others.
+setsid sh -c 'echo $$ > {0}/plain; exec sleep 1000' &
+(setsid sh -c 'echo $$ > {0}/orphan; while :; do sleep 0.05; done' &)
+# A launcher below this one, whose guard and processes go too.
+{1} run --no-logs -- setsid sh -c 'echo $$ > {0}/below; exec sleep 1000' &
+while ! [ -s {0}/plain -a -s {0}/orphan -a -s {0}/below ]; do sleep 0.02; done
+echo here; wait
+'''
+
+
+def test_not_even_sessions_of_their_own_outlive_a_killed_launcher(tmp_path):
+    with launch(script=SESSIONS.format(tmp_path, CAIRN)) as run:
+        run.wait_for("here")
+        started = [int((tmp_path / name).read_text()) for name in ("plain", "orphan", "below")]
+        run.signal(signal.SIGKILL)
+        run.process.wait()
+        wait_gone(started)
 
 
 def test_nothing_is_left_behind(tmp_path):

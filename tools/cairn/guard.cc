@@ -2,13 +2,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
+#include <string_view>
 
 namespace cairn::tool {
 namespace {
@@ -26,9 +31,42 @@ namespace {
   _exit(127);
 }
 
+// Whether this process was started with the mark. What the environment is now, it does not tell; another
+// user's, or one that has ended, does not tell anything.
+bool HasMark(const std::string& pid, const std::string& mark) {
+  std::ifstream file("/proc/" + pid + "/environ", std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const std::string name = std::string(kMarkVariable) + "=";
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\0', at), text.size());
+    const std::string_view variable(text.data() + at, end - at);
+    if (variable.starts_with(name) &&
+        (":" + std::string(variable.substr(name.size())) + ":").find(":" + mark + ":") != std::string::npos)
+      return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+// Kills every process that has the mark, also those that are started meanwhile.
+void KillMarked(const std::string& mark) {
+  constexpr int kMaxRounds = 200, kPauseMs = 10;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    bool any = false;
+    std::error_code error;
+    for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
+      const std::string pid = at->path().filename().string();
+      if (pid.find_first_not_of("0123456789") != std::string::npos || !HasMark(pid, mark)) continue;
+      any = kill(atoi(pid.c_str()), SIGKILL) == 0 || any;
+    }
+    if (!any) return;
+    poll(nullptr, 0, kPauseMs);  // until they are gone, or what they started can be seen
+  }
+}
+
 }  // namespace
 
-void Guard::Start(const std::string& self, const std::string& folder) {
+void Guard::Start(const std::string& self, const std::string& folder, const std::string& mark) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return;
   pid_ = fork();
@@ -39,6 +77,7 @@ void Guard::Start(const std::string& self, const std::string& folder) {
   // Never held up by it: the pipe is large for the little that is told.
   fcntl(fd_, F_SETFL, O_NONBLOCK);
   Tell('d', folder);
+  Tell('m', mark);
 }
 
 Guard::~Guard() {
@@ -59,7 +98,7 @@ void Guard::Tell(char what, const std::string& text) {
 int RunGuard() {
   for (int signal_number : {SIGINT, SIGTERM, SIGHUP}) signal(signal_number, SIG_IGN);
   std::set<pid_t> groups;
-  std::string folder, text;
+  std::string folder, mark, text;
   char piece[4096];
   while (true) {
     const ssize_t got = read(STDIN_FILENO, piece, sizeof piece);
@@ -70,11 +109,13 @@ int RunGuard() {
       const std::string line = text.substr(0, end);
       const pid_t group = line.size() > 1 ? atoi(line.c_str() + 1) : 0;
       if (line[0] == 'd') folder = line.substr(1);
+      if (line[0] == 'm') mark = line.substr(1);
       if (line[0] == '+' && group > 1) groups.insert(group);
       if (line[0] == '-') groups.erase(group);
     }
   }
   for (const pid_t group : groups) kill(-group, SIGKILL);
+  if (!mark.empty()) KillMarked(mark);
   std::error_code ignored;
   const bool ours = std::filesystem::path(folder).filename().string().starts_with("cairn-run-");
   if (ours) std::filesystem::remove_all(folder, ignored);

@@ -57,7 +57,8 @@ Status Launcher::Prepare() {
   if (Status status = PrepareFolder(); !status.ok()) return status;
   if (Status status = PrepareLogs(); !status.ok()) return status;
   if (Status status = PrepareSignals(); !status.ok()) return status;
-  guard_.Start(self_, folder_);
+  mark_ = RandomLetters(16);
+  guard_.Start(self_, folder_, mark_);
   PrepareThreads();
   return Status::Ok();
 }
@@ -155,7 +156,7 @@ std::vector<std::string> Launcher::CommandOf(const NodeName& name) const {
     case Role::kServer: {
       // On the port that its predecessor had, the scheduler knows at once that that one is gone.
       const auto before = nodes_.find(name);
-      const uint16_t port = before != nodes_.end() ? before->second.port : 0;
+      const uint16_t port = before != nodes_.end() ? before->second.endpoint.port : 0;
       const bool free = port != 0 && CanListen(place_.server_host, port);
       std::vector<std::string> command = {
           self_, "server", "--port", std::to_string(free ? port : 0), "--rank", std::to_string(name.index)};
@@ -179,6 +180,8 @@ std::vector<std::string> Launcher::EnvironmentFor(const NodeName& name) const {
   variables["CAIRN_NUM_SERVERS"] = std::to_string(share.nodes * share.servers);
   variables["CAIRN_NUM_WORKERS"] = std::to_string(share.nodes * share.workers);
   variables["CAIRN_CLUSTER_ID"] = place_.cluster_id;
+  std::string& mark = variables[kMarkVariable];
+  mark += (mark.empty() ? "" : ":") + mark_;
   if (name.role != Role::kScheduler) variables["CAIRN_RANK"] = std::to_string(name.index);
   if (name.role == Role::kWorker) {
     // An agent of torchrun's, if this is started below one, is not the workers'.

@@ -46,6 +46,17 @@ void Launcher::CheckSameJob(const ClusterSummary& summary) {
   if (!wrong.empty()) Perform(supervisor_.OnTrouble(2, wrong, MonotonicMs()));
 }
 
+std::set<uint32_t> Launcher::LeavingHere(const ClusterSummary& summary) {
+  std::set<uint32_t> leaving;
+  for (auto& [name, node] : nodes_) {
+    if (name.role != wire::Role::kServer || node.child.pid <= 0) continue;
+    ReadAddress(node);
+    const ClusterSummary::ServerCounts* entry = EntryOf(node, summary);
+    if (entry != nullptr && entry->leaving) leaving.insert(name.index);
+  }
+  return leaving;
+}
+
 void Launcher::Watch() {
   if (std::optional<StatusPoller::Answer> answer = poller_.Take()) {
     const bool first = !last_answer_.summary;
@@ -59,8 +70,7 @@ void Launcher::Watch() {
       seen.over = summary.phase == "ended" || summary.phase == "failed";
       seen.failure = summary.phase == "failed" ? summary.failure : "";
       seen.anybody_joined = summary.anybody_joined();
-      seen.servers_wanted = summary.servers_wanted;
-      seen.servers_leaving = summary.servers_leaving;
+      seen.servers = {summary.servers_wanted, LeavingHere(summary)};
       seen.replicas = summary.replicas;
       seen.copied = summary.copied_but_for(0);
       TellOfCopies(summary);

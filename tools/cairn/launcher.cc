@@ -157,14 +157,26 @@ void Launcher::StartProcess(const NodeName& name) {
   guard_.Add(child->pid);
 }
 
-// What it has listened on, if it came so far: a port that others know it by.
-void Launcher::ReadPort(Node& node) {
+// Where it listens, if it came so far: others know it by that.
+void Launcher::ReadAddress(Node& node) {
   if (node.ready_fd < 0) return;
-  char text[16] = {};
-  const ssize_t got = read(node.ready_fd, text, sizeof text - 1);
-  const int port = got > 0 ? atoi(text) : 0;
-  if (port > 0 && port <= 65535) node.port = static_cast<uint16_t>(port);
+  char text[512];
+  const ssize_t got = read(node.ready_fd, text, sizeof text);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;  // not yet
+  std::string line(text, got > 0 ? static_cast<size_t>(got) : 0);
+  if (line.ends_with('\n')) line.pop_back();
+  if (Result<wire::Endpoint> endpoint = cluster::ParseEndpoint("server", line); endpoint.ok())
+    node.endpoint = *std::move(endpoint);
   close(std::exchange(node.ready_fd, -1));
+}
+
+// One that was started again on its port is not yet the one that the scheduler still has there.
+const ClusterSummary::ServerCounts* Launcher::EntryOf(const Node& node, const ClusterSummary& summary) const {
+  if (node.endpoint.port == 0) return nullptr;
+  const std::string address = wire::ToString(node.endpoint);
+  for (const ClusterSummary::ServerCounts& server : summary.counts)
+    if (server.endpoint == address && server.incarnation > node.gone) return &server;
+  return nullptr;
 }
 
 void Launcher::SignalGroup(const NodeName& name, int signal) {
@@ -247,17 +259,31 @@ void Launcher::JudgeWithScheduler(const NodeName& name, Node& node) {
   constexpr int64_t kAskTimeoutMs = 500;
   node.end.left_job = false;
   node.end.has_copies.reset();
-  if (name.role == Role::kScheduler || node.end.clean() || place_.scheduler.port == 0) return;
+  node.end.servers.reset();
+  const bool server = name.role == Role::kServer;
+  if (name.role == Role::kScheduler || (node.end.clean() && !server) || place_.scheduler.port == 0) return;
   const Result<ClusterSummary> summary = AskSummary(place_.scheduler, kAskTimeoutMs);
-  if (!summary.ok()) return;
+  if (server) JudgeServer(name, node, summary.ok() ? &*summary : nullptr);
+  if (!summary.ok() || server) return;
   const std::vector<uint32_t>& done = summary->done_ranks;
-  if (name.role == Role::kServer) {
-    if (summary->phase == "running") node.end.has_copies = summary->copied_but_for(1);
-    return;
-  }
   node.end.left_job =
       node.end.signal != 0 && std::find(done.begin(), done.end(), name.index) != done.end();
   if (summary->phase == "failed") supervisor_.OnFailure(summary->failure);
+}
+
+void Launcher::JudgeServer(const NodeName& name, Node& node, const ClusterSummary* now) {
+  const ClusterSummary* newest = now != nullptr ? now : last_answer_.summary ? &*last_answer_.summary : nullptr;
+  if (newest == nullptr) return;
+  const ClusterSummary::ServerCounts* entry = EntryOf(node, *newest);
+  if (newest->phase == "running") {
+    cluster::ServersSeen seen{newest->servers_wanted, LeavingHere(*newest)};
+    // It ends well only if it was let go, and the scheduler has forgotten it by then.
+    if ((entry != nullptr && entry->leaving) || (now != nullptr && node.end.clean())) seen.leaving.insert(name.index);
+    node.end.servers = std::move(seen);
+  }
+  if (entry != nullptr) node.gone = entry->incarnation;
+  if (now != nullptr && now->phase == "running" && !node.end.clean())
+    node.end.has_copies = now->copied_but_for(1);
 }
 
 void Launcher::Reap() {
@@ -286,7 +312,7 @@ void Launcher::Reap() {
     Node& node = nodes_.at(name);
     JudgeWithScheduler(name, node);
     const std::vector<std::string> words = node.lines->ending().lines;
-    if (name.role == Role::kServer && node.end.code != 0 && !words.empty()) {
+    if (name.role != Role::kWorker && node.end.code != 0 && !words.empty()) {
       supervisor_.OnReason(words.back());
     }
     Perform(supervisor_.OnEnd(name, node.end, NowMs()));
@@ -299,7 +325,7 @@ void Launcher::TakeEnd(Node& node) {
   guard_.Remove(node.child.pid);
   waitpid(node.child.pid, nullptr, 0);
   node.child.pid = -1;
-  ReadPort(node);
+  ReadAddress(node);
   ReadOutput(node);
   if (node.child.output_fd >= 0) close(std::exchange(node.child.output_fd, -1));
   node.lines->Flush();

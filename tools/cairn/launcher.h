@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,8 +62,9 @@ class Launcher {
     LogFile file;
     int64_t traceback_ms = 0;  // when it began to print its last one; 0: never
     cluster::ProcessEnd end;   // of its last process
-    int ready_fd = -1;         // servers: the process writes the port here that it listens on
-    uint16_t port = 0;         // servers: of the last process; its successor takes the same
+    int ready_fd = -1;         // servers: the process writes here where it listens
+    wire::Endpoint endpoint;   // servers: of the last process; its successor takes the same port
+    uint64_t gone = 0;         // servers: the incarnation of the last process that has ended
   };
 
   // launch_setup.cc
@@ -78,7 +80,9 @@ class Launcher {
   void Perform(std::vector<cluster::SuperviseAction> actions);
   void PerformOne(const cluster::SuperviseAction& action);
   void StartProcess(const cluster::NodeName& name);
-  void ReadPort(Node& node);
+  void ReadAddress(Node& node);
+  // What the scheduler says of the server that runs, or has just ended, here.
+  const ClusterSummary::ServerCounts* EntryOf(const Node& node, const ClusterSummary& summary) const;
   Node& NodeOf(const cluster::NodeName& name);
   void SignalGroup(const cluster::NodeName& name, int signal);
   void PollOnce();
@@ -87,6 +91,7 @@ class Launcher {
   void ReadSignals();
   void Reap();
   void JudgeWithScheduler(const cluster::NodeName& name, Node& node);
+  void JudgeServer(const cluster::NodeName& name, Node& node, const ClusterSummary* now);  // nullptr: no answer
   void TakeEnd(Node& node);
   void FlushOutput();
 
@@ -95,6 +100,7 @@ class Launcher {
   void SchedulerKnown();
   void ReadFinal(const std::string& line);
   void Watch();
+  std::set<uint32_t> LeavingHere(const ClusterSummary& summary);
   void CheckSameJob(const ClusterSummary& summary);
   void ShowProgress();
   void TellOfCopies(const ClusterSummary& summary);
@@ -116,6 +122,7 @@ class Launcher {
   std::deque<cluster::SuperviseAction> pending_;
   std::map<cluster::NodeName, Node> nodes_;
   std::string self_;    // this program, for the scheduler and the servers
+  std::string mark_;    // in the environment of every child, for the guard
   std::string folder_;  // temporary, for the scheduler's log; removed at the end
   MeetingPlace place_;
   uint32_t worker_threads_ = 0;  // 0: as the user has it

@@ -133,13 +133,15 @@ void AddScale(CLI::App& app, int& exit_code) {
       "The servers of a job that `cairn run` has started come and go by themselves; others are started by\n"
       "hand (cairn server --scheduler HOST:PORT). Nothing stops meanwhile. Which job: as for cairn status.\n"
       "  cairn scale --servers 4\n"
-      "  cairn scale --servers 3 --scheduler 10.0.0.1:9000 --no-wait");
+      "  cairn scale run-x4 --servers 4\n"
+      "  cairn scale 10.0.0.1:9000 --servers 3 --no-wait");
   auto flags = std::make_shared<ScaleFlags>();
   command->add_option("-s,--servers", flags->servers, "servers that the job should have")
       ->type_name("N")
       ->required()
       ->check(Within(1, 65535));
-  command->add_option("--scheduler", flags->scheduler, kSchedulerHelp);
+  auto* job = command->add_option("job", flags->scheduler, kSchedulerHelp);
+  command->add_option("--scheduler", flags->scheduler, "the same as an option")->excludes(job);
   command->add_flag("--no-wait", flags->no_wait, "don't wait until every partition is where it should be");
   command->add_option("--timeout", flags->timeout_s, "seconds to wait at most (600)")
       ->type_name("SECONDS")

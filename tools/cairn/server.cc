@@ -89,8 +89,8 @@ Result<std::unique_ptr<scheduler::SchedulerNode>> HostScheduler(const cluster::E
 // False if that program is gone already.
 bool EndWith(pid_t parent) { return prctl(PR_SET_PDEATHSIG, SIGINT) == 0 && getppid() == parent; }
 
-void TellPort(int fd, uint16_t port) {
-  const std::string line = std::to_string(port) + "\n";
+void TellAddress(int fd, const wire::Endpoint& endpoint) {
+  const std::string line = wire::ToString(endpoint) + "\n";
   [[maybe_unused]] const ssize_t written = write(fd, line.data(), line.size());
   close(fd);
 }
@@ -119,7 +119,7 @@ int RunServer(const ServerFlags& flags) {
   const wire::Endpoint endpoint = (*node)->endpoint();
   LogLine("Server listening on " + wire::ToString(endpoint) +
           " selected port: " + std::to_string(endpoint.port));
-  if (flags.ready_fd >= 0) TellPort(flags.ready_fd, endpoint.port);
+  if (flags.ready_fd >= 0) TellAddress(flags.ready_fd, endpoint);
   Drain drain(**node, schedulers, flags.drain_timeout_s * 1000);
   interrupt.Arm([&node, &hosted, &drain](int signal) {
     // The scheduler in this process would go too, and nobody could move anything.
@@ -169,7 +169,7 @@ void AddServer(CLI::App& app, int& exit_code) {
       ->type_name("SECONDS")
       ->check(Within(0, 1'000'000));
   command->add_option("--with-parent", flags->parent)->group("");  // for cairn.compat.fleet
-  command->add_option("--ready-fd", flags->ready_fd)->group("");   // for cairn run: the port goes there
+  command->add_option("--ready-fd", flags->ready_fd)->group("");   // for cairn run: its address goes there
   command->callback([flags, &exit_code] { exit_code = RunServer(*flags); });
 }
 

@@ -70,9 +70,11 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
   for (const Json& server : List(json, "servers")) {
     if (!server.is_object()) continue;
     ++out.servers;
-    out.counts.push_back({static_cast<uint64_t>(AtLeastZero(server, "incarnation")), 0, 0});
+    out.counts.push_back({.incarnation = static_cast<uint64_t>(AtLeastZero(server, "incarnation")),
+                          .endpoint = Word(server, "endpoint")});
     if (const auto leaving = server.find("leaving"); leaving != server.end() && leaving->is_boolean())
-      out.servers_leaving += leaving->get<bool>() ? 1 : 0;
+      out.counts.back().leaving = leaving->get<bool>();
+    out.servers_leaving += out.counts.back().leaving ? 1 : 0;
     if (const auto there = server.find("connected"); there != server.end() && there->is_boolean())
       out.servers_connected += there->get<bool>() ? 1 : 0;
     out.pushes_per_s += AtLeastZero(server, "pushes_per_s");

@@ -43,6 +43,8 @@ struct ClusterSummary {
   uint64_t rounds = 0, pushes = 0;  // rounds: of the server that has closed the most
   struct ServerCounts {
     uint64_t incarnation = 0, rounds = 0, pushes = 0;
+    std::string endpoint;
+    bool leaving = false;
   };
   std::vector<ServerCounts> counts;  // of each server
   double pushes_per_s = 0, bytes_per_s = 0;
