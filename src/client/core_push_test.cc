@@ -381,7 +381,11 @@ TEST_F(PushTest, ADamagedFrameIsSentAgain) {
 // A push and the pull behind it, of a dense table that takes several frames.
 class InTurns : public ::testing::Test {
  protected:
-  InTurns() : c(1, 1, 8), table(c.AddTable({.name = "w", .size = 8 * 64 * 1024})) { c.StartAll(); }
+  explicit InTurns(uint64_t max_unacked_bytes = ClientCoreOptions().max_unacked_bytes)
+      : c(1, 1, 8), table(c.AddTable({.name = "w", .size = 8 * 64 * 1024})) {
+    c.options.max_unacked_bytes = max_unacked_bytes;
+    c.StartAll();
+  }
   void PushPull(const std::function<void(Request& pull)>& change = {}) {
     const PartitionInput input{.state = c.core->state().get(),
                                .table = &table,
@@ -448,6 +452,26 @@ TEST_F(InTurns, OtherPartsGoOneAfterTheOther) {
   });
   const std::vector<wire::FrameType> types = Types();
   EXPECT_TRUE(std::ranges::is_sorted(types)) << "all pushes, then all pulls";
+}
+
+// Larger than the bound, as one is that pushes all of a model.
+struct InTurnsAtTheBound : InTurns {
+  InTurnsAtTheBound() : InTurns(1000) {}
+};
+TEST_F(InTurnsAtTheBound, ALargePushWaitsUntilItIsAlone) {
+  PushPull();
+  std::vector<wire::InFrame> first;
+  while (!c.Inbox({0, 0}).empty()) first.push_back(c.Take({0, 0}));
+  ASSERT_GE(first.size(), 4u) << "with nothing else under way it goes";
+  PushPull();
+  EXPECT_TRUE(Types().empty()) << "the first one is not acknowledged";
+  std::erase_if(first, [](const auto& frame) { return frame.header.type != wire::FrameType::kPush; });
+  for (const wire::InFrame& frame : first) {
+    EXPECT_TRUE(Types().empty()) << "a part of the first one is not acknowledged";
+    c.AckPush({0, 0}, frame.header);
+  }
+  const std::vector<wire::FrameType> types = Types();
+  EXPECT_EQ(std::ranges::count(types, wire::FrameType::kPush), static_cast<long>(first.size()));
 }
 
 }  // namespace

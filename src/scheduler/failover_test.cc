@@ -1,4 +1,6 @@
 // Servers that die, are slow, differ, or come back, while every slot has two owners (rules 44, 46, 47, 50).
+#include <algorithm>
+
 #include "scheduler/fake_cluster.h"
 
 namespace cairn::scheduler {
@@ -118,6 +120,33 @@ TEST_F(Owners, TwoLostForGoodEndTheJobAfterThreeTimesAsLong) {
   EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
   EXPECT_NE(c.state().failure.find("no other owner of partition"), std::string::npos) << c.state().failure;
   EXPECT_NE(c.state().failure.find("was in sync"), std::string::npos) << c.state().failure;
+}
+
+// A copy that is not whole saves no slot: nobody is awaited longer for it.
+TEST(CopyingServer, SilentBesideItsPrimaryIsNotNeeded) {
+  SchedulerOptions options = FakeCluster::Options(2, 1);
+  options.replicas = 2;
+  FakeCluster c(options);
+  c.Start();
+  FakeNode s0 = c.Server(9000), s1 = c.Server(9001), w0 = c.Worker(1);
+  c.Advance(100'000, {&s0, &s1, &w0});
+  c.Advance(5'100'000, {&s0, &w0});
+  ASSERT_EQ(c.state().servers.size(), 1u);
+  FakeNode s2 = c.Server(9002), s3 = c.Server(9003);
+  c.Advance(1'000'000, {&s0, &s2, &s3, &w0});
+  const auto copied_to = [&](const FakeNode& node) {
+    return std::ranges::count_if(c.state().slots, [&](const wire::SlotOwner& owner) {
+      const wire::Backup* backup = owner.FindBackup(static_cast<uint16_t>(node.rank));
+      return owner.server == s0.rank && backup != nullptr && !backup->in_sync;
+    });
+  };
+  ASSERT_GT(copied_to(s2), 0);
+  c.Advance(5'100'000, {&s3, &w0});
+  EXPECT_EQ(c.state().FindServer(s2.rank), nullptr) << "it has nothing that anybody needs";
+  ASSERT_NE(c.state().FindServer(s0.rank), nullptr) << "it has the only copies";
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  c.AdvanceDone(5'000'000, {&s0, &s3}, {&w0});
+  for (const wire::SlotOwner& slot : c.state().slots) EXPECT_EQ(InSyncOwners(slot), 2u);
 }
 
 TEST_F(Owners, LoneOwnerThatIsSilentIsAwaitedAndNobodyStaleIsPromoted) {

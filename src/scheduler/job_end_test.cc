@@ -131,6 +131,37 @@ TEST_F(Job, DeadRankIsGivenUpAfterTheGraceOnceNobodyElseIsLeft) {
   EXPECT_EQ(c.state().phase, wire::Phase::kEnded);
 }
 
+// A scheduler that did not run could not have heard of a restarted worker either.
+TEST_F(Job, APauseOfTheSchedulerTakesNothingFromTheGrace) {
+  c.Advance(5'100'000, {&s0, &s1});
+  ASSERT_TRUE(c.state().workers.empty());
+  c.Advance(20'000'000, {&s0, &s1});
+  c.now_us += 60'000'000;
+  c.scheduler->OnTick(c.now_us);
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  c.Advance(29'000'000, {&s0, &s1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning) << "a full grace from the pause on";
+  c.Advance(2'000'000, {&s0, &s1});
+  EXPECT_TRUE(c.Logged("are given up: not restarted within 30.0 s"));
+  EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
+}
+
+// The same for the time that it spends waiting for its store.
+TEST_F(Job, WaitingForTheStoreTakesNothingFromTheGrace) {
+  c.Advance(5'100'000, {&s0, &s1});
+  ASSERT_TRUE(c.state().workers.empty());
+  for (int i = 0; i < 20; ++i) {  // each too short to look like a pause
+    c.Advance(1'000'000, {&s0, &s1});
+    c.now_us += 2'000'000;
+    c.scheduler->OnWaited(2'000'000);
+  }
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  c.Advance(8'500'000, {&s0, &s1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning) << "20 s and 8.5 s of 30 s";
+  c.Advance(2'000'000, {&s0, &s1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
+}
+
 TEST_F(Job, GiveUpEndsTheWait) {
   c.Advance(5'100'000, {&s0, &s1, &w0});
   Leave(w0);

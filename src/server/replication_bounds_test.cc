@@ -75,5 +75,69 @@ TEST(Copies, TooMuchThatComesLaterBringsTheRestAtOnce) {
   EXPECT_EQ(h[1].Stored(table, 0), -static_cast<float>(number));
 }
 
+// A table that is made after a slot's content was taken is not part of it. The backup may hear of it
+// before the copy begins there, or in the middle of it: either way it has the table with its initial
+// values and optimizer state, and goes on from there.
+class LateTable : public ::testing::TestWithParam<bool> {};
+TEST_P(LateTable, IsThereThoughTheCopyDoesNotHaveIt) {
+  ShardOptions options;
+  const bool in_the_middle = GetParam();
+  if (in_the_middle) options.copy_chunk_bytes = 16;
+  OwnersHarness h(2, 0, options);
+  const TableId rows = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
+  for (uint64_t n = 1; n <= 20; ++n)
+    h[0].Deliver(0, h[0].Push(0, rows, {{0, 1, n}, {1, 1, n}, {2, 1, n}, {3, 1, n}, {4, 1, n}}));
+  h[0].SkipAnswers();
+  size_t begun = 0, ended = 0;
+  h.on_operation = [&](uint32_t, const wire::OpView& op) {
+    begun += op.header.kind == wire::OpKind::kBegin;
+    ended += op.header.kind == wire::OpKind::kEnd;
+  };
+  h.AddBackup(1);
+  h.CarryOnce();  // the connection: the first slot's content is taken when it is up
+  if (in_the_middle) h.CarryOnce();
+  ASSERT_EQ(begun, in_the_middle ? 1u : 0u);
+  ASSERT_EQ(ended, 0u);
+  TableSpec spec = DenseHarness::Dense(Mode::kAsync, OptimizerKind::kAdagrad);
+  spec.init = Init::Constant(3);
+  spec.initial_state = 1;
+  const TableId async = h.AddTable(spec);
+  spec.name = "rounds";
+  spec.mode = Mode::kSync;
+  const TableId sync = h.AddTable(spec);
+  // Each slot's part has a mapping of its own, which comes from the system as zeros: a smaller one may
+  // get back the very memory in which the initial values still are.
+  spec.name = "large";
+  spec.size = uint64_t{OwnersHarness::kSlots} * 300'000;
+  if (!in_the_middle) h.AddTable(spec);
+  h.Carry();
+  EXPECT_EQ(ended, OwnersHarness::kSlots);
+  ASSERT_EQ(h.News(0, wire::SlotNews::kCaughtUp).size(), OwnersHarness::kSlots);
+  h.MarkInSync(1);
+  h.Carry();
+  const auto expect_same = [&](const char* when) {
+    for (uint32_t slot = 0; slot < OwnersHarness::kSlots; ++slot)
+      EXPECT_EQ(h[0].shard->ContentHash(SlotId{slot}), h[1].shard->ContentHash(SlotId{slot})) << slot << when;
+  };
+  expect_same(", before any push");
+  h[0].Deliver(0, h[0].PushDense(0, async, {{0, 2, 21}, {3, 2, 21}}));
+  for (uint32_t rank : {0u, 1u}) h[0].Deliver(rank, h[0].GiveDense(rank, sync, 0, {{0, 1, 0}, {3, 1, 0}}));
+  h.Carry();
+  expect_same(", after a push and a round");
+  const auto values = [&](uint32_t server, TableId table) {
+    h[server].SkipAnswers();
+    return h[server].Column(table);
+  };
+  const std::string of_async = values(0, async), of_sync = values(0, sync);
+  EXPECT_NE(of_async.find(" 3 3 "), std::string::npos) << of_async << ": slots 1 and 2 are as they began";
+  EXPECT_NE(of_sync.find(" 3 3 "), std::string::npos) << of_sync;
+  h.Fail(0, 1);
+  EXPECT_EQ(values(1, async), of_async);
+  EXPECT_EQ(values(1, sync), of_sync);
+}
+INSTANTIATE_TEST_SUITE_P(Copies, LateTable, ::testing::Bool(), [](const auto& info) {
+  return info.param ? "HeardOfInTheMiddle" : "HeardOfBefore";
+});
+
 }  // namespace
 }  // namespace cairn::server

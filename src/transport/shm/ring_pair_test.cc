@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -56,7 +58,8 @@ TEST(RingPair, BytesComeOutAsTheyWentIn) {
   const std::vector<std::byte> sent = Bytes(3'000'000, 5);
   std::vector<std::byte> got(sent.size() + 1);
   size_t in = 0, out = 0;
-  while (out < sent.size()) {
+  for (int turn = 0; out < sent.size(); ++turn) {
+    ASSERT_LT(turn, 10'000) << "bytes got stuck: " << in << " went in, " << out << " came out";
     const std::span<const std::byte> left = std::span(sent).subspan(in);
     const size_t first = std::min<size_t>(left.size(), random.Below(50'000));
     const size_t second = std::min<size_t>(left.size() - first, random.Below(50'000));
@@ -145,23 +148,35 @@ TEST(RingPair, EachSleepIsWokenOnce) {
   EXPECT_TRUE(ends.b->PeerWaitsForRoom());
 }
 
+// Moves `total` bytes by move(at), which says how many it has moved; false where none has moved for long.
+bool MoveAll(size_t total, const std::function<size_t(size_t)>& move) {
+  constexpr auto kLong = std::chrono::seconds(30);
+  auto moved = std::chrono::steady_clock::now();
+  for (size_t at = 0; at < total;) {
+    if (const size_t more = move(at); more > 0) {
+      at += more;
+      moved = std::chrono::steady_clock::now();
+    } else if (std::chrono::steady_clock::now() - moved > kLong) {
+      return false;
+    } else {
+      std::this_thread::yield();
+    }
+  }
+  return true;
+}
+
 TEST(RingPair, TwoThreadsAndNoLocks) {
   Ends ends;
   const std::vector<std::byte> sent = Bytes(20'000'000, 9);
   std::thread writer([&] {
-    for (size_t at = 0; at < sent.size();) {
-      const size_t some = std::min<size_t>(33'333, sent.size() - at);
-      const size_t wrote = WriteOne(*ends.a, std::span(sent).subspan(at, some));
-      if (wrote == 0) std::this_thread::yield();
-      at += wrote;
-    }
+    EXPECT_TRUE(MoveAll(sent.size(), [&](size_t at) {
+      return WriteOne(*ends.a, std::span(sent).subspan(at, std::min<size_t>(33'333, sent.size() - at)));
+    })) << "the reader takes nothing";
   });
   std::vector<std::byte> got(sent.size());
-  for (size_t at = 0; at < got.size();) {
-    const size_t read = ends.b->Read({std::span(got).subspan(at), {}});
-    if (read == 0) std::this_thread::yield();
-    at += read;
-  }
+  EXPECT_TRUE(MoveAll(got.size(), [&](size_t at) {
+    return ends.b->Read({std::span(got).subspan(at), {}});
+  })) << "the writer gives nothing";
   writer.join();
   EXPECT_TRUE(got == sent);
 }
