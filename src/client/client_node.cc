@@ -63,7 +63,9 @@ Status ClientImpl::Start() {
   core.schedulers = {core.scheduler};
   for (const ClientOptions::Address& more : options_.more_schedulers)
     core.schedulers.push_back({more.host, more.port});
-  core.host = transport::LocalAddressTowards(core.scheduler);
+  // Only shown to the user: nobody connects to a worker.
+  const Result<std::string> own = transport::LocalAddressTowards(core.scheduler);
+  core.host = own.ok() ? *own : "unknown";
   core.cluster_id = options_.cluster_id;
   core.wanted_rank = options_.rank;
   core.uid = RandomNumber();

@@ -121,8 +121,10 @@ class Node final : public SchedulerNode {
     if (etcd.prefix.empty())
       etcd.prefix = "/cairn" + (options_.core.cluster_id.empty() ? "" : "/" + options_.core.cluster_id);
     wire::Endpoint address = endpoint_;
-    if (transport::IsWildcard(address.host))
-      address.host = transport::LocalAddressTowards(etcd.members.front());
+    if (transport::IsWildcard(address.host)) {
+      const Result<std::string> own = transport::LocalAddressTowards(etcd.members.front());
+      address.host = own.ok() ? *own : "127.0.0.1";
+    }
     log_("a candidate: the job's state is in etcd at " + ToString(etcd.members.front()) +
          " and so on, under " + etcd.prefix);
     CandidateNode::Events events;

@@ -62,7 +62,9 @@ class Node final : public ServerNode {
     if (!listener.ok()) return listener.status();
     listener_ = std::move(*listener);
     const uint16_t listening = listener_->endpoint().port;
-    endpoint_ = {AdvertisedHost(), options_.advertise_port != 0 ? options_.advertise_port : listening};
+    const Result<std::string> advertised = AdvertisedHost();
+    if (!advertised.ok()) return advertised.status();
+    endpoint_ = {*advertised, options_.advertise_port != 0 ? options_.advertise_port : listening};
     MakeShards();
     MakeControl();
     listener_->Start([this](AcceptedConnection accepted) { Route(std::move(accepted)); });
@@ -91,7 +93,7 @@ class Node final : public ServerNode {
     return index < 0 ? "cairn server" : "cairn server " + std::to_string(index);
   }
 
-  std::string AdvertisedHost() const {
+  Result<std::string> AdvertisedHost() const {
     if (!options_.advertise_host.empty()) return options_.advertise_host;
     if (!transport::IsWildcard(options_.host)) return options_.host;
     return transport::LocalAddressTowards(options_.control.scheduler);

@@ -1,7 +1,11 @@
 """One job over two machines: two launchers on loopback, and between two network namespaces."""
+import contextlib
+import pathlib
 import re
+import shutil
 import signal
 import socket
+import subprocess
 
 import pytest
 
@@ -134,3 +138,57 @@ def test_two_network_namespaces_are_two_machines(tmp_path, namespaces):
     assert f"Bind to role=scheduler, id=1, ip={address}, port=29500" in first.text
     for host in (address, other_address):
         assert re.search(rf"role=server, ip={re.escape(host)},", first.text), first.text
+
+
+@contextlib.contextmanager
+def names_of(words):
+    """The hosts file of a namespace alone: names can be added while processes run there."""
+    folder = pathlib.Path("/etc/netns") / words[-1]
+    folder.mkdir(parents=True)
+    hosts = folder / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n")
+    (folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    try:
+        yield hosts
+    finally:
+        shutil.rmtree(folder)
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()
+
+
+@pytest.mark.parametrize("host", [[], ["--host", "0.0.0.0"]])
+def test_a_name_that_is_known_late_is_said_and_waited_for(namespaces, host):
+    (here, address), (there, other_address) = namespaces
+    with names_of(there) as hosts, Run("scheduler", "--host", address, "--port", 9000, before=here) as scheduler:
+        with Run("server", "--scheduler", "scheduler.test:9000", *host, before=there) as server:
+            server.wait_for("unknown host scheduler.test")
+            assert "listening" not in server.text
+            with hosts.open("a") as file:
+                file.write(f"{address} scheduler.test\n")
+            server.wait_for("registered as server 0")
+            scheduler.wait_for(rf"role=server, ip={re.escape(other_address)},")
+
+
+def test_a_name_that_is_never_known_is_no_reason_to_ignore_signals(namespaces):
+    _, (there, _) = namespaces
+    with names_of(there), Run("server", "--scheduler", "scheduler.test:9000", before=there) as server:
+        server.wait_for("unknown host scheduler.test")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 128 + signal.SIGTERM, server.text
+    with names_of(there), Run("server", "--scheduler", "scheduler.test:9000", "--host", "127.0.0.1", before=there) as server:
+        server.wait_for("unknown host scheduler.test")  # told by the transport, where nothing has to be chosen
+    with names_of(there), Run("server", "--scheduler", "scheduler.test:9000", before=there,
+                              CAIRN_CONNECT_TIMEOUT_MS=600) as server:
+        assert server.wait() == 1 and "for 0.6 s" in server.lines[-1], server.text
+
+
+def test_a_machine_without_a_network_yet_is_waited_for(namespaces):
+    (here, address), (there, other_address) = namespaces
+    interface = subprocess.run([*there, "ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    interface = re.search(r"(cn\w+b)@", interface)[1]
+    subprocess.run([*there, "ip", "link", "set", interface, "down"], check=True)
+    with Run("scheduler", "--host", address, "--port", 9000, before=here) as scheduler, \
+            Run("server", "--scheduler", f"{address}:9000", before=there) as server:
+        server.wait_for(rf"no network of this machine leads to {address}:9000")
+        subprocess.run([*there, "ip", "link", "set", interface, "up"], check=True)
+        scheduler.wait_for(rf"role=server, ip={re.escape(other_address)},")

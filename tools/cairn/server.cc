@@ -4,7 +4,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -12,6 +15,7 @@
 #include "commands.h"
 #include "drain.h"
 #include "interrupt.h"
+#include "own_address.h"
 #include "scheduler/scheduler_node.h"
 #include "server/server_node.h"
 #include "transport/tcp/listener.h"
@@ -52,7 +56,7 @@ Result<server::ServerNodeOptions> OptionsOf(const ServerFlags& flags, const clus
   if (environment.connect_timeout_ms)
     options.control.register_deadline_us = *environment.connect_timeout_ms * 1000;
   const std::optional<std::string> host = flags.host ? flags.host : environment.host;
-  options.host = host ? *host : transport::LocalAddressTowards(schedulers->front());
+  options.host = host.value_or("");  // empty: the address that faces the scheduler (FindOwnAddress)
   options.port = flags.port ? *flags.port : environment.port.value_or(0);
   if (flags.advertise) {
     const bool with_port = flags.advertise->find(':') != std::string::npos;
@@ -95,6 +99,32 @@ void TellAddress(int fd, const wire::Endpoint& endpoint) {
   close(fd);
 }
 
+// The address that is to be advertised, where the user has not said it. A signal ends the wait, too.
+Status FindOwnAddress(const Endpoints& schedulers, Interrupt& interrupt, server::ServerNodeOptions& options) {
+  const bool wildcard = transport::IsWildcard(options.host);
+  if (!wildcard || (!options.host.empty() && !options.advertise_host.empty())) return Status::Ok();
+  std::mutex mutex;
+  std::condition_variable wake;
+  interrupt.Arm([&](int) {
+    const std::lock_guard lock(mutex);
+    wake.notify_all();
+  });
+  const auto pause = [&](int64_t ms) {
+    std::unique_lock lock(mutex);
+    return !wake.wait_for(lock, std::chrono::milliseconds(ms), [&] { return interrupt.signal() != 0; });
+  };
+  const Result<std::string> address = AwaitOwnAddress(
+      schedulers, {.timeout_ms = options.control.register_deadline_us / 1000, .log = LogLine, .pause = pause});
+  interrupt.Disarm();
+  if (!address.ok()) return address.status();
+  if (options.host.empty()) {
+    options.host = *address;
+  } else {
+    options.advertise_host = *address;
+  }
+  return Status::Ok();
+}
+
 int RunServer(const ServerFlags& flags) {
   if (flags.parent != 0 && !EndWith(flags.parent)) return Complain("who started this server is gone");
   const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kServer);
@@ -105,6 +135,8 @@ int RunServer(const ServerFlags& flags) {
   Interrupt interrupt;
   std::vector<wire::Endpoint> schedulers = {options->control.scheduler};
   schedulers.insert(schedulers.end(), options->control.standbys.begin(), options->control.standbys.end());
+  if (Status found = FindOwnAddress(schedulers, interrupt, *options); !found.ok())
+    return interrupt.signal() != 0 ? 128 + interrupt.signal() : Complain(found.message());
   std::unique_ptr<scheduler::SchedulerNode> hosted;
   if (environment->hosts_scheduler && !flags.scheduler) {
     Result<std::unique_ptr<scheduler::SchedulerNode>> started = HostScheduler(*environment);

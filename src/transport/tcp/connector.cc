@@ -42,8 +42,7 @@ void Connector::Resolve(int64_t timeout_us) {
     return asio::post(loop_.context(), loop_.InTurn([self, one] { self->Try(one, one.begin()); }));
   }
   const auto on_found = [self](const error_code& error, Results found) {
-    if (error)
-      return self->Finish(Status(Code::kUnavailable, "host " + self->to_.host + ": " + error.message()));
+    if (error) return self->Finish(Status(Code::kNotFound, UnknownHost(self->to_.host, error.message())));
     self->Try(found, found.begin());
   };
   resolver_.async_resolve(to_.host, std::to_string(to_.port), loop_.InTurn(on_found));

@@ -20,7 +20,8 @@ namespace cairn::transport {
 class Connector : public std::enable_shared_from_this<Connector> {
  public:
   using Done = std::function<void(Result<DetachedPipe>)>;
-  // `done` is called once, later (never from inside Start), unless Cancel comes first.
+  // `done` is called once, later (never from inside Start), unless Cancel comes first. kNotFound: the
+  // host's name is unknown.
   static std::shared_ptr<Connector> Start(Loop& loop, const wire::Endpoint& to, const PipeChoice& choice,
                                           int64_t timeout_us, Done done);
   void Cancel();

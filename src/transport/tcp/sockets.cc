@@ -1,6 +1,7 @@
 #include "transport/tcp/sockets.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -42,12 +43,17 @@ void RaiseFileLimit() {
   (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-std::string LocalAddressTowards(const wire::Endpoint& to) {
-  std::string found = "127.0.0.1";
+std::string UnknownHost(const std::string& host, const std::string& why) {
+  return "unknown host " + host + " (" + why + "): is the name right, and does this machine's DNS or /etc/hosts have it?";
+}
+
+Result<std::string> LocalAddressTowards(const wire::Endpoint& to) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* list = nullptr;
-  if (getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &list) != 0) return found;
+  const int error = getaddrinfo(to.host.c_str(), std::to_string(to.port).c_str(), &hints, &list);
+  if (error != 0) return Status(Code::kNotFound, UnknownHost(to.host, gai_strerror(error)));
+  std::string found, why = "no address";
   for (const addrinfo* a = list; a != nullptr; a = a->ai_next) {
     // Connecting a datagram socket sends nothing; it only looks up the route.
     const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
@@ -55,8 +61,9 @@ std::string LocalAddressTowards(const wire::Endpoint& to) {
     sockaddr_storage local{};
     socklen_t length = sizeof(local);
     char text[INET6_ADDRSTRLEN];
-    const bool ok = connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
-                    getsockname(fd, reinterpret_cast<sockaddr*>(&local), &length) == 0 &&
+    const bool routed = connect(fd, a->ai_addr, a->ai_addrlen) == 0;
+    if (!routed) why = std::strerror(errno);
+    const bool ok = routed && getsockname(fd, reinterpret_cast<sockaddr*>(&local), &length) == 0 &&
                     getnameinfo(reinterpret_cast<sockaddr*>(&local), length, text, sizeof(text), nullptr, 0,
                                 NI_NUMERICHOST) == 0;
     close(fd);
@@ -66,7 +73,8 @@ std::string LocalAddressTowards(const wire::Endpoint& to) {
     }
   }
   freeaddrinfo(list);
-  return found;
+  if (!found.empty()) return found;
+  return Status(Code::kUnavailable, "no network of this machine leads to " + wire::ToString(to) + ": " + why);
 }
 
 bool IsWildcard(const std::string& host) { return host.empty() || host == "0.0.0.0" || host == "::"; }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cairn/status.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::transport {
@@ -15,8 +16,11 @@ void TuneSocket(int fd);
 // Raises the soft limit of open files to the hard one: a server has a descriptor per worker and
 // thread.
 void RaiseFileLimit();
-// The local address from which packets to `to` leave, or "127.0.0.1" where that can't be told.
-std::string LocalAddressTowards(const wire::Endpoint& to);
+// The local address from which packets to `to` leave. kNotFound: its name is unknown (now); kUnavailable:
+// no network leads there (now). Looks the name up, and so may block for seconds.
+Result<std::string> LocalAddressTowards(const wire::Endpoint& to);
+// The words for a name that can't be looked up.
+std::string UnknownHost(const std::string& host, const std::string& why);
 bool IsWildcard(const std::string& host);
 
 }  // namespace cairn::transport

@@ -11,6 +11,7 @@
 namespace cairn::transport {
 namespace {
 constexpr int64_t kLogEveryUs = 1'000'000;  // lines about bad peers
+constexpr int64_t kUnknownHostEveryUs = 10'000'000;
 }
 
 class TcpNetwork::Impl final : public Connection::Owner {
@@ -189,7 +190,11 @@ class TcpNetwork::Impl final : public Connection::Owner {
     auto connection = failed.ok() ? Connection::Over(std::move(*pipe), loop_, pool_, {}) : nullptr;
     if (!connection) {
       // Others are tried again without a word; these won't go away by themselves.
-      if (!pipe_.ok() || pipe_->kind == PipeKind::kShm) Say(failed.message());
+      if (!pipe_.ok() || pipe_->kind == PipeKind::kShm) {
+        Say(failed.message());
+      } else if (failed.code() == Code::kNotFound) {
+        SayUnknown(failed.message());
+      }
       links_.erase(it);
       return events_.on_disconnect(id);
     }
@@ -230,6 +235,14 @@ class TcpNetwork::Impl final : public Connection::Owner {
     options_.log(line);
   }
 
+  // A name may come to be known, but whoever mistyped it would wait for nothing.
+  void SayUnknown(const std::string& line) {
+    const int64_t now_us = Loop::NowUs();
+    if (now_us < unknown_quiet_until_us_) return;
+    unknown_quiet_until_us_ = now_us + kUnknownHostEveryUs;
+    options_.log(line);
+  }
+
   Loop& loop_;
   BufferPool& pool_;
   const Events events_;
@@ -240,7 +253,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
   std::unordered_map<uint64_t, Link> links_;
   std::vector<std::weak_ptr<Connection>> closing_;  // flushing; each lives kLingerMs at most
   uint64_t gone_in_ = 0, gone_out_ = 0;             // of connections that are no more
-  int64_t quiet_until_us_ = 0;
+  int64_t quiet_until_us_ = 0, unknown_quiet_until_us_ = 0;
 };
 
 TcpNetwork::TcpNetwork(Loop& loop, BufferPool& pool, Events events, TcpNetworkOptions options)
