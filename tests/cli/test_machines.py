@@ -192,3 +192,34 @@ def test_a_machine_without_a_network_yet_is_waited_for(namespaces):
         server.wait_for(rf"no network of this machine leads to {address}:9000")
         subprocess.run([*there, "ip", "link", "set", interface, "up"], check=True)
         scheduler.wait_for(rf"role=server, ip={re.escape(other_address)},")
+
+
+def test_a_machine_with_ipv6_alone(tmp_path, namespaces):
+    (here, _), _ = namespaces
+    subprocess.run([*here, "ip", "addr", "del", "127.0.0.1/8", "dev", "lo"], check=True)
+    job = ["-s", 2, "-w", 2, "--slots", 64, *trainer(write_mnist(tmp_path))]
+    with Run("run", *job, before=here) as run:
+        assert run.wait() == 0, run.text
+        assert "Bind to role=scheduler, id=1, ip=::1" in run.text
+    with Run("run", "--", "sh", "-c", "echo at $MASTER_ADDR", before=here) as run:
+        assert run.wait() == 0 and "[worker 0] at ::1" in run.lines, run.text
+    with Run("run", "--master-port", 29500, *job, before=here) as run:
+        assert run.wait() == 0 and "ip=::1, port=29500" in run.text, run.text
+    with Run("doctor", before=here) as doctor:
+        doctor.wait()
+        assert "ok    loopback: listens and connects, by IPv6 alone" in doctor.text, doctor.text
+
+
+def test_two_machines_that_meet_by_ipv6(tmp_path, namespaces):
+    (here, _), (there, _) = namespaces
+    addresses = ["fd00:213::1", "fd00:213::2"]
+    for words, address in zip((here, there), addresses):
+        interface = re.search(r"(cn\w+)@", subprocess.run([*words, "ip", "-o", "link"], capture_output=True, text=True,
+                                                          check=True).stdout)[1]
+        subprocess.run([*words, "ip", "addr", "add", f"{address}/64", "dev", interface, "nodad"], check=True)
+        subprocess.run([*words, "ip", "-4", "addr", "flush", "dev", interface], check=True)
+    job = ["-s", 1, "-w", 1, *trainer(write_mnist(tmp_path))]
+    with node(0, 29500, *job, address=addresses[0], before=here) as first, \
+            node(1, 29500, *job, address=addresses[0], before=there) as second:
+        assert first.wait() == 0, first.text
+        assert second.wait() == 0, second.text

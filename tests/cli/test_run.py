@@ -170,6 +170,17 @@ def test_nothing_is_left_behind(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["pid"]  # the scheduler's log is gone
 
 
+def test_slots():
+    with launch("--slots", 1024, script=WAITS) as run:
+        run.wait_for("here")
+        port = run.wait_for(r"Bind to role=scheduler.*port=(\d+)")[1]
+        done = subprocess.run([CAIRN, "status", f"127.0.0.1:{port}"], env=clean_environment(), capture_output=True, text=True,
+                              timeout=60)
+        assert "1024 partitions" in done.stdout, done
+        run.signal()
+        assert run.wait() == 130, run.text
+
+
 def test_log_dir(tmp_path):
     with Run("run", "-w", 2, "--log-dir", tmp_path / "logs", "--", "sh", "-c", "echo rank $RANK") as run:
         assert run.wait() == 0, run.text

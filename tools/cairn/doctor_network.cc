@@ -19,7 +19,6 @@ constexpr int kAcceptMs = 2'000;
 
 class Socket {
  public:
-  Socket() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
   explicit Socket(int fd) : fd_(fd) {}
   ~Socket() {
     if (fd_ >= 0) close(fd_);
@@ -32,40 +31,53 @@ class Socket {
   int fd_;
 };
 
-sockaddr_in At(in_addr_t host, uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(host);
-  address.sin_port = htons(port);
-  return address;
-}
+struct Address {
+  explicit Address(const std::string& host, uint16_t port = 0) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(storage);
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(storage);
+    if (inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+      v4.sin_family = AF_INET;
+      v4.sin_port = htons(port);
+      size = sizeof v4;
+    } else if (inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
+      v6.sin6_family = AF_INET6;
+      v6.sin6_port = htons(port);
+      size = sizeof v6;
+    }
+  }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  int NewSocket() const { return socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+};
 
-bool Listen(const Socket& socket, sockaddr_in& address) {
+bool Listen(const Socket& socket, Address& address) {
   const int yes = 1;
   setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  socklen_t size = sizeof address;
-  return bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), size) == 0 && listen(socket.fd(), 1) == 0 &&
-         getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  return bind(socket.fd(), address.get(), address.size) == 0 && listen(socket.fd(), 1) == 0 &&
+         getsockname(socket.fd(), address.get(), &address.size) == 0;
 }
 
 Finding Loopback() {
   const std::string advice = "is `lo` up (ip link set lo up), and does no firewall or sandbox forbid it?";
-  Socket listener, client;
-  sockaddr_in address = At(INADDR_LOOPBACK, 0);
+  const std::string host = LoopbackHost();
+  Address address(host);
+  const Socket listener(address.NewSocket()), client(address.NewSocket());
   if (!Listen(listener, address))
-    return {Health::kFail, "loopback", std::string("can't listen on 127.0.0.1: ") + strerror(errno), advice};
-  if (connect(client.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
-    return {Health::kFail, "loopback", std::string("can't connect to 127.0.0.1: ") + strerror(errno), advice};
+    return {Health::kFail, "loopback", "can't listen on " + host + ": " + strerror(errno), advice};
+  if (connect(client.fd(), address.get(), address.size) != 0)
+    return {Health::kFail, "loopback", "can't connect to " + host + ": " + strerror(errno), advice};
   pollfd wait{listener.fd(), POLLIN, 0};
   char byte = 'x', got = 0;
   if (poll(&wait, 1, kAcceptMs) != 1)
-    return {Health::kFail, "loopback", "a connection to 127.0.0.1 does not arrive", advice};
+    return {Health::kFail, "loopback", "a connection to " + host + " does not arrive", advice};
   const Socket accepted(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
   wait = {accepted.fd(), POLLIN, 0};
   if (send(client.fd(), &byte, 1, MSG_NOSIGNAL) != 1 || poll(&wait, 1, kAcceptMs) != 1 ||
       recv(accepted.fd(), &got, 1, 0) != 1 || got != byte)
-    return {Health::kFail, "loopback", "a byte sent over 127.0.0.1 does not arrive", advice};
-  return {Health::kOk, "loopback", "listens and connects", ""};
+    return {Health::kFail, "loopback", "a byte sent over " + host + " does not arrive", advice};
+  const bool only_v6 = host == "::1";
+  return {Health::kOk, "loopback", std::string("listens and connects") + (only_v6 ? ", by IPv6 alone" : ""), ""};
 }
 
 Finding Ports() {
@@ -75,8 +87,8 @@ Finding Ports() {
   std::string text = "free ports are taken from " + std::to_string(low) + " to " + std::to_string(high);
   std::string taken;
   for (uint16_t port : {kDefaultMasterPort, static_cast<uint16_t>(kDefaultMasterPort + 1)}) {
-    Socket socket;
-    sockaddr_in address = At(INADDR_ANY, port);
+    Address address("0.0.0.0", port);
+    const Socket socket(address.NewSocket());
     if (!Listen(socket, address)) taken += (taken.empty() ? "" : " and ") + std::to_string(port);
   }
   if (taken.empty()) {

@@ -151,6 +151,7 @@ std::vector<std::string> Launcher::CommandOf(const NodeName& name) const {
       };
       add("--replicas", options_.replicas);
       add("--min-in-sync", options_.min_in_sync);
+      add("--slots", options_.slots);
       return command;
     }
     case Role::kServer: {

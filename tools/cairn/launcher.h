@@ -36,7 +36,7 @@ struct LaunchOptions {
   std::vector<std::string> program;               // and its arguments; with `module`: the arguments alone
   std::string module;                             // python -m
   std::optional<uint32_t> threads;                // shard threads of a server
-  std::optional<uint32_t> replicas, min_in_sync;  // for the scheduler
+  std::optional<uint32_t> replicas, min_in_sync, slots;  // for the scheduler
   std::string log_dir;                            // empty: a new folder of this user's
   bool no_logs = false;
   std::optional<bool> progress;  // not given: live on a terminal, else now and then

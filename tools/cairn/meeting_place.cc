@@ -36,9 +36,12 @@ int TryBind(const addrinfo& address) {
   return error;
 }
 
+// Every interface, for those who come by addresses of this kind.
+const char* Everywhere(int family) { return family == AF_INET6 ? "::" : "0.0.0.0"; }
+
 // Ok if `port` can be had on every interface.
-Status CheckEverywhere(uint16_t port, const std::string& what) {
-  const Result<Addresses> any = Resolve("0.0.0.0", port, AI_NUMERICHOST);
+Status CheckEverywhere(uint16_t port, int family, const std::string& what) {
+  const Result<Addresses> any = Resolve(Everywhere(family), port, AI_NUMERICHOST);
   const int error = any.ok() ? TryBind(**any) : EADDRNOTAVAIL;
   if (error == 0) return Status::Ok();
   return {Code::kUnavailable, "port " + std::to_string(port) + " (" + what +
@@ -71,8 +74,9 @@ Result<std::string> ListenHost(const NodeFlags& flags, uint16_t port) {
   const int error = TryBind(**addresses);
   if (error == 0) return host;
   if (error == EADDRNOTAVAIL) {
-    if (Status status = CheckEverywhere(port, "the scheduler's"); !status.ok()) return status;
-    return std::string("0.0.0.0");
+    const int family = (*addresses)->ai_family;
+    if (Status status = CheckEverywhere(port, family, "the scheduler's"); !status.ok()) return status;
+    return std::string(Everywhere(family));
   }
   return Status(Code::kUnavailable, "port " + std::to_string(port) + " on " + host +
                                         " (the scheduler's) can't be had: " + strerror(error) +
@@ -80,18 +84,20 @@ Result<std::string> ListenHost(const NodeFlags& flags, uint16_t port) {
 }
 
 // For torch.distributed, which wants to be told a port: one that is free now.
-uint16_t FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+uint16_t FreePort(const std::string& host) {
+  const Result<Addresses> addresses = Resolve(host, 0, AI_NUMERICHOST);
+  if (!addresses.ok()) return kDefaultMasterPort;
+  const int fd = socket((*addresses)->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage address{};
   socklen_t size = sizeof address;
-  if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    address.sin_port = htons(kDefaultMasterPort);
+  in_port_t port = htons(kDefaultMasterPort);
+  if (fd >= 0 && bind(fd, (*addresses)->ai_addr, (*addresses)->ai_addrlen) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
+    port = address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                         : reinterpret_cast<sockaddr_in&>(address).sin_port;
   }
   if (fd >= 0) close(fd);
-  return ntohs(address.sin_port);
+  return ntohs(port);
 }
 
 Status CheckFlags(const NodeFlags& flags) {
@@ -112,6 +118,12 @@ Status CheckFlags(const NodeFlags& flags) {
 
 }  // namespace
 
+std::string LoopbackHost() {
+  for (const char* host : {"127.0.0.1", "::1"})
+    if (CanListen(host, 0)) return host;
+  return "127.0.0.1";  // the error names it
+}
+
 bool CanListen(const std::string& host, uint16_t port) {
   const Result<Addresses> addresses = Resolve(host.empty() ? "0.0.0.0" : host, port, 0);
   return addresses.ok() && TryBind(**addresses) == 0;
@@ -130,13 +142,14 @@ Result<MeetingPlace> FindMeetingPlace(const NodeFlags& flags) {
   MeetingPlace place;
   place.cluster_id = !flags.job_id.empty() ? flags.job_id : "run-" + RandomLetters(12);
   if (flags.master_addr.empty() && flags.master_port == 0) {
-    place.scheduler = {"127.0.0.1", 0};
-    place.listen_host = place.server_host = "127.0.0.1";
-    place.torch = {"127.0.0.1", FreePort()};
+    const std::string host = LoopbackHost();
+    place.scheduler = {host, 0};
+    place.listen_host = place.server_host = host;
+    place.torch = {host, FreePort(host)};
     return place;
   }
   NodeFlags full = flags;
-  if (full.master_addr.empty()) full.master_addr = "127.0.0.1";
+  if (full.master_addr.empty()) full.master_addr = LoopbackHost();
   if (full.master_port == 0) full.master_port = kDefaultMasterPort;
   place.scheduler = {full.master_addr, full.master_port};
   place.torch = {full.master_addr, static_cast<uint16_t>(full.master_port + 1)};
@@ -146,7 +159,9 @@ Result<MeetingPlace> FindMeetingPlace(const NodeFlags& flags) {
   const Result<std::string> listen_host = ListenHost(full, full.master_port);
   if (!listen_host.ok()) return listen_host.status();
   place.listen_host = *listen_host;
-  if (Status status = CheckEverywhere(place.torch.port, "torch.distributed's"); !status.ok()) return status;
+  const Result<Addresses> torch = Resolve(full.master_addr, place.torch.port, 0);
+  const int family = torch.ok() ? (*torch)->ai_family : AF_INET;
+  if (Status status = CheckEverywhere(place.torch.port, family, "torch.distributed's"); !status.ok()) return status;
   return place;
 }
 

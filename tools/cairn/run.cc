@@ -167,6 +167,12 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
                    "nothing is acknowledged while fewer servers than this have it (1)")
       ->type_name("N")
       ->check(Within(1, 8));
+  command
+      ->add_option("--slots", options->slots,
+                   "partitions of the tables, fixed for the job (256): more of them for very large tables or very "
+                   "many servers")
+      ->type_name("N")
+      ->check(Within(1, 65536));
   command->add_option("--threads", options->threads, "shard threads of each server (1)")
       ->type_name("N")
       ->check(Within(1, 1024));

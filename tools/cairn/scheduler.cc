@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "interrupt.h"
 #include "job_files.h"
+#include "meeting_place.h"
 #include "progress.h"
 #include "scheduler/scheduler_node.h"
 #include "transport/tcp/sockets.h"
@@ -124,7 +125,7 @@ int RunScheduler(const SchedulerFlags& flags) {
     const wire::Endpoint listens = (*node)->endpoint();
     (void)job_file.Write(
         cluster::ProcessVariables(),
-        {.scheduler = {transport::IsWildcard(listens.host) ? "127.0.0.1" : listens.host, listens.port},
+        {.scheduler = {transport::IsWildcard(listens.host) ? LoopbackHost() : listens.host, listens.port},
          .cluster_id = options.core.cluster_id,
          .command = OwnCommand()});
   }
