@@ -82,6 +82,9 @@ struct RoundInfo {
 struct PushOptions {
   Hyper hyper;
   double weight = 1.0;      // sync: of this worker's contribution to the mean
+  // Sync: the weight was chosen for this round. Either all workers say so, or none: a round in which
+  // some do ends with kHyperMismatch, since the others' weight of 1 is most likely an oversight.
+  bool weighted = false;
   int64_t timeout_ms = 0;   // 0: the client's call_timeout_ms
   // Dense: which segments are in the push, one bit each (byte s / 8, bit s mod 8); empty: all.
   std::span<const std::byte> mask;

@@ -65,11 +65,12 @@ void SetOp(PushOptions& options, int op, int column) {
 }
 
 PyPending Push(PyDense& self, const Numbers& addresses, const Numbers& sizes, const HyperTuple& hyper,
-               double weight, const nb::bytes& mask, int op, int column, double value_scale,
+               double weight, bool weighted, const nb::bytes& mask, int op, int column, double value_scale,
                int64_t timeout_ms, const nb::object& keep) {
   auto operation = BeginOperation(keep);
   Operation& o = *operation;
   PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
+  options.weighted = weighted;
   SetMask(o, options, mask);
   SetOp(options, op, column);
   options.value_scale = value_scale;
@@ -98,11 +99,12 @@ PyPending Pull(PyDense& self, const Numbers& addresses, const Numbers& sizes, in
 
 PyPending PushPull(PyDense& self, const Numbers& addresses, const Numbers& sizes,
                    const Numbers& out_addresses, const Numbers& out_sizes, const HyperTuple& hyper,
-                   double weight, const nb::bytes& mask, int op, int column, double value_scale,
+                   double weight, bool weighted, const nb::bytes& mask, int op, int column, double value_scale,
                    int64_t timeout_ms, const nb::object& keep) {
   auto operation = BeginOperation(keep);
   Operation& o = *operation;
   PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
+  options.weighted = weighted;
   SetMask(o, options, mask);
   SetOp(options, op, column);
   options.value_scale = value_scale;
@@ -117,21 +119,23 @@ PyPending PushPull(PyDense& self, const Numbers& addresses, const Numbers& sizes
             [&] { return self.table->PushPull(ConstPieces(o.in), Pieces(o.out), options); });
 }
 
-PyPending Done(PyDense& self, const HyperTuple& hyper, double weight, bool joined, int op, int column,
-               int64_t timeout_ms) {
+PyPending Done(PyDense& self, const HyperTuple& hyper, double weight, bool weighted, bool joined, int op,
+               int column, int64_t timeout_ms) {
   auto operation = BeginOperation({});
   PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms);
+  options.weighted = weighted;
   SetOp(options, op, column);
   options.joined = joined;
   return Go(std::move(operation), false, [&] { return self.table->Done(options); });
 }
 
 PyPending DonePull(PyDense& self, const Numbers& out_addresses, const Numbers& out_sizes,
-                   const HyperTuple& hyper, double weight, bool joined, int op, int column,
+                   const HyperTuple& hyper, double weight, bool weighted, bool joined, int op, int column,
                    int64_t timeout_ms, const nb::object& keep) {
   auto operation = BeginOperation(keep);
   Operation& o = *operation;
   PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
+  options.weighted = weighted;
   SetOp(options, op, column);
   options.joined = joined;
   o.out = PiecesOf<float>({out_addresses, out_sizes});
@@ -139,11 +143,12 @@ PyPending DonePull(PyDense& self, const Numbers& out_addresses, const Numbers& o
 }
 
 PyPending Contribute(PyDense& self, const Numbers& addresses, const Numbers& sizes, const HyperTuple& hyper,
-                     double weight, const nb::bytes& mask, double value_scale, bool not_finite, bool joined,
-                     int64_t timeout_ms, const nb::object& keep) {
+                     double weight, bool weighted, const nb::bytes& mask, double value_scale,
+                     bool not_finite, bool joined, int64_t timeout_ms, const nb::object& keep) {
   auto operation = BeginOperation(keep);
   Operation& o = *operation;
   PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
+  options.weighted = weighted;
   SetMask(o, options, mask);
   options.value_scale = value_scale;
   options.not_finite = not_finite;
@@ -175,21 +180,21 @@ void BindDense(nb::module_& m) {
       .def_prop_ro("size", [](const PyDense& self) { return self.table->size(); })
       .def("round", &RoundOf<PyDense>, "Sync: the round that this worker's next push takes part in.")
       .def("push", &Push, "addresses"_a, "sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
-           "weight"_a = 1.0, "mask"_a = all, "op"_a = 0, "column"_a = 0, "value_scale"_a = 1.0,
-           "timeout_ms"_a = 0, "keep"_a = nb::none())
+           "weight"_a = 1.0, "weighted"_a = false, "mask"_a = all, "op"_a = 0, "column"_a = 0,
+           "value_scale"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("pull", &Pull, "addresses"_a, "sizes"_a, nb::kw_only(), "column"_a = 0, "when_assigned"_a = false,
            "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("push_pull", &PushPull, "addresses"_a, "sizes"_a, "out_addresses"_a, "out_sizes"_a,
-           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "mask"_a = all, "op"_a = 0,
-           "column"_a = 0, "value_scale"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
-      .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "joined"_a = false,
-           "op"_a = 0, "column"_a = 0, "timeout_ms"_a = 0)
+           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false, "mask"_a = all,
+           "op"_a = 0, "column"_a = 0, "value_scale"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
+      .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0,
+           "weighted"_a = false, "joined"_a = false, "op"_a = 0, "column"_a = 0, "timeout_ms"_a = 0)
       .def("done_pull", &DonePull, "out_addresses"_a, "out_sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
-           "weight"_a = 1.0, "joined"_a = false, "op"_a = 0, "column"_a = 0, "timeout_ms"_a = 0,
-           "keep"_a = nb::none())
+           "weight"_a = 1.0, "weighted"_a = false, "joined"_a = false, "op"_a = 0, "column"_a = 0,
+           "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("contribute", &Contribute, "addresses"_a, "sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
-           "weight"_a = 1.0, "mask"_a = all, "value_scale"_a = 1.0, "not_finite"_a = false,
-           "joined"_a = false, "timeout_ms"_a = 0, "keep"_a = nb::none())
+           "weight"_a = 1.0, "weighted"_a = false, "mask"_a = all, "value_scale"_a = 1.0,
+           "not_finite"_a = false, "joined"_a = false, "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("decide", &Decide, "out_addresses"_a, "out_sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
            "weight"_a = 1.0, "scale"_a = 1.0, "skip"_a = false, "joined"_a = false, "timeout_ms"_a = 0,
            "keep"_a = nb::none());

@@ -36,10 +36,11 @@ std::span<T> Rows(const PySparse& self, uint64_t address, uint64_t count) {
 }
 
 PyPending Push(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64_t rows_address,
-               const HyperTuple& hyper, double weight, uint64_t step, int op, double value_scale,
-               int64_t timeout_ms, const nb::object& keep) {
+               const HyperTuple& hyper, double weight, bool weighted, uint64_t step, int op,
+               double value_scale, int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep, key_count);
   PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  options.weighted = weighted;
   options.op = OpOf(op);
   options.value_scale = value_scale;
   const auto keys = Keys(keys_address, key_count);
@@ -61,10 +62,11 @@ PyPending Pull(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64
 }
 
 PyPending PushPull(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64_t rows_address,
-                   uint64_t out_address, const HyperTuple& hyper, double weight, uint64_t step,
+                   uint64_t out_address, const HyperTuple& hyper, double weight, bool weighted, uint64_t step,
                    double value_scale, int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep, key_count);
   PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  options.weighted = weighted;
   options.value_scale = value_scale;
   const auto keys = Keys(keys_address, key_count);
   return Go(std::move(operation), false, [&] {
@@ -75,19 +77,21 @@ PyPending PushPull(PySparse& self, uint64_t keys_address, uint64_t key_count, ui
   });
 }
 
-PyPending Done(PySparse& self, const HyperTuple& hyper, double weight, uint64_t step, bool joined,
-               int64_t timeout_ms) {
+PyPending Done(PySparse& self, const HyperTuple& hyper, double weight, bool weighted, uint64_t step,
+               bool joined, int64_t timeout_ms) {
   auto operation = Begin({}, 0);
   PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  options.weighted = weighted;
   options.joined = joined;
   return Go(std::move(operation), false, [&] { return self.table->Done(options); });
 }
 
 PyPending Contribute(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64_t rows_address,
-                     const HyperTuple& hyper, double weight, uint64_t step, double value_scale,
+                     const HyperTuple& hyper, double weight, bool weighted, uint64_t step, double value_scale,
                      bool not_finite, bool joined, int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep, key_count);
   PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  options.weighted = weighted;
   options.value_scale = value_scale;
   options.not_finite = not_finite;
   options.joined = joined;
@@ -127,18 +131,18 @@ void BindSparse(nb::module_& m) {
       .def_prop_ro("dim", [](const PySparse& self) { return self.table->dim(); })
       .def("round", &RoundOf<PySparse>, "Sync: the round that this worker's next push takes part in.")
       .def("push", &Push, "keys_address"_a, "key_count"_a, "rows_address"_a, "hyper"_a = kDefaultHyper,
-           nb::kw_only(), "weight"_a = 1.0, "step"_a = 0, "op"_a = 0, "value_scale"_a = 1.0,
-           "timeout_ms"_a = 0, "keep"_a = nb::none())
+           nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false, "step"_a = 0, "op"_a = 0,
+           "value_scale"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("pull", &Pull, "keys_address"_a, "key_count"_a, "out_address"_a, nb::kw_only(), "column"_a = 0,
            "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("push_pull", &PushPull, "keys_address"_a, "key_count"_a, "rows_address"_a, "out_address"_a,
-           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "step"_a = 0, "value_scale"_a = 1.0,
-           "timeout_ms"_a = 0, "keep"_a = nb::none())
-      .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "step"_a = 0,
-           "joined"_a = false, "timeout_ms"_a = 0)
+           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false, "step"_a = 0,
+           "value_scale"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
+      .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0,
+           "weighted"_a = false, "step"_a = 0, "joined"_a = false, "timeout_ms"_a = 0)
       .def("contribute", &Contribute, "keys_address"_a, "key_count"_a, "rows_address"_a,
-           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "step"_a = 0, "value_scale"_a = 1.0,
-           "not_finite"_a = false, "joined"_a = false, "timeout_ms"_a = 0, "keep"_a = nb::none())
+           "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false, "step"_a = 0,
+           "value_scale"_a = 1.0, "not_finite"_a = false, "joined"_a = false, "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("decide", &Decide, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "step"_a = 0,
            "scale"_a = 1.0, "skip"_a = false, "joined"_a = false, "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("keys", &AllKeys, nb::kw_only(), "timeout_ms"_a = 0,

@@ -111,14 +111,15 @@ class AllReduced:
         """All-reduces the gradients times value_scale; how it went is known when it returns (with
         wait=False: when poll() says so). Does not raise if other workers die.
 
-        weight: of this worker in the mean. joined: it has no gradient, and agrees to everything.
+        weight: of this worker in the mean; weighted: it was given, and all workers give one. joined: it has no
+        gradient, and agrees to everything.
         """
         self._finish_step(keep="reducing")
         if self._attempt is None:
             gradients = [None if joined else param.grad for param in self.params]
             check_gradients(gradients, self.names)
             self._begin_attempt(Part(float(weight), float(weight) * float(value_scale), gradients,
-                                     self._update.hypers(), not_finite, joined))
+                                     self._update.hypers(), not_finite, joined, weighted))
         assert self._attempt is not None
         if wait:
             self._attempt.wait()
@@ -298,6 +299,10 @@ class AllReduced:
         return decision
 
     def _difference(self, sums: Sums) -> str:
+        if len(set(sums.weighted)) > 1:
+            yes, no = (sums.active[sums.weighted.index(given)] for given in (True, False))
+            return (f"rank {yes} gives samples= in this step of the all-reduced parameters, rank {no} does not. They "
+                    "were not changed; give the number of samples on every worker, or on none")
         for rank, hypers in list(zip(sums.active, sums.hypers))[1:]:
             what = self._update.difference(sums.hypers[0], hypers)
             if what is not None:

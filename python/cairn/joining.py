@@ -19,6 +19,7 @@ from .modes import Async
 from .optimizer_settings import NO_HYPER
 from .served_buffers import ServedTensors
 from .served_group import ServedGroup
+from .weight import NO_WEIGHT
 
 if TYPE_CHECKING:
     from .served_model import ServedModel
@@ -96,7 +97,7 @@ class Joining:
         with served.trip():
             for part, wants_it in zip(served.parts, wants):
                 if wants_it:
-                    pending = part.done(NO_HYPER, 0.0, joined=True)
+                    pending = part.done(NO_HYPER, NO_WEIGHT, joined=True)
                     served.calls.expect(pending, part.store if isinstance(part, ServedGroup) else lambda: None)
             buffers = served.buffers
             if buffers is not None and wants[-1]:
@@ -133,7 +134,7 @@ class Joining:
             reduced.apply()
         while reduced.steps <= max(marked):  # some table began with the step after
             mark_through(reduced.steps)
-            reduced.contribute(0.0, False, joined=True)
+            reduced.contribute(*NO_WEIGHT, joined=True)
             reduced.settle(reduced.vote())
             reduced.apply()
         for end in ends:
@@ -148,7 +149,7 @@ class Joining:
             shared = buffers.give_and_take(gives=False, joined=True)
             return lambda: (buffers.finish(shared), None)[1]
         part = served.parts[index]
-        pending = part.done(NO_HYPER, 0.0, joined=True)
+        pending = part.done(NO_HYPER, NO_WEIGHT, joined=True)
 
         def end() -> None:
             pending.wait()

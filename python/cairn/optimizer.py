@@ -20,6 +20,7 @@ from .optimizer_rounds import Rounds
 from .overlap import Overlap
 from .served_model import ServedModel
 from .uneven import join
+from .weight import Weight
 from .wire_formats import wire_of_tensors
 
 
@@ -147,7 +148,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         try:
             self._begin(steps=True)
             with self._writes():
-                self._step(weight, samples)
+                self._step(weight)
         except BaseException:
             # GradScaler takes them back only after a good step.
             for name in ("grad_scale", "found_inf"):
@@ -159,35 +160,35 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.optimizer._opt_called = True  # schedulers made before the wrap look for it
         return loss
 
-    def _weight(self, samples: float | None) -> float:
+    def _weight(self, samples: float | None) -> Weight:
         if samples is None:
-            return 1.0
+            return Weight()
         if self._reduce == "sum":
             raise ValueError('samples= is a weight in the mean: with reduce="sum" there is none')
         if not 0 <= samples < math.inf:
             raise ValueError(f"samples is {samples}: give the number of samples in the batch")
-        return float(samples)
+        return Weight(float(samples), given=True)
 
-    def _step(self, weight: float, samples: float | None) -> None:
+    def _step(self, weight: Weight) -> None:
         found_inf = getattr(self, "found_inf", None)  # set by torch.amp.GradScaler for this step
         scale = getattr(self, "grad_scale", None)  # the same; None after unscale_()
-        if self._overlap is not None and (found_inf is not None or samples is not None):
+        if self._overlap is not None and (found_inf is not None or weight.given):
             raise ValueError(
-                f"{'a GradScaler' if samples is None else 'samples='} with overlap=True: gradients leave in backward, "
+                f"{'samples=' if weight.given else 'a GradScaler'} with overlap=True: gradients leave in backward, "
                 "before their scale or weight is known. Make the optimizer without overlap=True")
         skips = found_inf is not None and bool(float(found_inf) > 0)
         inverse_scale = 1.0 if scale is None else 1.0 / float(scale)
         if not self._served.sync:
-            self._step_async(weight, samples is not None, skips, inverse_scale, quiet=found_inf is not None)
+            self._step_async(weight, skips, inverse_scale, quiet=found_inf is not None)
         elif self._rounds.undecided is not None:
-            self._rounds.check_clipped(samples, scaled=scale is not None)
+            self._rounds.check_clipped(weight, scaled=scale is not None)
             self._decide(quiet=found_inf is not None)
         elif found_inf is not None:
-            self._rounds.contribute(weight, inverse_scale, skips, weighted=samples is not None)
+            self._rounds.contribute(weight, inverse_scale, skips)
             self._rounds.summed_up()
             self._decide(quiet=True)
         else:
-            self._rounds.plain(weight, samples is not None)
+            self._rounds.plain(weight)
 
     def _decide(self, quiet: bool) -> None:
         if not self._rounds.decide() and not quiet:
@@ -196,7 +197,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 "skipped on all workers. Look for the cause in the loss, or use torch.amp.GradScaler"
             )
 
-    def _step_async(self, weight: float, weighted: bool, skips: bool, inverse_scale: float, quiet: bool) -> None:
+    def _step_async(self, weight: Weight, skips: bool, inverse_scale: float, quiet: bool) -> None:
         if skips and self._served.reduced is None:
             return
         if inverse_scale != 1.0 and not skips:
@@ -204,7 +205,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 for param in part.params:
                     if param.grad is not None:
                         param.grad.mul_(inverse_scale)
-        if not self._rounds.step_async(weight, weighted, inverse_scale, skips) and not quiet:
+        if not self._rounds.step_async(weight, inverse_scale, skips) and not quiet:
             raise NotFiniteError("the mean of the all-reduced gradients is NaN or infinite: they were not applied")
 
     @torch.no_grad()
@@ -227,7 +228,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if norm_type != 2.0:
             raise ValueError(f"clip_grad_norm_ has the 2-norm only, not norm_type={norm_type}")
         self._begin(clips=True)
-        norm = self._rounds.clip(float(max_norm), self._weight(samples), samples is not None)
+        norm = self._rounds.clip(float(max_norm), self._weight(samples))
         return torch.tensor(norm, dtype=torch.float32)
 
     @contextmanager

@@ -22,6 +22,7 @@ from .served_model import ServedModel
 from .served_parts import Part
 from .served_rows import ServedRows
 from .undecided import Gradients, Undecided
+from .weight import NO_WEIGHT, Weight
 
 
 _SKIP_TIMEOUT_MS = 1000
@@ -94,13 +95,13 @@ class Rounds:
         calls.expect_call(lambda: reduced.settle(vote))
         return vote
 
-    def _reduce(self, reduced: AllReduced, weight: float, weighted: bool, value_scale: float = 1.0,
+    def _reduce(self, reduced: AllReduced, weight: Weight, value_scale: float = 1.0,
                 not_finite: bool = False) -> None:
         """Others may wait for us elsewhere meanwhile: standing_in.py."""
         if standing_in.may_be_needed(self._served):
-            reduced.contribute(weight, weighted, value_scale, not_finite, wait=False)
+            reduced.contribute(*weight, value_scale, not_finite, wait=False)
             self._served.wait_for(Polled(reduced))
-        reduced.contribute(weight, weighted, value_scale, not_finite)
+        reduced.contribute(*weight, value_scale, not_finite)
 
     def _begin_buffers(self, joined: bool = False) -> list[_core.Pending]:
         served, buffers = self._served, self._served.buffers
@@ -117,13 +118,13 @@ class Rounds:
             self._served.optimizer.step()
 
     # One phase.
-    def plain(self, weight: float, weighted: bool) -> None:
+    def plain(self, weight: Weight) -> None:
         if self._overlap is not None:
             return self._overlapped(self._overlap)
         gradients = dict(zip(self._served.parts, self._finite_gradients()))
         reduced = self._served.reduced
         if reduced is not None:
-            self._reduce(reduced, weight, weighted)
+            self._reduce(reduced, weight)
         with interrupts_later():
             self._begin(lambda part: self._step(part, gradients[part], weight))
         self._served.calls.finish()
@@ -148,13 +149,13 @@ class Rounds:
             raise NotFiniteError("the mean of the all-reduced gradients is NaN or infinite: they were not applied on "
                                  "any worker. Look for the cause in the loss, or use torch.amp.GradScaler")
 
-    def _step(self, part: Part, gradients: Gradients, weight: float) -> _core.Pending | None:
+    def _step(self, part: Part, gradients: Gradients, weight: Weight) -> _core.Pending | None:
         pending = part.step(gradients, self._hyper(part), weight, self._served.sync)
         if pending is not None and is_refused(pending):  # of several parts none is: they have been looked at
             raise NotFiniteError(not_finite(part.names, gradients))
         return pending
 
-    def step_async(self, weight: float, weighted: bool, value_scale: float, skips: bool) -> bool:
+    def step_async(self, weight: Weight, value_scale: float, skips: bool) -> bool:
         """`skips`: this worker's gradients are not finite, under a GradScaler. False if what is
         all-reduced was not applied for such a reason on some worker."""
         served = self._served
@@ -163,11 +164,11 @@ class Rounds:
             return True
         gradients = {} if skips else dict(zip(served.parts, self._finite_gradients()))
         if served.reduced is not None:
-            self._reduce(served.reduced, weight, weighted, value_scale, skips)
+            self._reduce(served.reduced, weight, value_scale, skips)
         with interrupts_later(), served.trip():
             if served.reduced is not None:
                 self._begin_vote(served.reduced, joined=False)
-            self._begin_async(lambda part: self._step(part, gradients[part], 1.0) if gradients else None)
+            self._begin_async(lambda part: self._step(part, gradients[part], Weight()) if gradients else None)
             if served.reduced is not None:
                 reduced = served.reduced
                 served.calls.expect_call(lambda: reduced.apply(skip=not reduced.info.finite))
@@ -193,20 +194,20 @@ class Rounds:
     def begin_joined(self) -> list[_core.Pending]:
         """One round without a gradient; its pendings tell whether every worker has run out of data."""
         if self._served.reduced is not None:
-            self._served.reduced.contribute(0.0, False, joined=True, wait=False)
+            self._served.reduced.contribute(*NO_WEIGHT, joined=True, wait=False)
         with interrupts_later():
             sync = self._served.sync
-            return self._begin(lambda part: part.done(self._hyper(part), 0.0, joined=True) if sync else None,
+            return self._begin(lambda part: part.done(self._hyper(part), NO_WEIGHT, joined=True) if sync else None,
                                joined=True)
 
     # Two phases.
-    def contribute(self, weight: float, value_scale: float = 1.0, not_finite: bool = False,
-                   limits: Sequence[float] = (), weighted: bool = False) -> Undecided:
+    def contribute(self, weight: Weight, value_scale: float = 1.0, not_finite: bool = False,
+                   limits: Sequence[float] = ()) -> Undecided:
         """The parts of all workers are being summed up, none is applied. `summed_up` waits."""
         parts, reduced = self._served.parts, self._served.reduced
         sent = self._gradients()
         if reduced is not None:
-            self._reduce(reduced, weight, weighted, value_scale, not_finite)
+            self._reduce(reduced, weight, value_scale, not_finite)
         with interrupts_later():
             with self._served.trip():
                 if reduced is not None:
@@ -253,7 +254,7 @@ class Rounds:
             with contextlib.suppress(Error):
                 decision.wait()
 
-    def _contribute(self, part: Part, gradients: Gradients, weight: float, value_scale: float,
+    def _contribute(self, part: Part, gradients: Gradients, weight: Weight, value_scale: float,
                     not_finite: bool) -> _core.Pending:
         hyper = self._hyper(part)
         if not not_finite:
@@ -281,13 +282,13 @@ class Rounds:
         self._served.calls.finish()
         return not skip
 
-    def clip(self, max_norm: float, weight: float, weighted: bool) -> float:
+    def clip(self, max_norm: float, weight: Weight) -> float:
         undecided = self.undecided
         if undecided is not None and not undecided.same_gradients():
             self.decide(skip=True)  # there was no step after the last one
         undecided = self.undecided
         if undecided is None:
-            undecided = self.contribute(weight, limits=[max_norm], weighted=weighted)
+            undecided = self.contribute(weight, limits=[max_norm])
         elif undecided.told:
             undecided.limits.append(max_norm)
         else:  # a Ctrl-C came before it returned: this is the same call again
@@ -298,7 +299,7 @@ class Rounds:
         undecided.told = True
         return norm
 
-    def check_clipped(self, samples: float | None, scaled: bool) -> None:
+    def check_clipped(self, weight: Weight, scaled: bool) -> None:
         """What was clipped is what the step is for. Raises the same on all workers."""
         undecided = self.undecided
         assert undecided is not None
@@ -309,7 +310,7 @@ class Rounds:
         elif scaled:
             why = ("the gradients that were clipped are scaled: call scaler.unscale_(optimizer) "
                    "before clip_grad_norm_()")
-        elif samples is not None and samples != undecided.weight:
+        elif weight.given and weight != undecided.weight:
             why = ("give samples= to clip_grad_norm_(), where the gradients leave, and the same to "
                    "step()")
         if why:

@@ -26,6 +26,7 @@ from .served_group import ServedGroup
 from .served_parts import Part
 from .served_rows import ServedRows
 from .undecided import Gradients
+from .weight import Weight
 
 if TYPE_CHECKING:
     from .optimizer_settings import Hyper
@@ -120,12 +121,12 @@ class Overlap:
         gradients, hyper = part.gradients(), part.hyper(served.optimizer)
         part.prepare(gradients, hyper)
         with interrupts_later():  # what has begun must be known to have
-            pending = part.step(gradients, hyper, 1.0, served.sync)
+            pending = part.step(gradients, hyper, Weight(), served.sync)
             self._sent[part] = sent = _Sent(pending, gradients, hyper)
             if pending is not None and is_refused(pending):
                 # The others have this step in other buckets already: they get it without a gradient here.
                 sent.refused = True
-                sent.pending = part.done(hyper, 1.0) if served.sync else None
+                sent.pending = part.done(hyper, Weight()) if served.sync else None
 
     # For step().
     @property

@@ -12,6 +12,7 @@ from .cpu_memory import FLOATS
 from .modes import Mode, Sync
 from .optimizer_settings import GroupSettings, Hyper, check_unchanged, hyper_of
 from .tensor_pieces import TensorPieces, check_type, mask_of
+from .weight import Weight
 
 
 class ServedGroup:
@@ -104,7 +105,7 @@ class ServedGroup:
     def prepare(self, gradients: list[torch.Tensor | None], hyper: Hyper) -> None:
         """Before the trip of a step. Ordinary tables count their steps themselves."""
 
-    def step(self, gradients: list[torch.Tensor | None], hyper: Hyper, weight: float, sync: bool) -> _core.Pending:
+    def step(self, gradients: list[torch.Tensor | None], hyper: Hyper, weight: Weight, sync: bool) -> _core.Pending:
         """A step in one phase; ends with the new values."""
         assert self.table is not None
         if all(gradient is None for gradient in gradients) and not self.reduces_only:
@@ -113,33 +114,33 @@ class ServedGroup:
             return self.done(hyper, weight)
         addresses, mask = self.send(gradients)
         targets = self.targets()
-        return self.table.push_pull(addresses, self.sizes, targets, self.sizes, hyper, weight=weight, mask=mask,
-                                    keep=self.keep(gradients))
+        return self.table.push_pull(addresses, self.sizes, targets, self.sizes, hyper, mask=mask,
+                                    keep=self.keep(gradients), **weight.options)
 
-    def done(self, hyper: Hyper, weight: float, joined: bool = False) -> _core.Pending:
+    def done(self, hyper: Hyper, weight: Weight, joined: bool = False) -> _core.Pending:
         """Sync: a step to which this worker has no gradient."""
         assert self.table is not None
         if self.reduces_only:
             self.expect_round()
         targets = self.targets()
-        return self.table.done_pull(targets, self.sizes, hyper, weight=weight, joined=joined, keep=self.keep())
+        return self.table.done_pull(targets, self.sizes, hyper, joined=joined, keep=self.keep(), **weight.options)
 
-    def contribute(self, gradients: list[torch.Tensor | None], hyper: Hyper, weight: float,
+    def contribute(self, gradients: list[torch.Tensor | None], hyper: Hyper, weight: Weight,
                    value_scale: float) -> _core.Pending:
         assert self.table is not None
         addresses, mask = self.send(gradients)
-        return self.table.contribute(addresses, self.sizes, hyper, weight=weight, mask=mask,
-                                     value_scale=value_scale, keep=self.keep(gradients))
+        return self.table.contribute(addresses, self.sizes, hyper, mask=mask, value_scale=value_scale,
+                                     keep=self.keep(gradients), **weight.options)
 
-    def contribute_not_finite(self, hyper: Hyper, weight: float) -> _core.Pending:
+    def contribute_not_finite(self, hyper: Hyper, weight: Weight) -> _core.Pending:
         assert self.table is not None
-        return self.table.contribute([], [], hyper, weight=weight, not_finite=True)
+        return self.table.contribute([], [], hyper, not_finite=True, **weight.options)
 
-    def decide(self, hyper: Hyper, weight: float, scale: float, skip: bool, timeout_ms: int) -> _core.Pending:
+    def decide(self, hyper: Hyper, weight: Weight, scale: float, skip: bool, timeout_ms: int) -> _core.Pending:
         assert self.table is not None
         wanted = not (skip and self.reduces_only)  # nothing was reduced: gradients stay
         targets, sizes = (self.targets(), self.sizes) if wanted else ([0], [sum(self.sizes)])
-        return self.table.decide(targets, sizes, hyper, weight=weight, scale=scale, skip=skip,
+        return self.table.decide(targets, sizes, hyper, weight=weight.value, scale=scale, skip=skip,
                                  timeout_ms=timeout_ms, keep=self.keep())
 
     # Values in.

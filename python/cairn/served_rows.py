@@ -16,6 +16,7 @@ from .modes import Mode
 from .optimizer_settings import NO_HYPER, GroupSettings, Hyper, hyper_of, table_settings_of
 from .row_source import CALL_BYTES
 from .row_table import RowTable
+from .weight import Weight
 
 if TYPE_CHECKING:
     from .calls_under_way import CallsUnderWay
@@ -84,40 +85,41 @@ class ServedRows:
             self.take_step_count()
         self._next = self.steps + 1 if counts and gives else 0
 
-    def step(self, gradients: Gradients, hyper: Hyper, weight: float, sync: bool) -> _core.Pending | None:
+    def step(self, gradients: Gradients, hyper: Hyper, weight: Weight, sync: bool) -> _core.Pending | None:
         filed = self._keys_and_rows(gradients)
         if filed is None:
             return self.done(hyper, weight) if sync else None
         assert self.table is not None
         keys, rows = filed
-        self._expect(self.steps + 1 if weight > 0 else None)  # of no weight at all: no step
-        return self.table.push(keys.data_ptr(), keys.numel(), rows.data_ptr(), hyper, weight=weight,
-                               step=self._next, keep=filed)
+        self._expect(self.steps + 1 if weight.value > 0 else None)  # of no weight at all: no step
+        options = weight.options if sync else {}
+        return self.table.push(keys.data_ptr(), keys.numel(), rows.data_ptr(), hyper, step=self._next,
+                               keep=filed, **options)
 
-    def done(self, hyper: Hyper, weight: float, joined: bool = False) -> _core.Pending:
+    def done(self, hyper: Hyper, weight: Weight, joined: bool = False) -> _core.Pending:
         assert self.table is not None
         self._expect(None)
-        return self.table.done(hyper, weight=weight, joined=joined)
+        return self.table.done(hyper, joined=joined, **weight.options)
 
-    def contribute(self, gradients: Gradients, hyper: Hyper, weight: float, value_scale: float) -> _core.Pending:
+    def contribute(self, gradients: Gradients, hyper: Hyper, weight: Weight, value_scale: float) -> _core.Pending:
         assert self.table is not None
         filed = self._keys_and_rows(gradients)
         if filed is None:
             filed = (torch.empty(0, **INTEGERS), torch.empty(0, self.rows.dim, **FLOATS))
         keys, rows = filed
-        return self.table.contribute(keys.data_ptr(), keys.numel(), rows.data_ptr(), hyper, weight=weight,
-                                     step=self._next, value_scale=value_scale, keep=filed)
+        return self.table.contribute(keys.data_ptr(), keys.numel(), rows.data_ptr(), hyper, step=self._next,
+                                     value_scale=value_scale, keep=filed, **weight.options)
 
-    def contribute_not_finite(self, hyper: Hyper, weight: float) -> _core.Pending:
+    def contribute_not_finite(self, hyper: Hyper, weight: Weight) -> _core.Pending:
         assert self.table is not None
         self._next = 0
-        return self.table.contribute(0, 0, 0, hyper, weight=weight, not_finite=True)
+        return self.table.contribute(0, 0, 0, hyper, not_finite=True, **weight.options)
 
-    def decide(self, hyper: Hyper, weight: float, scale: float, skip: bool, timeout_ms: int) -> _core.Pending:
+    def decide(self, hyper: Hyper, weight: Weight, scale: float, skip: bool, timeout_ms: int) -> _core.Pending:
         assert self.table is not None
-        counted = self.steps + 1 if self._next > 0 and weight > 0 else None
+        counted = self.steps + 1 if self._next > 0 and weight.value > 0 else None
         self._expect(counted if not skip else self.steps if self._knows_steps else None)
-        return self.table.decide(hyper, weight=weight, step=self._next, scale=scale, skip=skip,
+        return self.table.decide(hyper, weight=weight.value, step=self._next, scale=scale, skip=skip,
                                  timeout_ms=timeout_ms)
 
     def store(self) -> None:

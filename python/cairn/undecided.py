@@ -10,6 +10,7 @@ import torch
 
 from . import _core
 from .allreduce import AllReduced
+from .weight import Weight
 
 Gradients = list[Optional[torch.Tensor]]
 
@@ -17,7 +18,7 @@ Gradients = list[Optional[torch.Tensor]]
 class Undecided:
     """What is known after the gradients of all workers have been summed up."""
 
-    def __init__(self, parts: Sequence[Any], gradients: list[Gradients], weight: float,
+    def __init__(self, parts: Sequence[Any], gradients: list[Gradients], weight: Weight,
                  pendings: list[_core.Pending], reduced: AllReduced | None = None) -> None:
         params = [param for part in parts for param in part.params]
         sent = [gradient for part in gradients for gradient in part]

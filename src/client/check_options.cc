@@ -116,7 +116,7 @@ Status CheckOptimizer(const PartitionInput& input) {
 
 Status CheckAsync(const PartitionInput& input) {
   const char* what = input.joined ? "joined" : input.value_scale != 1.0 ? "value_scale"
-                     : input.weight != 1.0 ? "weight" : nullptr;
+                     : input.weight != 1.0 || input.weighted ? "weight" : nullptr;
   if (what == nullptr) return Status::Ok();
   if (input.table->spec.mode == Mode::kSync)
     return Wrong("this assign of " + Named(*input.table) + " is not a round: leave " + what +

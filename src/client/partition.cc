@@ -17,6 +17,7 @@ namespace {
 
 uint16_t FlagsOf(const PartitionInput& input) {
   uint16_t flags = input.joined ? wire::kParamJoined : 0;
+  if (input.weighted && !input.joined && input.phase != RoundPhase::kDecide) flags |= wire::kParamWeighted;
   if (input.phase == RoundPhase::kContribute) {
     flags |= wire::kParamTwoPhase | (input.not_finite ? wire::kParamNotFinite : 0);
   }

@@ -38,6 +38,7 @@ struct PartitionInput {
   PieceList<std::byte> out;           // a pull or push-pull writes here, in the order of the keys
   Hyper hyper;
   double weight = 1.0;
+  bool weighted = false;            // sync: PushOptions::weighted
   bool pull_after = false;          // PushPull, DonePull, Decide: the answer has the new values
   std::span<const std::byte> mask;  // dense pushes; only for the call
   bool borrow = false;              // PreparePush, dense: refer to the values, do not copy them

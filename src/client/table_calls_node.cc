@@ -66,6 +66,7 @@ PartitionInput ClientImpl::InputOf(const TableHandle& table, const TableCall& ca
           .out = call.out,
           .hyper = options.hyper,
           .weight = options.weight,
+          .weighted = options.weighted,
           .mask = options.mask,
           .borrow = options.borrow,
           .op = options.op,

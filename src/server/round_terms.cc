@@ -119,6 +119,12 @@ Status TermsDiffer(const TableSpec& spec, Round round, const std::vector<GivenBy
         spec, round,
         RankWord(yes) + " assigns, " + RankWord(no) + " pushes gradients: do the same on all workers");
   }
+  if (Disagree(
+          given, [](const RoundTerms& t) { return t.weighted; }, &yes, &no)) {
+    return Mismatch(spec, round,
+                    RankWord(yes) + " gives samples= in this round, " + RankWord(no) +
+                        " does not: give the number of samples on every worker, or on none");
+  }
   const std::string columns = NumbersDiffer(
       given, " assigns column ", [](const RoundTerms& t) { return static_cast<double>(t.column); });
   if (!columns.empty()) return Mismatch(spec, round, columns + ": do the same on all workers");

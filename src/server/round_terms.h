@@ -1,5 +1,5 @@
 // What a worker says of a round besides its values, and all of its workers must say alike: the
-// hyper-parameters, the operation, the phases, and the decision of a round in two phases
+// hyper-parameters, the operation, the phases, whether it gives a weight, and the decision of a round in two phases
 // (docs/consistency.md, rules 17, 31, 33 and 34). Values, and the words for those who differ.
 #pragma once
 
@@ -37,13 +37,15 @@ struct RoundTerms {
   PushOp op = PushOp::kUpdate;
   uint8_t column = 0;  // of an assign
   bool two_phase = false;
+  bool weighted = false;  // the user gave a weight
 
   static RoundTerms Of(const wire::PushParams& params) {
-    return {params.hyper(), static_cast<PushOp>(params.op), params.column, params.has(wire::kParamTwoPhase)};
+    return {params.hyper(), static_cast<PushOp>(params.op), params.column, params.has(wire::kParamTwoPhase),
+            params.has(wire::kParamWeighted)};
   }
   bool SameAs(const RoundTerms& other) const {
-    return two_phase == other.two_phase && op == other.op && column == other.column &&
-           SameBits(hyper, other.hyper);
+    return two_phase == other.two_phase && weighted == other.weighted && op == other.op &&
+           column == other.column && SameBits(hyper, other.hyper);
   }
 };
 

@@ -168,6 +168,34 @@ TEST(RoundsTest, DifferentHyperParametersCloseTheRoundWithoutApplyingAndNameTheR
   EXPECT_EQ(h.Stored(r.table, 1), -1.0f);
 }
 
+TEST(RoundsTest, AWeightThatOnlySomeWorkersGiveClosesTheRoundWithoutApplying) {
+  Rounds r(3);
+  auto& h = r.h;
+  using Options = decltype(r.h)::RoundOptions;
+  const Options given{.done = std::vector<uint32_t>{1}, .weight = 9, .flags = wire::kParamWeighted};
+  const Options joined{.done = std::vector<uint32_t>{}, .weight = 0, .flags = wire::kParamJoined};
+  h.Deliver(0, h.Give(0, r.table, 0, 1, 1.0f));
+  h.Deliver(1, h.Contribute(1, r.table, 0, {{1, 1.0f}}, given));
+  h.Deliver(2, h.Rows(2, wire::FrameType::kDone, r.table, Round{0}, {}, joined));
+  const std::string text = "round 0 of table \"w\": rank 1 gives samples= in this round, rank 0 does not: give "
+                           "the number of samples on every worker, or on none";
+  for (uint32_t rank : {0u, 1u}) {
+    const std::string answer = h.Answer(rank);
+    EXPECT_TRUE(answer.starts_with("0:hyper_mismatch@0 1:hyper_mismatch@0")) << answer;
+    EXPECT_TRUE(answer.ends_with(text)) << answer;
+  }
+  EXPECT_EQ(h.Stored(r.table, 1), std::nullopt);
+  h.SkipAnswers();
+  // Where all give one it counts, and who has joined agrees.
+  Options three = given, one = given;
+  three.weight = 3, one.weight = 1;
+  h.Deliver(0, h.Contribute(0, r.table, 1, {{1, 4.0f}}, three));
+  h.Deliver(1, h.Contribute(1, r.table, 1, {{1, 8.0f}}, one));
+  h.Deliver(2, h.Rows(2, wire::FrameType::kDone, r.table, Round{1}, {}, joined));
+  EXPECT_EQ(h.Answer(0), "closed");
+  EXPECT_EQ(h.Stored(r.table, 1), -5.0f);
+}
+
 TEST(RoundsTest, ADeadWorkerIsNotAwaitedAndItsCompleteContributionCounts) {
   Rounds r(3);
   auto& h = r.h;

@@ -30,8 +30,9 @@ enum ParamFlag : uint16_t {
   kParamSkip = 4,       // with kParamDecide: the round closes without being applied
   kParamNotFinite = 8,  // with kParamTwoPhase: this worker's gradient is not finite, it sends none
   kParamJoined = 16,    // a mark of a worker that has run out of data: it agrees to everything
+  kParamWeighted = 32,  // the user gave the weight of this worker's part: all must give one, or none
 };
-inline constexpr uint16_t kAllParamFlags = 31;
+inline constexpr uint16_t kAllParamFlags = 63;
 
 struct PushParams {
   double weight = 1.0;        // of a sync contribution or mark; 0 to kMaxWeight

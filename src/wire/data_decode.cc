@@ -124,7 +124,8 @@ Status CheckParams(FrameType type, uint16_t flags, const PushParams& params) {
   const bool decides = params.has(kParamDecide);
   if ((params.flags & ~kAllParamFlags) != 0 || (params.flags != 0 && type == FrameType::kPush) ||
       (decides && (type != FrameType::kDone || params.has(kParamTwoPhase))) ||
-      (params.has(kParamSkip) && !decides) || (params.has(kParamNotFinite) && !params.has(kParamTwoPhase))) {
+      (params.has(kParamSkip) && !decides) || (params.has(kParamNotFinite) && !params.has(kParamTwoPhase)) ||
+      (params.has(kParamWeighted) && decides)) {
     return BadFrame("parameter flags " + std::to_string(params.flags));
   }
   if (params.op > static_cast<uint8_t>(PushOp::kAssignOnce) || params.column > kStepColumn ||

@@ -318,7 +318,11 @@ TEST_F(Data, FlagsOperationsAndColumnsAreChecked) {
   EXPECT_TRUE(flags("contribute", kParamDecide));
   EXPECT_TRUE(flags("contribute", kParamNotFinite));
   EXPECT_TRUE(flags("contribute", kParamSkip));
-  EXPECT_TRUE(flags("contribute", 32));
+  EXPECT_TRUE(flags("contribute", 64));
+  EXPECT_FALSE(flags("contribute", kParamWeighted));
+  EXPECT_FALSE(flags("done", kParamWeighted));
+  EXPECT_TRUE(flags("done", kParamWeighted | kParamDecide));
+  EXPECT_TRUE(flags("push_dense", kParamWeighted));
   EXPECT_TRUE(flags("done", kParamDecide | kParamTwoPhase));
   EXPECT_FALSE(flags("done", kParamDecide | kParamSkip));
   EXPECT_FALSE(flags("done", kParamTwoPhase | kParamNotFinite));

@@ -153,6 +153,11 @@ inline std::vector<NamedFrame> SampleData(BufferPool& pool) {
     params.flags = kParamTwoPhase;
     return params;
   }();
+  static const PushParams kWeighted = [] {
+    PushParams params = kParams;
+    params.flags = kParamWeighted;
+    return params;
+  }();
   static const PushParams kDecision = [] {
     PushParams params = kParams;
     params.scale = 0.25;
@@ -204,6 +209,9 @@ inline std::vector<NamedFrame> SampleData(BufferPool& pool) {
   p = SampleParts(FrameType::kDone);
   p.params = &kDecision, p.done_bitmap = kBitmap, p.round = Round{91}, p.flags = kFlagPullAfter;
   add("decide", std::move(p));
+  p = SampleParts(FrameType::kDone);
+  p.params = &kWeighted, p.done_bitmap = kBitmap, p.round = Round{91};
+  add("done_weighted", std::move(p));
   p = SampleParts(FrameType::kPush);
   p.params = &kAssigns, p.entries = kDense, p.mask = kMask, p.owned = SampleFloats(5, pool);
   add("assign", std::move(p));

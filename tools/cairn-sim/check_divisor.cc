@@ -157,7 +157,8 @@ class HyperChecker final : public StagedChecker {
   }
   static bool SameTerms(const RoundSaid& a, const RoundSaid& b) {
     return a.params.hyper() == b.params.hyper() && a.params.op == b.params.op &&
-           a.params.column == b.params.column && a.two_phase() == b.two_phase();
+           a.params.column == b.params.column && a.two_phase() == b.two_phase() &&
+           a.params.has(wire::kParamWeighted) == b.params.has(wire::kParamWeighted);
   }
 };
 

@@ -180,6 +180,10 @@ class RoundLane final : public Lane {
       input->hyper.lr *= 2;
       end->odd_hyper = true;
     }
+    if (plan().hyper_mismatch && !end->assigns && random_.Chance(0.02)) {
+      input->weighted = true;
+      end->odd_hyper = true;
+    }
   }
 
   // Sparse tables: only where the call has keys.

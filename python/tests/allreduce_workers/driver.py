@@ -54,8 +54,8 @@ def reduce_all(model, optimizer, name="test", root_rank=0):
     return reduced
 
 
-def step(reduced, weight=1.0, **options):
-    reduced.contribute(weight, weight != 1.0, **options)
+def step(reduced, weight=None, **options):
+    reduced.contribute(1.0 if weight is None else weight, weight is not None, **options)
     reduced.settle(reduced.vote())
     reduced.apply()
 

@@ -257,6 +257,21 @@ def rates_that_differ(rank):
 
 
 @check
+def samples_on_one_worker_only(rank):
+    model, inner, reduced, _, _ = start()
+    before = digest(model, inner)
+    backward(model, *batch(0, rank))
+    words = "rank 1 gives samples= in this step of the all-reduced parameters, rank 0 does not"
+    with pytest.raises(cairn.HyperMismatchError, match=words):
+        step(reduced, 8.0 if rank == 1 else None)
+    assert digest(model, inner) == before
+    step(reduced, 8.0)
+    assert digest(model, inner) != before
+    same_bits(model, inner)
+    return model
+
+
+@check
 def other_types(rank):
     class Mixed(nn.Module):
         def __init__(self, seed):
