@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +26,7 @@ from .served_buffers import ServedIntegers, ServedTensors, shared_tensors
 from .served_group import ServedGroup
 from .served_parts import ServedParts
 from .served_rows import ServedRows
+from .wrap_plan import agree, lines_of
 
 _wraps = 0  # in this process
 
@@ -52,6 +52,14 @@ class ServedModel(ServedParts):
         self._integers: ServedIntegers | None = None  # buffers too, but not in every step
         self._buffers_begun = self._reduced_begun = False
         self._tables: list[str] = []
+        self._agreed_groups = 0  # of the optimizer, that all workers have alike
+
+    @property
+    def settings(self) -> str:
+        """What was said at the wrap and must be the same on all workers."""
+        wire = ", ".join(f"{name}={value}" for name, value in self._wire.items() if value != "plain")
+        return (f"{self.mode!r}, update={'worker' if self.reduces_only else 'server'}, reduce={self._reduce}, "
+                f"root_rank={self._root}, overlap={self._in_buckets}{', ' + wire if wire else ''}")
 
     @property
     def sync(self) -> bool:
@@ -77,6 +85,7 @@ class ServedModel(ServedParts):
             if ctx.embedded:
                 # Nobody else can use these tables: a notebook's cell that is run again leaves none.
                 weakref.finalize(self, _drop_tables, ctx, self._tables).atexit = False
+        self._agree(ctx)
         new = [group for group in self.groups if group.table is None]
         for group in new:
             self._tables.append(f"{self.name}/{group.label}")
@@ -84,8 +93,6 @@ class ServedModel(ServedParts):
         tables = [table for table in self.tables if table.table is None]
         for table in tables:
             table.attach(ctx.client, self.mode, self._reduce)
-        if tables:
-            self._check_names(tables)
         # What is given once comes first: a root that is started again while the others wait for it here
         # must not take part in their steps before.
         integers, others = self._make_buffers()
@@ -139,15 +146,13 @@ class ServedModel(ServedParts):
             return all(table is not None and table.round() > 0 for table in begun)
         return any(table.table is not None and table.table.round() > 0 for table in tables)
 
-    def _check_names(self, tables: list[ServedRows]) -> None:
-        """Tables are numbered in the order in which modules are made: a worker that makes them in another
-        order would train other rows than it thinks, or wait for ever."""
-        listed = ", ".join(f'{table.names[0]} is "{table.rows.name}"' for table in tables)
-        mine = zlib.crc32(listed.encode()) % (1 << 24)  # exact in float32
-        if self.roots(f"names-{len(self.tables)}", mine) != mine:
-            raise Error(
-                f"this worker's tables are not those of the root ({listed} here): make the same modules in the "
-                "same order on all workers, or give each table a name: cairn.nn.Embedding(…, name=…)")
+    def _agree(self, ctx: context.Context) -> None:
+        """Raises where another worker's wrap is another one; once, and again when groups are added."""
+        if ctx.embedded or self._agreed_groups == self._known_groups:
+            return
+        name = self.name if self._agreed_groups == 0 else f"{self.name} with {self._known_groups} groups"
+        agree(ctx.client, ctx.rank, name, lines_of(self, self._model))
+        self._agreed_groups = self._known_groups
 
     def _joins_reduced(self) -> bool:
         if self.reduced is None or self._reduced_begun:

@@ -22,7 +22,7 @@ Part = Union[ServedGroup, ServedRows]  # what has rounds of its own
 _REDUCED = GroupSettings(kind="mean", flags=0)
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
     """Without what torch.compile and DistributedDataParallel put in front."""
     parts = [part for part in name.split(".") if part != "_orig_mod"]
     return ".".join(parts[1:] if len(parts) > 1 and parts[0] == "module" else parts)
@@ -44,13 +44,17 @@ class ServedParts:
         self.reduced: AllReduced | None = None  # what is all-reduced among the workers instead
         self._reduce, self._root = reduce, root_rank
         named = [] if model is None else list(model.named_parameters())
-        self._names = {id(p): _plain_name(n) for n, p in named}
+        self._names = {id(p): plain_name(n) for n, p in named}
         self._placed = {} if model is None else _placement(model)
         self._known_groups = 0
         self._listed: list[list[torch.Tensor]] = []  # the optimizer's groups as they were served
         self._complete = False
         self.make_groups()
         self._complete = True
+
+    def name_of(self, param: torch.Tensor) -> str | None:
+        """In the model, if it was given."""
+        return self._names.get(id(param))
 
     @property
     def parts(self) -> list[Part]:

@@ -38,6 +38,25 @@ def test_an_exception_in_one_worker_ends_the_job(cairn_bin):
     assert job.left_behind() == []
 
 
+@pytest.mark.parametrize("what, words", cases(
+    [["assign", ["0.weight of shape (", ", on the servers", ", all-reduced"]],
+     ["order", ["0.weight of shape (5, 3)"]],
+     ["tables", ['user, the table "embedding-0"', 'user, the table "embedding-1"']],
+     ["added", ["of shape (2,)", "of shape (3,)"]]],
+    [["assign-all", [", on the servers", ", all-reduced"]],
+     ["shape", ["of shape (7,"]],
+     ["mode", ["Sync(", "Async()"]]]))
+def test_a_worker_that_wraps_something_else_is_told_what_differs(cairn_bin, what, words):
+    """Whoever comes second is told: the job ends with that, and nobody waits for a deadline."""
+    job = Job(cairn_bin, "wrapped_differently.py", what)
+    assert job.code not in (0, None), job.output
+    told = [line for line in job.lines if "is not the same on all workers: " in line]
+    assert told and all(f"rank {rank} has " in told[0] for rank in (0, 1)), job.output
+    assert all(word in told[0] for word in ["optimizer-0", "cairn.assign()", *words]), told
+    assert "already there" not in job.output and "was not finished in time" not in job.output, job.output
+    assert job.left_behind() == []
+
+
 def test_a_clip_past_its_deadline_can_be_followed_by_steps(cairn_bin, tmp_path):
     job = Job(cairn_bin, "late.py", tmp_path)
     assert job.code == 0, job.output

@@ -222,17 +222,3 @@ def rows_that_only_the_root_has_loaded_are_everybodys(rank):
             found = table(torch.arange(ROWS))
         assert torch.equal(found, torch.ones(ROWS, DIM) if loads == 0 else initial), loads
     return table
-
-
-@CHECKS
-def tables_made_in_another_order_are_noticed(rank):
-    """Those of the root are right; the others are told."""
-    made = [cairn.nn.Embedding(None, DIM) for _ in range(2)]
-    model = nn.Module()
-    model.user, model.item = made if rank == 0 else reversed(made)
-    try:
-        cairn.DistributedOptimizer(sgd(model.parameters()), model)
-        assert rank == 0, "not noticed"
-    except cairn.Error as error:
-        assert rank != 0 and "same order" in str(error), error
-    return None
