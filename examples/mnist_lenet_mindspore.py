@@ -22,7 +22,7 @@ from cairn.compat.mindspore.train.callback import LossMonitor
 
 def arguments():
     parser = argparse.ArgumentParser(description="LeNet-5 on MNIST, MindSpore's way")
-    parser.add_argument("--device_target", choices=["CPU", "GPU"], default="CPU")
+    parser.add_argument("--device_target", choices=["CPU", "GPU", "Ascend"], default="CPU")
     parser.add_argument("--data_path", help="folder of the IDX files (script/fetch-mnist's)")
     parser.add_argument("--epoch_size", type=int, default=2)
     parser.add_argument("--batch_size", type=int, default=32, help="of each worker")
@@ -32,11 +32,24 @@ def arguments():
     return parser.parse_args()
 
 
+def device_for(target):
+    """MindSpore's name of a device, as PyTorch knows it. Where there is none, the script says what it
+    does instead."""
+    if target == "GPU" and torch.cuda.is_available():
+        return "cuda"
+    if target == "GPU":
+        print("--device_target=GPU: PyTorch finds no GPU here, this worker trains on the CPU", flush=True)
+    if target == "Ascend":
+        print("--device_target=Ascend: PyTorch knows Ascend only through torch_npu, with which Cairn has not been "
+              "tried; this worker trains on the CPU", flush=True)
+    return "cpu"
+
+
 def main():
     args = arguments()
     context.set_ps_context(enable_ps=True)  # the scheduler and the servers stay in this line
     init()
-    device = "cuda" if args.device_target == "GPU" else "cpu"
+    device = device_for(args.device_target)
     torch.manual_seed(1)
     where = mnist_idx.folder(args.data_path)
     train = TensorDataset(*mnist_idx.load(where, "train", args.limit))

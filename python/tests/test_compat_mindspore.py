@@ -70,7 +70,9 @@ def set_variables(monkeypatch, **values):
                                         [("scheduler", "server", "worker"), ("server", "scheduler", "worker")]),
                          ids="-".join)
 def test_the_three_scripts_in_any_order(job, data, order):
-    started = MindSpore(job, EXAMPLES / "mnist_lenet_mindspore.py", "--device_target=CPU", f"--data_path={data}", *SMALL)
+    """With the tutorial's own device, which PyTorch does not have: the worker says where it trains instead."""
+    started = MindSpore(job, EXAMPLES / "mnist_lenet_mindspore.py", "--device_target=Ascend", f"--data_path={data}",
+                        *SMALL)
     started.start_in_order(order)
     texts = started.finish()
     # What the tutorial shows of scheduler.log …
@@ -88,6 +90,8 @@ def test_the_three_scripts_in_any_order(job, data, order):
     assert 2.2 < float(losses[0][1]) < 2.5
     assert accuracy(texts["worker"]) > 0.9, texts["worker"]
     assert "loss is" not in texts["server"] + texts["scheduler"]
+    said = "--device_target=Ascend: PyTorch knows Ascend only through torch_npu"
+    assert said in texts["worker"] and "this worker trains on the CPU" in texts["worker"], texts["worker"]
 
 
 def test_two_workers_have_ranks_and_train_together(job, tmp_path):

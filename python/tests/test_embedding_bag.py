@@ -22,6 +22,8 @@ def problems(draw):
         ends = torch.tensor(lengths).cumsum(0)
         offsets = torch.cat((torch.zeros(1, dtype=torch.int64), ends))
         offsets = (offsets if table["include_last_offset"] else offsets[:-1]).to(at.dtype)
+        if table["include_last_offset"] and table["padding"] is not None:
+            offsets[-1] -= draw(st.integers(0, lengths[-1]))  # the last bag has the rest all the same
     weighted = mode == "sum" and draw(st.booleans())
     return table, at, offsets, weighted, draw(st.integers(0, 1000))
 
@@ -69,6 +71,23 @@ def test_bags_skip_the_padding(mode):
         module(ids, torch.tensor([0, 3])).sin().sum().backward()
     assert torch.equal(both.mine(ids, torch.tensor([0, 3])), both.torch(ids, torch.tensor([0, 3])))
     both.check_gradient(ids)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("ids", [[0, 1], [0, 1, 3], [0, 1, 2, 1]])
+def test_ids_behind_the_last_offset_are_the_last_bags(mode, ids):
+    """torch's test of its issue 89677, with padding that is in the batch and that is not."""
+    both = bags(mode, padding=3, include_last_offset=True)
+    ids, offsets = torch.tensor(ids), torch.tensor([0, 1, 1])
+    outputs = [module(ids, offsets) for module in (both.mine, both.torch)]
+    assert torch.equal(*outputs) and outputs[0][1].any()
+    for out in outputs:
+        out.sin().sum().backward()
+    both.check_gradient(ids)
+    assert offsets.tolist() == [0, 1, 1]
+    for module in (both.mine, both.torch):
+        with pytest.raises(RuntimeError, match="offsets"):
+            module(ids, torch.tensor([0, 9]))
 
 
 def test_weights_get_their_gradient_from_a_frozen_table_too():

@@ -47,10 +47,17 @@ class EmbeddingBag(TableModule):
         weight, padding = self._weight(lookup, rows)
         inverse = lookup.inverse.to(weight.device).view(ids.shape)
         if offsets is not None:
-            offsets = offsets.to(weight.device)
+            offsets = self._ending_at_the_last_id(offsets.to(weight.device), inverse)
         return F.embedding_bag(
             inverse, weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
             include_last_offset=self.include_last_offset, padding_idx=padding)
+
+    def _ending_at_the_last_id(self, offsets: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        """With a padding_idx torch counts ids behind the last offset to the last bag, without one it
+        does not. F.embedding_bag below is given none where the batch has no padding in it."""
+        if not self.include_last_offset or self.padding_idx is None or offsets.numel() < 2 or ids.dim() != 1:
+            return offsets
+        return torch.cat((offsets[:-1], offsets[-1:].clamp(min=ids.numel())))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, mode={self.mode!r}"
