@@ -241,13 +241,13 @@ def test_pull_takes_back_what_was_written():
 
 
 def test_names_lose_what_compile_and_ddp_put_in_front():
-    from cairn.served_parts import _plain_name
+    from cairn.served_parts import plain_name
 
-    assert _plain_name("_orig_mod.layer.weight") == "layer.weight"
-    assert _plain_name("module.layer.weight") == "layer.weight"
-    assert _plain_name("module._orig_mod.layer.weight") == "layer.weight"
-    assert _plain_name("layer.module.weight") == "layer.module.weight"
-    assert _plain_name("module") == "module"
+    assert plain_name("_orig_mod.layer.weight") == "layer.weight"
+    assert plain_name("module.layer.weight") == "layer.weight"
+    assert plain_name("module._orig_mod.layer.weight") == "layer.weight"
+    assert plain_name("layer.module.weight") == "layer.module.weight"
+    assert plain_name("module") == "module"
 
 
 def test_messages_name_parameters_without_what_compile_puts_in_front():
