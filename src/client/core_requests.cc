@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/bounds.h"
 #include "base/check.h"
 #include "base/planted.h"
 #include "client/core.h"
@@ -162,7 +163,10 @@ void Core::ReleaseHeld(int64_t now_us) {
     if (request.kind == Request::Kind::kPush) {
       const uint64_t room = std::max(request.bytes, request.room);
       const bool fits = unacked_bytes_ + room <= options_.max_unacked_bytes || IsLaterPart(request);
-      if (!fits && unacked_bytes_ > 0) return;
+      if (!fits && unacked_bytes_ > 0) {
+        CAIRN_AT_BOUND(kUnackedBytes);
+        return;
+      }
       unacked_bytes_ += request.bytes;
     }
     held_.pop_front();

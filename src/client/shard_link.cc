@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/bounds.h"
 #include "base/check.h"
 #include "base/planted.h"
 
@@ -158,7 +159,10 @@ void ShardLink::Pump(int64_t now_us) {
     if (frame.parks) {
       ++parked_;
     } else {
-      if (counted_ >= options_.max_unacked_frames) return;
+      if (counted_ >= options_.max_unacked_frames) {
+        CAIRN_AT_BOUND(kUnackedFrames);
+        return;
+      }
       if (counted_++ == 0) oldest_us_ = now_us;
     }
     sent_through_ = it->first;

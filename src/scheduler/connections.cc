@@ -2,14 +2,13 @@
 #include <map>
 #include <utility>
 
+#include "base/bounds.h"
 #include "scheduler/core.h"
 
 namespace cairn::scheduler {
 namespace {
 // A state that is on its way is not sent again before this.
 constexpr int64_t kResendStateUs = 500'000;
-// Nodes that are not further behind get differences.
-constexpr size_t kRecentStates = 16;
 // While a job forms, every arrival is a record, which nobody needs before the last one: so many nodes are
 // told at once, more of them together and so often.
 constexpr size_t kFewNodes = 16;
@@ -77,7 +76,7 @@ void SchedulerCore::Broadcast(int64_t now_us) {
     node.state_sent_us = now_us;
   }
   recent_.push_back(state());
-  if (recent_.size() > kRecentStates) recent_.pop_front();
+  if (recent_.size() > options_.bounds.recent_states) recent_.pop_front();
 }
 
 // A state that was told not long ago, if the newest can be told as a difference to it.
@@ -92,6 +91,8 @@ const wire::FramePtr& SchedulerCore::StateFrame(StateVersion has) {
   if (frames_of_ != state().version) state_frames_.clear();
   frames_of_ = state().version;
   const wire::ClusterState* base = FindRecent(has);
+  const bool full = recent_.size() >= options_.bounds.recent_states;
+  if (base == nullptr && has != StateVersion(0) && full) CAIRN_AT_BOUND(kRecentStates);
   wire::FramePtr& frame = state_frames_[base != nullptr ? base->version : StateVersion(0)];
   if (!frame) {
     frame = base != nullptr ? wire::EncodeControl(wire::Difference(*base, state()), pool_)

@@ -128,8 +128,8 @@ std::string DescribeDifference(const TableSpec& there, const TableSpec& asked);
 // Requires CheckSpec and CheckRoom, and that no table has the name.
 TableId AddTable(DurableState& d, const TableSpec& spec);
 void RemoveTable(DurableState& d, TableId table);
-// Remembers that the request has been carried out in d.state.version.
-void RememberOperation(DurableState& d, Incarnation incarnation, uint64_t request, TableId table);
+// Remembers that the request has been carried out in d.state.version, and of each worker the last `most`.
+void RememberOperation(DurableState& d, Incarnation incarnation, uint64_t request, TableId table, size_t most);
 const TableOperation* FindOperation(const DurableState& d, Incarnation incarnation, uint64_t request);
 std::string Describe(const TableSpec& spec);         // "dense sync sgd, 7850 float32 elements"
 const char* OptimizerWord(OptimizerKind optimizer);  // "sgd"

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/bounds.h"
 #include "base/check.h"
 #include "base/planted.h"
 #include "base/random.h"
@@ -13,8 +14,7 @@
 namespace cairn::scheduler {
 namespace {
 
-// The log starts over when it is larger than this, or than a few of its records.
-constexpr uint64_t kLogBoundBytes = uint64_t{1} << 20;
+// The log starts over when it is larger than its bound, and than a few of its records.
 constexpr uint64_t kLogBoundRecords = 8;
 
 std::string MadeClusterId(uint64_t seed) {
@@ -142,11 +142,12 @@ DurableState SchedulerCore::Next() const {
 
 Status SchedulerCore::Persist(const DurableState& next) {
   const std::vector<std::byte> record = EncodeRecord(next);
-  const uint64_t bound = std::max(kLogBoundBytes, kLogBoundRecords * record.size());
+  const uint64_t bound = std::max(options_.bounds.log_bytes, kLogBoundRecords * record.size());
   if (log_bytes_ + record.size() <= bound) {
     log_bytes_ += record.size();
     return store_.Append(record);
   }
+  CAIRN_AT_BOUND(kLogBytes);
   log_bytes_ = record.size();
   return store_.Replace(record);
 }

@@ -30,6 +30,15 @@ struct TrafficOptions {
   int64_t rest_us = 300'000'000;    // a slot that was moved for its traffic is not moved for it again
 };
 
+// Bounds that nobody has to set: the simulator draws them small.
+struct SchedulerBounds {
+  // A log of more than this, and of more than 8 records, is replaced by one record.
+  uint64_t log_bytes = uint64_t{1} << 20;
+  size_t recent_states = 16;      // nodes that are not further behind get differences
+  size_t table_requests = 256;    // of a worker that are remembered; a client has no more under way
+  size_t table_answers = 256;     // likewise, of this start of the scheduler
+};
+
 struct SchedulerOptions {
   std::string cluster_id;     // empty: one is made from `cluster_seed`
   uint64_t cluster_seed = 0;  // random number from the driver
@@ -43,6 +52,7 @@ struct SchedulerOptions {
   int64_t dead_after_us = 5'000'000;
   int64_t rejoin_grace_us = 30'000'000;  // a dead rank is given up after this, once all others are done
   TrafficOptions traffic;
+  SchedulerBounds bounds;
 };
 
 // What the simulator looks at. Called synchronously; must not call back.

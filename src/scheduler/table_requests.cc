@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/bounds.h"
 #include "scheduler/core.h"
 
 namespace cairn::scheduler {
 namespace {
-// Beyond these a request is dropped, or an answer forgotten; clients repeat.
+// Beyond this a request is dropped; clients repeat.
 constexpr size_t kMaxRequestsUnderWay = 4096;
-constexpr size_t kMaxAnswersPerWorker = 256;
 }  // namespace
 
 void SchedulerCore::OnTableRequest(ConnId conn, Incarnation incarnation, uint64_t request,
@@ -74,7 +74,7 @@ wire::TableReply SchedulerCore::Create(const RequestKey& key, const TableSpec& s
   DurableState next = Next();
   reply.version = next.state.version;
   reply.table = AddTable(next, spec);
-  RememberOperation(next, key.first, key.second, reply.table);
+  RememberOperation(next, key.first, key.second, reply.table, options_.bounds.table_requests);
   if (Commit(std::move(next)))
     log_("table " + std::to_string(reply.table.value) + " \"" + spec.name + "\": " + Describe(spec));
   return reply;
@@ -95,7 +95,7 @@ wire::TableReply SchedulerCore::Drop(const RequestKey& key, const std::string& n
   reply.version = next.state.version;
   reply.table = there->id;
   RemoveTable(next, reply.table);
-  RememberOperation(next, key.first, key.second, reply.table);
+  RememberOperation(next, key.first, key.second, reply.table, options_.bounds.table_requests);
   if (Commit(std::move(next)))
     log_("table " + std::to_string(reply.table.value) + " \"" + name + "\" is dropped");
   return reply;
@@ -129,7 +129,9 @@ void SchedulerCore::RememberAnswer(const RequestKey& key, const wire::TableReply
   answered_[key] = reply;
   auto first = answered_.lower_bound({key.first, 0});
   const auto last = answered_.lower_bound({key.first.Next(), 0});
-  if (std::distance(first, last) > static_cast<ptrdiff_t>(kMaxAnswersPerWorker)) answered_.erase(first);
+  if (std::distance(first, last) <= static_cast<ptrdiff_t>(options_.bounds.table_answers)) return;
+  CAIRN_AT_BOUND(kTableAnswers);
+  answered_.erase(first);
 }
 
 }  // namespace cairn::scheduler

@@ -1,6 +1,7 @@
 // The catalogue of tables (rule 8). table_spec.cc says which specs there are.
 #include <algorithm>
 
+#include "base/bounds.h"
 #include "base/check.h"
 #include "base/planted.h"
 #include "scheduler/rules.h"
@@ -43,12 +44,13 @@ void RemoveTable(DurableState& d, TableId id) {
   std::erase_if(d.state.tables, [&](const wire::TableInfo& t) { return t.id == id; });
 }
 
-void RememberOperation(DurableState& d, Incarnation incarnation, uint64_t request, TableId table) {
+void RememberOperation(DurableState& d, Incarnation incarnation, uint64_t request, TableId table,
+                       size_t most) {
   d.operations.push_back({incarnation, request, table, d.state.version});
   auto mine = [&](const TableOperation& operation) { return operation.incarnation == incarnation; };
-  if (std::count_if(d.operations.begin(), d.operations.end(), mine) >
-      static_cast<ptrdiff_t>(kMaxOperationsPerWorker))
-    d.operations.erase(std::find_if(d.operations.begin(), d.operations.end(), mine));
+  if (std::count_if(d.operations.begin(), d.operations.end(), mine) <= static_cast<ptrdiff_t>(most)) return;
+  CAIRN_AT_BOUND(kTableRequests);
+  d.operations.erase(std::find_if(d.operations.begin(), d.operations.end(), mine));
 }
 
 const TableOperation* FindOperation(const DurableState& d, Incarnation incarnation, uint64_t request) {

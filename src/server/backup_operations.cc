@@ -47,12 +47,12 @@ void ShardImpl::OnReplicate(ConnId conn, wire::InFrame& frame) {
   switch (source.receiver.Take(frame.header)) {
     case ReplicaReceiver::Verdict::kNext:
       if (frame.header.state_version > version().value) {
-        source.receiver.Hold(frame);
+        source.receiver.Hold(frame, options_.bounds.most_held_bytes);
       } else {
         TakeOperations(source, frame);
       }
       break;
-    case ReplicaReceiver::Verdict::kGap: source.receiver.Hold(frame); break;
+    case ReplicaReceiver::Verdict::kGap: source.receiver.Hold(frame, options_.bounds.most_held_bytes); break;
     case ReplicaReceiver::Verdict::kDuplicate: break;
   }
   TakeHeldFrames(source);

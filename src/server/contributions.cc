@@ -2,6 +2,7 @@
 // per worker, slot and round, as one unit.
 #include <utility>
 
+#include "base/bounds.h"
 #include "base/planted.h"
 #include "server/shard_impl.h"
 
@@ -75,6 +76,7 @@ Status ShardImpl::StagePart(const Request& request, TableState& table, const Par
     Buffer& storage = request.frame.storage;
     if (*kept == nullptr && kept_bytes_ + storage.capacity() > options_.early_contribution_budget &&
         !CAIRN_BUG(kEarlyUnbounded)) {
+      CAIRN_AT_BOUND(kEarlyBytes);
       round.Remove(request.client->rank, request.incarnation());
       return {Code::kResourceExhausted, "table \"" + table.info.spec.name + "\" is deterministic and rank " +
                                             std::to_string(request.client->rank.value) +

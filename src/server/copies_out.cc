@@ -4,18 +4,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/bounds.h"
 #include "base/planted.h"
 #include "server/shard_impl.h"
 
 namespace cairn::server {
-namespace {
-// Pieces that are sent and not confirmed: what an operation behind them has to wait for.
-constexpr size_t kChunksUnderWay = 4;
-// Into a stream that does not move no copy is put.
-constexpr uint64_t kMostBehindBytes = uint64_t{16} << 20;
-// A copy smaller than this needs no pause after it.
-constexpr uint64_t kSmallCopyBytes = uint64_t{1} << 20;
-}  // namespace
 
 void ShardImpl::StartCopies() {
   for (auto& [key, stream] : streams_) {
@@ -24,7 +17,11 @@ void ShardImpl::StartCopies() {
       continue;
     }
     if (copies_wanted_ == 0 || now_us_ < stream->next_copy_us) continue;
-    if (!stream->sender.ready() || stream->sender.unconfirmed_bytes() > kMostBehindBytes) continue;
+    if (!stream->sender.ready()) continue;
+    if (stream->sender.unconfirmed_bytes() > options_.bounds.most_before_copy_bytes) {
+      CAIRN_AT_BOUND(kBeforeCopyBytes);
+      continue;
+    }
     for (uint32_t local = 0; local < slots_.size(); ++local) {
       OwnedSlot& slot = slots_[local];
       if (slot.role != OwnedSlot::Role::kPrimary || slot.handing_over) continue;
@@ -83,7 +80,9 @@ void ShardImpl::SendChunks(BackupStream& stream) {
   if (backup == backups.end() || backup->broken) return;
   while (!copy.under_way.empty() && copy.under_way.front() <= stream.sender.confirmed())
     copy.under_way.pop_front();
-  const size_t most = copy.behind_bytes > options_.most_later_bytes ? SIZE_MAX : kChunksUnderWay;
+  const bool hurry = copy.behind_bytes > options_.bounds.most_later_bytes;
+  const size_t most = hurry ? SIZE_MAX : options_.bounds.copy_pieces_under_way;
+  if (hurry) CAIRN_AT_BOUND(kLaterBytes);
   while (copy.sent < copy.content.size() && copy.under_way.size() < most) {
     const auto rest = std::span<const std::byte>(copy.content).subspan(copy.sent);
     const auto chunk = rest.first(std::min(rest.size(), options_.copy_chunk_bytes));
@@ -91,7 +90,10 @@ void ShardImpl::SendChunks(BackupStream& stream) {
     AddToCopy(stream, *backup, wire::OpKind::kChunk, copy.chunks++, chunk);
     copy.sent += chunk.size();
   }
-  if (copy.sent < copy.content.size()) return;
+  if (copy.sent < copy.content.size()) {
+    CAIRN_AT_BOUND(kCopyPieces);
+    return;
+  }
   AddToCopy(stream, *backup, wire::OpKind::kEnd, copy.chunks, {});
   backup->copy_end = backup->shipped;
   copy.ended = true;
@@ -114,7 +116,9 @@ void ShardImpl::FinishCopy(BackupStream& stream, uint64_t up_to, int64_t now_us)
     break;
   }
   const int64_t took = now_us - stream.copy.began_us;
-  stream.next_copy_us = stream.copy.content.size() > kSmallCopyBytes ? now_us + took : 0;
+  const bool small = stream.copy.content.size() <= options_.bounds.small_copy_bytes;
+  if (!small) CAIRN_AT_BOUND(kCopyPause);
+  stream.next_copy_us = small ? 0 : now_us + took;
   stream.copying = OwnedSlots::kNotHere;
   stream.copy = {};
 }

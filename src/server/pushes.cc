@@ -1,5 +1,6 @@
 // Numbered pushes (docs/consistency.md, rules 13, 14, 31 and 36): each slot's part is checked whole and
 // then applied, straight from the receive buffer, exactly once.
+#include "base/bounds.h"
 #include "base/planted.h"
 #include "server/shard_impl.h"
 
@@ -58,6 +59,7 @@ Status ShardImpl::CheckBacklog() const {
   for (const auto& [key, stream] : streams_) {
     if (stream->sender.unconfirmed_bytes() <= options_.most_unconfirmed_bytes) continue;
     if (!Feeds(*stream)) continue;  // its server has been dropped: what it still lacks delays nobody
+    CAIRN_AT_BOUND(kUnconfirmedBytes);
     return {Code::kResourceExhausted, options_.name + " waits for " + stream->sender.Describe() +
                                           ", which has not confirmed " +
                                           std::to_string(stream->sender.unconfirmed_bytes()) + " bytes"};

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/bounds.h"
 #include "base/check.h"
 #include "wire/data.h"
 
@@ -201,11 +202,12 @@ void ReplicaReceiver::Taken() {
   }
 }
 
-void ReplicaReceiver::Hold(wire::InFrame& frame) {
+void ReplicaReceiver::Hold(wire::InFrame& frame, uint64_t most_bytes) {
   const uint64_t number = frame.header.request_id;
   if (number <= received_ || held_.contains(number)) return;
   // The earliest are worth the most: the last ones make room for them.
-  while (!held_.empty() && held_bytes_ + SizeOf(frame) > kMostHeldBytes) {
+  while (!held_.empty() && held_bytes_ + SizeOf(frame) > most_bytes) {
+    CAIRN_AT_BOUND(kHeldBytes);
     auto last = std::prev(held_.end());
     if (last->first < number) return;
     held_bytes_ -= SizeOf(last->second);

@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/ids.h"
 #include "base/recycled.h"
+#include "server/shard_bounds.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
@@ -137,17 +138,14 @@ class ReplicaSender {
 class ReplicaReceiver {
  public:
   enum class Verdict { kNext, kDuplicate, kGap };
-  // Frames that came too early; more are dropped and come again.
-  static constexpr uint64_t kMostHeldBytes = uint64_t{64} << 20;
-
   Verdict Take(const wire::FrameHeader& header) const;
   // The next frame has been dealt with, whatever became of its operations.
   void Taken();
   uint64_t received() const { return received_; }
 
   // Keeps a frame that can't be dealt with yet: an earlier one is missing, or the state that it was
-  // sent under. Moves its body out.
-  void Hold(wire::InFrame& frame);
+  // sent under. Moves its body out. Of more than `most_bytes` the last ones are dropped.
+  void Hold(wire::InFrame& frame, uint64_t most_bytes = ShardBounds{}.most_held_bytes);
   // The next frame, if it is held and was sent under this state or an older one. To be looked at after
   // every Taken() and every new state.
   std::optional<wire::InFrame> NextHeld(StateVersion have);

@@ -413,13 +413,14 @@ TEST_F(ReplicaReceiving, CopiesOfHeldFramesAndOldOnesTakeNoRoom) {
 }
 
 TEST_F(ReplicaReceiving, WhatIsHeldIsBoundedAndTheEarliestStay) {
-  const size_t third = ReplicaReceiver::kMostHeldBytes / 3;
+  constexpr uint64_t kMostHeldBytes = ShardBounds{}.most_held_bytes;
+  const size_t third = kMostHeldBytes / 3;
   Hold(4, 1, third);
   Hold(5, 1, third);
   Hold(6, 1, third);  // three and their headers are too much
-  EXPECT_LE(receiver.held_bytes(), ReplicaReceiver::kMostHeldBytes);
+  EXPECT_LE(receiver.held_bytes(), kMostHeldBytes);
   Hold(2, 1, third);  // 5 makes room
-  EXPECT_LE(receiver.held_bytes(), ReplicaReceiver::kMostHeldBytes);
+  EXPECT_LE(receiver.held_bytes(), kMostHeldBytes);
   receiver.Taken();
   EXPECT_TRUE(receiver.NextHeld(StateVersion{1}));
   receiver.Taken();

@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/bounds.h"
 #include "base/planted.h"
 #include "server/shard_impl.h"
 
 namespace cairn::server {
-namespace {
-// A batch goes out at the end of each event, or when it has this size.
-constexpr size_t kBatchBytes = 256 * 1024;
-constexpr size_t kMostOpBytes = size_t{255} << 20;
-}  // namespace
 
 BackupStream* ShardImpl::StreamTo(uint16_t server, uint16_t thread, int64_t now_us) {
   const wire::ServerInfo* peer = state_->FindServer(server);
@@ -61,7 +57,7 @@ void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushPara
   size_t fed = 0;  // those that can't follow too: until they are dropped they may be on record as in sync
   for (const SlotBackup& backup : slot.backups) fed += backup.fed();
   if (fed == 0) return;
-  if (payload.size() + keys.size_bytes() > kMostOpBytes) return ShipNothing(local);
+  if (payload.size() + keys.size_bytes() > options_.bounds.most_operation_bytes) return ShipNothing(local);
   header.slot = slot.id.value;
   header.epoch = slot.epoch;
   header.index = slot.index;
@@ -79,6 +75,7 @@ void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushPara
 // More than one operation can carry (the sums of a huge sparse slot): those who would need it are copied
 // to anew, which goes in pieces.
 void ShardImpl::ShipNothing(uint32_t local) {
+  CAIRN_AT_BOUND(kOperationBytes);
   Log("partition " + std::to_string(slots_[local].id.value) +
       ": an operation is too large for one message, so its backups are copied to anew");
   for (SlotBackup& backup : slots_[local].backups)
@@ -91,7 +88,13 @@ void ShardImpl::Shipped(uint32_t local, SlotBackup& backup, bool note) {
   backup.shipped = sender.next_number();
   if (backup.first_shipped == 0) backup.first_shipped = backup.shipped;
   if (note) backup.stream->notes.push_back({backup.shipped, local, slots_[local].index});
-  if (sender.batch().bytes() >= kBatchBytes) sender.Flush(version().value, now_us_);
+  FlushIfFull(sender);
+}
+
+void ShardImpl::FlushIfFull(ReplicaSender& sender) {
+  if (sender.batch().bytes() < options_.bounds.batch_bytes) return;
+  CAIRN_AT_BOUND(kBatchBytes);
+  sender.Flush(version().value, now_us_);
 }
 
 void ShardImpl::FlushStreams() {
@@ -251,8 +254,7 @@ void ShardImpl::TellCommits() {
     for (SlotBackup& backup : slot.backups) {
       if (!backup.fed()) continue;
       backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});
-      if (backup.stream->sender.batch().bytes() >= kBatchBytes)
-        backup.stream->sender.Flush(version().value, now_us_);
+      FlushIfFull(backup.stream->sender);
     }
   }
 }
@@ -289,7 +291,6 @@ wire::OpHeader ShardImpl::HashOf(const OwnedSlot& slot) const {
 // as diverged.
 void ShardImpl::CompareWithHeirs() {
   if (handing_over_ == 0) return;
-  constexpr uint64_t kMostBytes = uint64_t{16} << 20;
   for (uint32_t local = 0; local < slots_.size(); ++local) {
     OwnedSlot& slot = slots_[local];
     if (!slot.handing_over || !Drained(slot)) continue;
@@ -299,7 +300,10 @@ void ShardImpl::CompareWithHeirs() {
       uint64_t bytes = 0;
       for (const auto& [id, table] : tables_)
         if (table.rows[local]) bytes += table.rows[local]->content_bytes();
-      if (bytes > kMostBytes) continue;
+      if (bytes > options_.bounds.most_compared_bytes) {
+        CAIRN_AT_BOUND(kComparedBytes);
+        continue;
+      }
       wire::OpHeader header = HashOf(slot);
       header.committed = slot.index;  // as everybody who is waited for has it
       backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});

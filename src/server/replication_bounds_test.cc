@@ -44,7 +44,7 @@ TEST(HandingOver, TheHeirAloneIsComparedOnceWhenAllHaveEverything) {
 TEST(Copies, TooMuchThatComesLaterBringsTheRestAtOnce) {
   ShardOptions options;
   options.copy_chunk_bytes = 16;
-  options.most_later_bytes = 400;
+  options.bounds.most_later_bytes = 400;
   OwnersHarness h(2, 0, options);
   const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
   for (uint64_t n = 1; n <= 20; ++n) h[0].Deliver(0, h[0].Push(0, table, {{0, 1, n}}));

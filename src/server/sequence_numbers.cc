@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/bounds.h"
 #include "base/planted.h"
 
 namespace cairn::server {
@@ -10,7 +11,9 @@ void SequenceNumbers::UseRefused(ClientIndex client, Seq seq, const Status& why)
   Use(client, seq);
   std::deque<Refusal>& refusals = refused_[client];
   refusals.push_back({seq, why});
-  if (refusals.size() > refusals_kept_) refusals.pop_front();
+  if (refusals.size() <= refusals_kept_) return;
+  CAIRN_AT_BOUND(kRefusals);
+  refusals.pop_front();
 }
 
 const Status* SequenceNumbers::RefusalOf(ClientIndex client, Seq seq) const {

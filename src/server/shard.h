@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/ids.h"
 #include "cairn/types.h"
+#include "server/shard_bounds.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
@@ -87,11 +88,9 @@ struct ShardOptions {
   int64_t resend_after_us = 3'000'000;  // a stream without a confirmation for so long is made anew
   int64_t slow_after_us = 10'000'000;   // a backup that has not confirmed for so long is reported
   size_t copy_chunk_bytes = 256 * 1024;  // a slot is copied in pieces of this size
-  // More than this of later operations of a slot that is being copied, and the rest of the copy goes at
-  // once: the backup has to keep them.
-  uint64_t most_later_bytes = uint64_t{64} << 20;
   int64_t hash_every_us = 5'000'000;    // between two comparisons with the backups
   uint64_t most_unconfirmed_bytes = uint64_t{256} << 20;  // per stream; beyond it pushes have to wait
+  ShardBounds bounds;
   std::function<void(const std::string&)> log;  // what users must know; may be empty
   table::PageSupply* pages = nullptr;  // touches memory before tables grow; outlives the shard
 };

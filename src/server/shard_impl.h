@@ -148,6 +148,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
             const std::shared_ptr<const Buffer>& keep = nullptr);
   void ShipNothing(uint32_t local);
   void Shipped(uint32_t local, SlotBackup& backup, bool note);
+  void FlushIfFull(ReplicaSender& sender);
   void FlushStreams();
   void ShipPush(const Request& request, const Part& part, const wire::PushParams& params);
   void ShipRefusal(const Request& request, const Part& part, const Status& why);

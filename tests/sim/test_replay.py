@@ -72,7 +72,8 @@ def test_what_two_phases_assigns_and_joining_do_is_counted():
 def test_what_owners_do_is_counted():
     totals = sim("--seeds", "60").stdout
     for deed in ("slots promoted", "slots handed over", "backups copied", "uncommitted part lost", "server crash",
-                 "memory fault", "damaged copy found"):
+                 "memory fault", "damaged copy found", "frames wait for answers", "push waits for backups",
+                 "copy waits for pieces", "log is compacted"):
         assert int(re.search(rf"^{deed}\s+(\d+)$", totals, re.MULTILINE).group(1)) > 0, deed
 
 

@@ -161,6 +161,15 @@ const char* Name(Deed deed) {
   return "?";
 }
 
+const char* Name(bounds::Bound bound) {
+  static constexpr const char* kNames[] = {
+#define CAIRN_BOUND(name, text) text,
+#include "base/bounds.inc"
+#undef CAIRN_BOUND
+  };
+  return kNames[static_cast<size_t>(bound)];
+}
+
 CheckerPtr MakeDeeds(Context& context) { return std::make_unique<Deeds>(context); }
 
 }  // namespace cairn::sim

@@ -86,8 +86,10 @@ class SameOutcome final : public Checker {
     } else if (e.outcome == server::Outcome::kRefused) {
       if (decided && *decided != e.code)
         Violation(Words(e.slot, e.incarnation, e.seq) + " is refused differently");
+      if (!decided) refused_[{e.slot.value, e.incarnation.value}].insert(e.seq.value);
       decided = e.code;
-    } else if (e.outcome == server::Outcome::kDuplicate && decided && *decided != e.code) {
+    } else if (e.outcome == server::Outcome::kDuplicate && decided && *decided != e.code &&
+               !Forgotten(e.slot, e.incarnation, e.seq)) {
       Violation("a copy of " + Words(e.slot, e.incarnation, e.seq) + " gets " +
                 std::string(CodeName(e.code)) + ", the original got " + std::string(CodeName(*decided)));
     }
@@ -95,6 +97,14 @@ class SameOutcome final : public Checker {
 
   void ForgetSlot(SlotId slot) override {
     std::erase_if(decided_, [&](const auto& entry) { return std::get<0>(entry.first) == slot.value; });
+    std::erase_if(refused_, [&](const auto& entry) { return entry.first.first == slot.value; });
+  }
+
+  void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) override {
+    const auto& decided = decided_[{slot.value, incarnation.value, seq.value}];
+    if (decided && *decided != Code::kOk)
+      Violation(Words(slot, incarnation, seq) + " is taken for applied and was refused with " +
+                std::string(CodeName(*decided)));
   }
 
   void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
@@ -139,12 +149,22 @@ class SameOutcome final : public Checker {
       // Whoever has been replaced tells of its own branch; early-ack knows whether it may.
       if (!context_.history.IsLine(SlotId(slot), context_.EpochLed(sender, SlotId(slot)))) continue;
       const auto& decided = decided_[{slot, header.incarnation, seq}];
+      if (decided && Forgotten(SlotId(slot), Incarnation(header.incarnation), Seq(seq))) continue;
       if (!decided || *decided != told) {
         Violation(Words(SlotId(slot), Incarnation(header.incarnation), Seq(seq)) + " is answered " +
                   std::string(CodeName(told)) + " and was " +
                   (decided ? "decided " + std::string(CodeName(*decided)) : "not decided"));
       }
     }
+  }
+
+  // It was refused, and so many later ones were, too, that a late copy may be told otherwise: its
+  // client has long been told.
+  bool Forgotten(SlotId slot, Incarnation incarnation, Seq seq) const {
+    auto it = refused_.find({slot.value, incarnation.value});
+    if (it == refused_.end() || !it->second.contains(seq.value)) return false;
+    const auto later = std::distance(it->second.upper_bound(seq.value), it->second.end());
+    return later >= static_cast<ptrdiff_t>(context_.plan.max_unacked_frames);
   }
 
   // A slot is reported once: the same to everybody and in every copy.
@@ -204,6 +224,7 @@ class SameOutcome final : public Checker {
   }
 
   std::map<std::tuple<uint32_t, uint64_t, uint64_t>, std::optional<Code>> decided_;
+  std::map<std::pair<uint32_t, uint64_t>, std::set<uint64_t>> refused_;  // numbers, by (slot, incarnation)
   std::map<std::pair<uint64_t, uint64_t>, Numbers> requests_;
   std::map<std::tuple<uint64_t, uint32_t, uint64_t, uint32_t>, uint32_t> rounds_;  // by slot: the code
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<std::byte>> reports_;

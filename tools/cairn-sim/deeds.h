@@ -1,10 +1,13 @@
 // What workers and shards have done in a run, beside plain pushes and rounds: a simulator in which
-// one of these never happens no longer tests it, and a long run of seeds says so.
+// one of these never happens no longer tests it, and a long run of seeds says so. To these belongs
+// that a bound was reached (base/bounds.inc).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "base/bounds.h"
 
 namespace cairn::sim {
 
@@ -43,12 +46,15 @@ enum class Deed : uint8_t {
 };
 inline constexpr size_t kDeedKinds = 31;
 const char* Name(Deed deed);
+const char* Name(bounds::Bound bound);
 
 struct DeedCounts {
   std::array<uint64_t, kDeedKinds> of{};
+  bounds::Counts bounds{};  // how often each was reached
   void Add(Deed deed) { ++of[static_cast<size_t>(deed)]; }
   DeedCounts& operator+=(const DeedCounts& other) {
     for (size_t i = 0; i < kDeedKinds; ++i) of[i] += other.of[i];
+    for (size_t i = 0; i < bounds.size(); ++i) bounds[i] += other.bounds[i];
     return *this;
   }
 };

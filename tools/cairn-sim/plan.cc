@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <type_traits>
 
 #include "base/random.h"
 
@@ -232,6 +233,31 @@ void MakeMemoryFaults(Plan& plan, Random random) {
   plan.hash_every_us = random.Between(100 * kMs, 600 * kMs);
 }
 
+// Bounds so small that they are reached. Not too many under one seed: each slows the rest down. Drawn
+// apart too.
+void MakeBounds(Plan& plan, Random random) {
+  auto maybe = [&](auto& bound, double chance, int64_t low, int64_t high) {
+    const int64_t tiny = random.Between(low, high);
+    if (random.Chance(chance)) bound = static_cast<std::remove_reference_t<decltype(bound)>>(tiny);
+  };
+  maybe(plan.max_unacked_frames, 0.3, 1, 4);
+  maybe(plan.early_budget, 0.2, 1000, 5000);
+  server::ShardBounds& shard = plan.shard_bounds;
+  maybe(shard.copy_pieces_under_way, 0.3, 1, 3);
+  maybe(shard.most_before_copy_bytes, 0.2, 0, 3000);
+  maybe(shard.small_copy_bytes, 0.2, 0, 3000);
+  maybe(shard.most_later_bytes, 0.2, 0, 1000);
+  maybe(shard.batch_bytes, 0.2, 1, 2000);
+  maybe(shard.most_operation_bytes, 0.08, 300, 4000);
+  maybe(shard.most_compared_bytes, 0.1, 0, 4000);
+  maybe(shard.most_held_bytes, 0.2, 0, 2000);
+  scheduler::SchedulerBounds& scheduler = plan.scheduler_bounds;
+  maybe(scheduler.log_bytes, 0.4, 0, 20'000);
+  maybe(scheduler.recent_states, 0.3, 0, 4);
+  maybe(scheduler.table_requests, 0.2, 2, 5);
+  maybe(scheduler.table_answers, 0.2, 2, 5);
+}
+
 }  // namespace
 
 Plan MakePlan(uint64_t seed) {
@@ -268,6 +294,7 @@ Plan MakePlan(uint64_t seed) {
   plan.heal_us = random.Between(8 * kSecond, 25 * kSecond);
   MakeOwners(plan, Random(Mix64(seed, 0x0E4E25)));
   MakeMemoryFaults(plan, Random(Mix64(seed, 0xB17)));
+  MakeBounds(plan, Random(Mix64(seed, 0xB0D5)));
   plan.impatient = Random(Mix64(seed, 0x74AFF1C)).Chance(0.3);
   return plan;
 }

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "cairn/types.h"
+#include "scheduler/scheduler.h"
+#include "server/shard_bounds.h"
 #include "transport/sim/faults.h"
 
 namespace cairn::sim {
@@ -67,6 +69,10 @@ struct Plan {
   // Replication.
   int64_t replica_resend_us = 0, slow_after_us = 0, hash_every_us = 0;
   uint64_t most_unconfirmed_bytes = 0;
+  // Windows and queues: each of them tiny under some seeds.
+  uint64_t early_budget = uint64_t{1} << 30;
+  server::ShardBounds shard_bounds;
+  scheduler::SchedulerBounds scheduler_bounds;
   int64_t think_us = 0;
   FaultProfile network;
   // How often, per simulated second while faults last.

@@ -31,6 +31,7 @@ scheduler::SchedulerOptions SchedulerProcess::Options() const {
   options.min_in_sync = plan.min_in_sync;
   options.endpoint = world_.scheduler_endpoints()[number_];
   options.rejoin_grace_us = 8'000'000;
+  options.bounds = plan.scheduler_bounds;
   if (plan.impatient) options.traffic = {1.1, 1, 1'000'000, 2'000'000, 2'000'000, 20'000'000};
   return options;
 }

@@ -72,6 +72,10 @@ int PrintTotals(const Totals& t) {
     line(Name(static_cast<Deed>(i)), t.deeds.of[i]);
     never |= t.deeds.of[i] == 0;
   }
+  for (size_t i = 0; i < t.deeds.bounds.size(); ++i) {
+    line(Name(static_cast<bounds::Bound>(i)), t.deeds.bounds[i]);
+    never |= t.deeds.bounds[i] == 0;
+  }
   line("view changes", t.view_changes);
   line("rounds (per slot)", t.rounds);
   line("acknowledged pushes", t.acknowledged);

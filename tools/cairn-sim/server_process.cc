@@ -33,7 +33,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     options.thread = thread;
     options.name = name;
     options.still_waiting_us = plan.still_waiting_us;
-    if (plan.seed % 5 == 0) options.early_contribution_budget = 4096;
+    options.early_contribution_budget = plan.early_budget;
+    options.bounds = plan.shard_bounds;
     options.resend_after_us = plan.replica_resend_us;
     options.slow_after_us = plan.slow_after_us;
     options.hash_every_us = plan.hash_every_us;

@@ -36,6 +36,7 @@ void WorkerProcess::Start() {
   options.uid = uid_;
   options.seed = Mix64(uid_, 3);
   options.max_unacked_bytes = world_.plan().max_unacked_bytes;
+  options.max_unacked_frames = world_.plan().max_unacked_frames;
   options.resend_after_us = world_.plan().resend_after_us;
   core_ = client::ClientCore::Make(
       options, *port_, world_.pool(),

@@ -93,6 +93,7 @@ std::vector<wire::Endpoint> World::scheduler_endpoints() const {
 }
 
 Outcome World::Run() {
+  bounds::reached = {};
   keeper_ = std::make_unique<ServerKeeper>(*this);
   memory_faults_ = std::make_unique<MemoryFaults>(*this);
   for (uint32_t i = 0; i < plan_.schedulers; ++i) StartScheduler(i);
@@ -114,6 +115,7 @@ Outcome World::Run() {
   outcome_.trace_hash = trace_.hash();
   outcome_.events = queue_.ran();
   outcome_.deeds = context_.deeds;
+  outcome_.deeds.bounds = bounds::reached;
   outcome_.virtual_us = now_us();
   outcome_.view_changes = context_.durable.view.value;
   outcome_.failed_jobs = context_.durable.phase == wire::Phase::kFailed;
