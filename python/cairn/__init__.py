@@ -92,3 +92,8 @@ __all__ = [
     "sparse_table",
     "world_size",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is public; the package's own modules are not."""
+    return sorted([*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"])

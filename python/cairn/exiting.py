@@ -1,7 +1,8 @@
 """Whether the process ends by an error: an exception that nobody caught, or sys.exit with a code.
 
 Python tells an exit handler neither. So the hook for uncaught exceptions and sys.exit are wrapped as
-long as there is a context; both go on as before.
+long as there is a context; both go on as before, the former with a traceback that ends in the user's
+program (shown_frames.py).
 """
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import threading
 from typing import Any, Callable, Optional, Tuple
 
 from .errors import RetiredError
+from .shown_frames import for_users
 
 
 def _interactive() -> bool:
@@ -54,7 +56,12 @@ class ExitWatch:
         if not _interactive():
             self._exception = f"{kind.__name__}: {value}"[:300]
             self.retired = issubclass(kind, RetiredError)
-        self._hook(kind, value, trace)  # type: ignore[misc]
+        shown = for_users(value, trace)
+        value.__traceback__ = shown  # Python's own hook looks there
+        try:
+            self._hook(kind, value, shown)  # type: ignore[misc]
+        finally:
+            value.__traceback__ = trace
 
     def _on_exit(self, code: object = None) -> None:
         if threading.current_thread() is threading.main_thread():

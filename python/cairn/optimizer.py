@@ -27,6 +27,8 @@ from .wire_formats import wire_of_tensors
 class ParametersChangedError(Error):
     """A parameter was written to outside the optimizer."""
 
+    __module__ = "cairn"  # where users find it
+
 
 class DistributedOptimizer(torch.optim.Optimizer):
     """Wraps an optimizer so that all workers train one model.

@@ -100,3 +100,72 @@ def test_the_extension_needs_nothing_of_torch():
     needed = [line.split()[0] for line in listing.splitlines() if line.strip()]
     assert any("libc.so" in name for name in needed), listing
     assert not [name for name in needed if re.search(r"torch|c10", name)], listing
+
+
+def test_dir_shows_what_is_public():
+    shown = {name for name in dir(cairn) if not name.startswith("__")}
+    assert shown == set(cairn.__all__)
+    # What people import stays where it is, shown or not.
+    from cairn import compat, optimizer, served_model, tables  # noqa: F401
+    assert cairn.optimizer.DistributedOptimizer is cairn.DistributedOptimizer
+
+
+def test_a_star_import_brings_what_is_public_and_nothing_else():
+    names = {}
+    exec("from cairn import *", names)
+    assert {name for name in names if not name.startswith("__")} == set(cairn.__all__)
+
+
+FAILS = """
+    import os, sys
+    import torch, cairn
+    cairn.init()
+    model = torch.nn.Linear(2, 1)
+    optimizer = cairn.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model)
+    table = cairn.nn.Embedding(3, 2)
+
+
+    def closure():
+        raise ValueError("of the user's own")
+
+
+    def step():
+        (model(torch.ones(1, 2)).sum() * torch.nan).backward()
+        optimizer.step()
+
+
+    def verbose_step():
+        os.environ["CAIRN_VERBOSE"] = "1"
+        step()
+
+
+    def bug():
+        optimizer._rounds = None
+        optimizer.step()
+
+
+    for call in (step, lambda: table(torch.tensor([7])), lambda: cairn.dense_table("t", 0),
+                 lambda: optimizer.step(closure), verbose_step, bug):
+        os.environ.pop("CAIRN_VERBOSE", None)
+        try:
+            call()
+        except Exception:
+            sys.excepthook(*sys.exc_info())  # as if nobody had caught it
+            print("====", file=sys.stderr, flush=True)
+    """
+
+
+def test_a_traceback_ends_in_the_users_program(job, tmp_path):
+    """One that may be a mistake of ours, or of code that we call back, is shown whole."""
+    import scripts
+
+    _, text = job.wait(job.python(scripts.write(tmp_path, FAILS)))
+    *said, _ = text.split("====\n")
+    shown = [re.findall(r'^  File ".*/(.*?)", line', traceback, re.M) for traceback in said]
+    ends = ["cairn.NotFiniteError: the gradient of weight is NaN", "IndexError: index out of range",
+            'cairn.InvalidArgumentError: table "t" has shape', "ValueError: of the user's own",
+            "cairn.NotFiniteError", "AttributeError"]
+    assert len(said) == len(ends) and all(t.count("Traceback") == 1 for t in said), text
+    assert all(t.splitlines()[-1].startswith(end) for t, end in zip(said, ends)), text
+    assert shown[:3] == [["script.py"] * 2] * 3, text
+    assert all("optimizer.py" in files for files in shown[3:]), text
