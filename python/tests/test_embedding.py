@@ -46,6 +46,14 @@ def pair(rows=10, dim=4, padding=None, **options):
     return Pair(False, None, dim, padding, rows=rows, **options)
 
 
+def test_gradients_are_divided_by_how_often_an_id_is_there():
+    both = pair(scale_grad_by_freq=True)
+    ids = torch.tensor([[1, 1, 1, 2], [2, 3, 1, 1]])
+    for module in (both.mine, both.torch):
+        module(ids).sin().sum().backward()
+    both.check_gradient(ids)
+
+
 IDS = torch.tensor([[1, 2, 1], [0, 9, 2]])
 
 

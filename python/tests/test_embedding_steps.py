@@ -63,6 +63,19 @@ def test_nor_does_it_in_two_phases(case):
     case.compare()
 
 
+def test_a_clip_without_a_step_does_not_count(case):
+    for number in range(6):
+        case.zero_grad()
+        case.backward(number + 1, torch_too=False)
+        case.optimizer.clip_grad_norm_(1e9)  # dropped: the next one is of other gradients
+        case.zero_grad()
+        case.backward(number)
+        case.optimizer.clip_grad_norm_(1e9)
+        case.optimizer.step()
+        case.plain.step()
+    case.compare()
+
+
 def test_the_end_of_a_join_does_not_count(case):
     for _ in range(3):
         with case.optimizer.join():

@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import cairn
+from cairn import _core
 from row_references import ftrl_row, rowwise_adagrad_row
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -212,6 +213,21 @@ def test_a_model_of_tables_and_dense_layers():
         step_on(mine, optimizer, ids_of(step))
         step_on(theirs, plain, ids_of(step))
     assert_equal_models(mine, theirs)
+
+
+@pytest.mark.parametrize("mode", [cairn.Sync(), cairn.Async()], ids=["sync", "async"])
+def test_what_others_push_between_two_forwards_is_seen_in_async(mode):
+    """Without a step of one's own. In Sync() nothing changes between two steps."""
+    table = cairn.nn.Embedding(ROWS, DIM)
+    wrapped(lambda p: torch.optim.SGD(p, lr=1.0), table, mode=mode)
+    ids, keys, rows = torch.tensor([1, 2]), torch.tensor([2]), torch.ones(1, DIM)
+    before = table(ids).detach().clone()
+    op = _core.OP_UPDATE if mode == cairn.Async() else _core.OP_ASSIGN  # what is no round
+    table.table.rows_of.table.push(keys.data_ptr(), 1, rows.data_ptr(), (1.0,) + 5 * (0.0,), op=op,
+                                   keep=(keys, rows)).wait()
+    after = table(ids).detach()
+    assert torch.equal(after[0], before[0])
+    assert torch.equal(after[1], before[1] - 1 if mode == cairn.Async() else before[1])
 
 
 def test_two_forwards_before_a_backward():

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 import cairn
+from cairn.calls_under_way import CallsUnderWay
 from cairn.optimizer_rounds import Rounds
 from cairn.served_group import ServedGroup
+from cairn.undecided import Undecided
 from optimizer_workers.problems import assert_same, batch, copied, net, train
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -86,6 +88,34 @@ def test_ctrl_c_between_two_tables_leaves_them_at_one_step(monkeypatch, clips):
     assert len(begun) >= 3 and len(rounds) == 1, rounds
     optimizer.pull()
     assert params[0].tolist() == params[1].tolist() == [-2.0] * 3
+
+
+@pytest.mark.parametrize("limit", [1.0, 3.0])
+@pytest.mark.parametrize("summed_up", [False, True])
+def test_a_clip_that_is_called_again_after_ctrl_c_is_one_clip(monkeypatch, summed_up, limit):
+    """The one that was interrupted clips nothing, whether the servers had answered or not."""
+    params = two()
+    optimizer = cairn.DistributedOptimizer(torch.optim.SGD(groups_of(params), lr=1.0))
+    for param in params:
+        param.grad = torch.full((3,), 2.0)
+
+    def interrupt(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    if summed_up:
+        monkeypatch.setattr(Undecided, "norm", property(interrupt))
+    else:
+        monkeypatch.setattr(CallsUnderWay, "finish", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.clip_grad_norm_(1.0)
+    norm = float(optimizer.clip_grad_norm_(limit))
+    assert norm == pytest.approx(24**0.5)
+    optimizer.step()
+    for param in params:
+        assert param.tolist() == pytest.approx([-2.0 * limit / norm] * 3, rel=1e-5)
+    step(optimizer, params)
+    assert params[0].tolist() == pytest.approx([-2.0 * limit / norm - 1.0] * 3, rel=1e-5)
 
 
 def test_staged_parameters_survive_an_interrupted_step(monkeypatch):
