@@ -38,11 +38,19 @@ const SchedulerCore::Live* SchedulerCore::FindLive(Incarnation incarnation) cons
 
 void SchedulerCore::Bind(Incarnation incarnation, ConnId conn, int64_t now_us) {
   Live& node = live_[incarnation];
-  node.heard_us = now_us;
+  const bool was_isolated = hearing_.isolated();
+  hearing_.Hear(incarnation, network_.SameHost(conn) ? Hearing::Where::kThisHost : Hearing::Where::kElsewhere,
+                now_us);
+  if (was_isolated && !hearing_.isolated())
+    log_("nodes are heard again: everybody gets " + Seconds(options_.dead_after_us) + " to come back");
   if (node.silent) awaiting_stale_ = true;
   node.silent = node.told_needed = false;
-  if (node.conn == conn) return;
-  if (node.conn != ConnId(0)) bound_.erase(node.conn);
+  // Its newest connection is the one that it reads.
+  if (node.conn.value >= conn.value) return;
+  if (node.conn != ConnId(0)) {
+    bound_.erase(node.conn);
+    network_.Close(node.conn);
+  }
   Unbind(conn, now_us);  // a connection speaks for one node at a time
   bound_[conn] = incarnation;
   node.closed_us = -1;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "scheduler/durable.h"
+#include "scheduler/hearing.h"
 #include "scheduler/rules.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/traffic_watch.h"
@@ -43,10 +44,9 @@ class SchedulerCore final : public Scheduler {
   // A node as this process has heard of it. Nothing here outlives a restart.
   struct Live {
     ConnId conn;  // 0: not connected
-    int64_t heard_us = 0;
     int64_t closed_us = -1;   // when its last connection went; -1: never, or it has one
     bool heard = false;       // since this scheduler started
-    bool silent = false;      // servers, and workers of a job that is over: dead
+    bool silent = false;      // overdue: dead, unless a slot needs it
     StateVersion version;     // that it holds
     StateVersion state_sent;  // on this connection
     int64_t state_sent_us = 0;
@@ -134,10 +134,13 @@ class SchedulerCore final : public Scheduler {
 
   // detection.cc
   void NoticePause(int64_t now_us);
+  void LookForIsolation(int64_t now_us, int64_t since_last_us);
+  bool GoesOnHere(int64_t now_us) const;  // the nodes of this host could go on alone
   void DetectDeaths(int64_t now_us);
   void GiveUpAfterGrace(int64_t now_us);
   void ResendStates(int64_t now_us);
   void UpdateFinished(int64_t now_us);
+  bool AwaitedAtEnd(Incarnation incarnation, const Live& live, int64_t now_us) const;
 
   // failover.cc
   void DetectLostServers(int64_t now_us);
@@ -213,6 +216,7 @@ class SchedulerCore final : public Scheduler {
   Status fatal_;
   bool finished_ = false;
 
+  Hearing hearing_;
   std::map<Incarnation, Live> live_;  // nodes of the state; workers that left, while connected
   std::map<ConnId, Incarnation> bound_;
   bool untold_ = false;    // the newest state has not been broadcast

@@ -1,6 +1,7 @@
 // What time does: deaths, the grace for dead ranks, resent states, and when the process may go.
 // Time only makes the scheduler suspect; the death itself is a record.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "scheduler/core.h"
@@ -17,7 +18,9 @@ constexpr int64_t kComeBackUs = 300'000;
 
 void SchedulerCore::OnTick(int64_t now_us) {
   if (!fatal_.ok()) return;
+  const int64_t since_last_us = now_us - last_tick_us_;
   NoticePause(now_us);
+  LookForIsolation(now_us, since_last_us);
   DetectDeaths(now_us);
   GiveUpAfterGrace(now_us);
   LookAtTraffic(now_us);
@@ -32,27 +35,63 @@ void SchedulerCore::NoticePause(int64_t now_us) {
   if (gap <= std::max(options_.dead_after_us / 2, kSmallestPauseUs)) return;
   log_("the scheduler itself did not run for " + Seconds(gap) + ": everybody gets another " +
        Seconds(options_.dead_after_us) + " to be heard");
-  for (auto& [incarnation, node] : live_) node.heard_us = now_us;
+  hearing_.ExcuseAll(now_us);
   if (no_workers_since_us_ >= 0) no_workers_since_us_ = now_us;
 }
 
 void SchedulerCore::OnWaited(int64_t waited_us) {
-  for (auto& [incarnation, node] : live_) node.heard_us += waited_us;
+  hearing_.Excuse(waited_us);
   if (no_workers_since_us_ >= 0) no_workers_since_us_ += waited_us;
+}
+
+void SchedulerCore::LookForIsolation(int64_t now_us, int64_t since_last_us) {
+  const bool before = hearing_.isolated();
+  hearing_.Look(now_us, [&] { return GoesOnHere(now_us); });
+  if (!hearing_.isolated()) return;
+  // Nobody could come back meanwhile either.
+  if (no_workers_since_us_ >= 0) no_workers_since_us_ += since_last_us;
+  if (!before)
+    log_("no node has been heard for " + Seconds(hearing_.IsolatedUs(now_us)) +
+         ": this scheduler may be cut off, so it takes nobody for dead (for up to " +
+         Seconds(options_.lost_after_us) + ")");
+}
+
+// A worker and an owner in sync of every slot are here, and heard.
+bool SchedulerCore::GoesOnHere(int64_t now_us) const {
+  if (!durable_.running()) return false;
+  auto here = [&](Incarnation incarnation) {
+    return hearing_.OnThisHost(incarnation) && hearing_.Lately(incarnation, now_us);
+  };
+  if (std::none_of(state().workers.begin(), state().workers.end(),
+                   [&](const wire::WorkerInfo& worker) { return here(worker.incarnation); }))
+    return false;
+  std::set<uint32_t> servers;
+  for (const wire::ServerInfo& server : state().servers)
+    if (here(server.incarnation)) servers.insert(server.index);
+  return std::all_of(state().slots.begin(), state().slots.end(), [&](const wire::SlotOwner& owner) {
+    return servers.contains(owner.server) ||
+           std::any_of(owner.backups.begin(), owner.backups.end(), [&](const wire::Backup& backup) {
+             return backup.in_sync && servers.contains(backup.server);
+           });
+  });
 }
 
 void SchedulerCore::DetectDeaths(int64_t now_us) {
   std::vector<wire::WorkerInfo> dead_workers;
   for (auto& [incarnation, node] : live_) {
-    if (now_us - node.heard_us < options_.dead_after_us || node.silent) continue;
-    node.silent = true;
+    const bool silent = hearing_.Overdue(incarnation, now_us);
+    if (silent == node.silent) continue;
+    node.silent = silent;
     awaiting_stale_ = true;
+    if (!silent) continue;
     if (const wire::WorkerInfo* worker = state().FindWorker(incarnation)) dead_workers.push_back(*worker);
   }
   if (durable_.over()) return;
   std::erase_if(live_, [&](const auto& entry) {  // workers that left long ago
-    return entry.second.silent && entry.second.conn == ConnId(0) &&
-           durable_.FindNode(entry.first)->fate != NodeFate::kLive;
+    const bool gone = entry.second.silent && entry.second.conn == ConnId(0) &&
+                      durable_.FindNode(entry.first)->fate != NodeFate::kLive;
+    if (gone) hearing_.Forget(entry.first);
+    return gone;
   });
   DetectLostServers(now_us);
   if (dead_workers.empty() || durable_.over()) return;
@@ -93,21 +132,20 @@ void SchedulerCore::ResendStates(int64_t now_us) {
 void SchedulerCore::UpdateFinished(int64_t now_us) {
   finished_ = false;
   if (!durable_.over() || now_us < stay_until_us_) return;
-  for (const auto& [incarnation, live] : live_) {
-    const NodeRecord* node = durable_.FindNode(incarnation);
-    if (live.silent || node == nullptr) continue;
-    const bool closed =
-        live.conn == ConnId(0) && live.closed_us >= 0 && now_us - live.closed_us >= kComeBackUs;
-    bool awaited = false;
-    if (node->role == wire::Role::kServer)
-      awaited = !live.end_confirmed;
-    else if (node->fate == NodeFate::kLeft)
-      awaited = !closed;
-    else
-      awaited = live.version < state().version && !(closed && live.state_sent == state().version);
-    if (awaited) return;
-  }
-  finished_ = true;
+  finished_ = std::none_of(live_.begin(), live_.end(), [&](const auto& entry) {
+    return AwaitedAtEnd(entry.first, entry.second, now_us);
+  });
+}
+
+bool SchedulerCore::AwaitedAtEnd(Incarnation incarnation, const Live& live, int64_t now_us) const {
+  const NodeRecord* node = durable_.FindNode(incarnation);
+  if (node == nullptr || hearing_.Lost(incarnation, now_us)) return false;
+  const bool closed = live.conn == ConnId(0) && live.closed_us >= 0 && now_us - live.closed_us >= kComeBackUs;
+  // One that is silent may only be cut off, as long as it has not closed its connection.
+  if (live.silent && closed) return false;
+  if (node->role == wire::Role::kServer) return !live.end_confirmed;
+  if (node->fate == NodeFate::kLeft) return !closed;
+  return live.version < state().version && !(closed && live.state_sent == state().version);
 }
 
 }  // namespace cairn::scheduler

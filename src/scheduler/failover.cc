@@ -8,11 +8,6 @@
 namespace cairn::scheduler {
 namespace {
 
-// How much longer than another one a server is awaited that a slot needs.
-constexpr int64_t kNeededFactor = 3;
-// The same for one that this scheduler has not heard yet, after its own start.
-constexpr int64_t kSearchingFactor = 2;
-
 std::string Named(const wire::ServerInfo& server) {
   return "server " + std::to_string(server.index) + " (" + ToString(server.endpoint) + ")";
 }
@@ -44,8 +39,7 @@ std::string FailureOf(const wire::ClusterState& state, const wire::ServerInfo& s
 
 bool SchedulerCore::HeardLately(uint32_t server, int64_t now_us) const {
   const wire::ServerInfo* info = state().FindServer(server);
-  const Live* live = info == nullptr ? nullptr : FindLive(info->incarnation);
-  return live != nullptr && now_us - live->heard_us <= options_.dead_after_us / 2;
+  return info != nullptr && hearing_.Lately(info->incarnation, now_us);
 }
 
 std::vector<uint32_t> SchedulerCore::Suspects(int64_t now_us) const {
@@ -57,7 +51,7 @@ std::vector<uint32_t> SchedulerCore::Suspects(int64_t now_us) const {
 
 std::vector<uint32_t> SchedulerCore::SlotsThatNeed(const wire::ServerInfo& server, int64_t now_us) const {
   std::vector<uint32_t> needing;
-  if (!durable_.running() || state().replicas <= 1) return needing;
+  if (!durable_.running()) return needing;
   const std::vector<uint32_t> suspects = Suspects(now_us);
   auto heard = [&](uint32_t index) { return !std::binary_search(suspects.begin(), suspects.end(), index); };
   for (uint32_t slot = 0; slot < state().slots.size(); ++slot) {
@@ -77,21 +71,18 @@ void SchedulerCore::DetectLostServers(int64_t now_us) {
   for (const wire::ServerInfo& server : servers) {
     Live* live = FindLive(server.incarnation);
     if (live == nullptr || !live->silent || durable_.over() || !fatal_.ok()) continue;
-    const int64_t silence = now_us - live->heard_us;
-    // Nobody else can be in its place, and it may still wait for an answer of the scheduler before.
-    const bool searching = !live->heard && silence < kSearchingFactor * options_.dead_after_us;
-    if (searching && !SlotsOnlyAt(state(), server.index).empty()) continue;
-    if (silence < kNeededFactor * options_.dead_after_us) {
+    // What would be lost with it may be lost only if it is really gone.
+    if (!hearing_.Lost(server.incarnation, now_us)) {
       const std::vector<uint32_t> needing = SlotsThatNeed(server, now_us);
       if (!needing.empty()) {
         if (!std::exchange(live->told_needed, true))
           log_(Named(server) + " is not heard, but nobody else who is heard has " +
-               Listed("partition", needing) + " in sync: it gets up to " +
-               Seconds(kNeededFactor * options_.dead_after_us) + " to come back");
+               Listed("partition", needing) + " in sync: it gets up to " + Seconds(options_.lost_after_us) +
+               " to come back");
         continue;
       }
     }
-    LoseServer(server, "not heard for " + Seconds(silence), now_us);
+    LoseServer(server, "not heard for " + Seconds(hearing_.SilenceUs(server.incarnation, now_us)), now_us);
   }
 }
 

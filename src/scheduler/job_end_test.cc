@@ -51,9 +51,11 @@ TEST_F(Job, RestartGivesEverybodyAFullDeadAfter) {
 }
 
 TEST_F(Job, LostServerFailsTheJobAndNamesIt) {
-  c.Advance(5'000'000, {&s0, &w0, &w1});
+  c.Advance(59'900'000, {&s0, &w0, &w1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning) << "it may only be cut off, and nobody has its partitions";
+  c.Advance(100'000, {&s0, &w0, &w1});
   EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
-  EXPECT_NE(c.state().failure.find("server 1 (10.0.1.1:9001) is lost: not heard for 5.0 s"),
+  EXPECT_NE(c.state().failure.find("server 1 (10.0.1.1:9001) is lost: not heard for 60.0 s"),
             std::string::npos)
       << c.state().failure;
   EXPECT_EQ(c.Last<wire::StateMessage>(w0.conn)->state.failure, c.state().failure);
@@ -109,15 +111,39 @@ TEST_F(Job, WorkerWhoseAnswerWasLostFindsTheSchedulerStillThere) {
   EXPECT_TRUE(c.scheduler->finished());
 }
 
-TEST_F(Job, EndedSchedulerStaysForAServerUntilItIsDead) {
+// A server that is only cut off must hear of the end. One that has closed its connection is gone.
+TEST_F(Job, EndedSchedulerStaysForAServerUntilItIsLost) {
   Leave(w0), Leave(w1);
   c.Restart();  // confirmations and connections are forgotten, the end is not
   EXPECT_EQ(c.state().phase, wire::Phase::kEnded);
   EXPECT_FALSE(c.scheduler->finished());
   c.Beat(s0);
   EXPECT_FALSE(c.scheduler->finished());
-  c.Advance(5'100'000);
+  c.Advance(59'000'000);
+  EXPECT_FALSE(c.scheduler->finished());
+  c.Advance(2'000'000);
   EXPECT_TRUE(c.scheduler->finished());
+}
+
+TEST_F(Job, EndedSchedulerDoesNotStayForAServerThatHasClosedItsConnection) {
+  Leave(w0), Leave(w1);
+  for (const FakeNode* worker : {&w0, &w1}) c.scheduler->OnDisconnect(worker->conn, c.now_us);
+  c.scheduler->OnDisconnect(s1.conn, c.now_us);
+  c.Advance(4'800'000, {&s0});
+  EXPECT_FALSE(c.scheduler->finished()) << "it may come back";
+  c.Advance(500'000, {&s0});
+  EXPECT_TRUE(c.scheduler->finished());
+}
+
+// Seed 12004282 of the simulator: the process was killed on its way out, started again, and died.
+TEST_F(Job, DoneStaysDoneWhenTheRankComesBackAndDies) {
+  Leave(w1);
+  FakeNode again = c.Worker(3, 1);
+  c.Tell(c.NewConn(), wire::GiveUp{0});
+  c.Tell(c.NewConn(), wire::GiveUp{1});
+  c.Advance(5'100'000, {&s0, &s1});  // ranks 0 and 1 die
+  EXPECT_EQ(c.state().phase, wire::Phase::kEnded) << c.state().failure;
+  EXPECT_EQ(c.state().done_ranks, std::vector<uint32_t>{1});
 }
 
 TEST_F(Job, DeadRankIsGivenUpAfterTheGraceOnceNobodyElseIsLeft) {

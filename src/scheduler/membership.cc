@@ -143,7 +143,11 @@ void RemoveWorker(DurableState& d, Incarnation incarnation, NodeFate fate) {
                 [&](const wire::WorkerInfo& worker) { return worker.incarnation == incarnation; });
   std::erase_if(d.operations,
                 [&](const TableOperation& operation) { return operation.incarnation == incarnation; });
-  if (fate == NodeFate::kLeft) {
+  // Done stays done, whatever becomes of a process that came back for the rank.
+  const bool done = std::any_of(d.nodes.begin(), d.nodes.end(), [&](const NodeRecord& other) {
+    return other.role == wire::Role::kWorker && other.rank == node->rank && other.fate == NodeFate::kLeft;
+  });
+  if (done) {
     d.given_up_ranks.erase(node->rank);
     auto at = std::lower_bound(state.done_ranks.begin(), state.done_ranks.end(), node->rank);
     if (at == state.done_ranks.end() || *at != node->rank) state.done_ranks.insert(at, node->rank);

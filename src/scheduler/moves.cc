@@ -161,6 +161,7 @@ bool SchedulerCore::AdvanceOwners(int64_t now_us) {
     if (it == live_.end()) continue;
     const ConnId conn = it->second.conn;
     live_.erase(it);
+    hearing_.Forget(server.incarnation);
     if (conn == ConnId(0)) continue;
     bound_.erase(conn);
     Send(conn, wire::LeaveReply{server.incarnation});

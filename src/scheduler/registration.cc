@@ -57,7 +57,7 @@ void SchedulerCore::AnswerKnown(ConnId conn, const NodeRecord& node, int64_t now
 void SchedulerCore::AdmitServer(ConnId conn, const wire::Register& request, int64_t now_us) {
   if (const wire::ServerInfo* old = FindServerAt(state(), request.endpoint)) {
     const wire::ServerInfo lost = *old;
-    if (Live* live = FindLive(lost.incarnation)) live->silent = true;
+    hearing_.MarkDead(lost.incarnation);
     LoseServer(lost, "another process has registered at its address, so it was restarted", now_us);
     if (!fatal_.ok()) return;
     if (durable_.over()) return Refuse(conn, Code::kJobFailed, "the job has failed: " + state().failure);
@@ -115,6 +115,7 @@ void SchedulerCore::Retire(Incarnation incarnation, const std::string& why) {
   if (it == live_.end()) return;
   const ConnId conn = it->second.conn;
   live_.erase(it);
+  hearing_.Forget(incarnation);
   if (conn == ConnId(0)) return;
   bound_.erase(conn);
   Refuse(conn, Code::kRetired, why + ": restart this process");

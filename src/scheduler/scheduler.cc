@@ -45,6 +45,9 @@ Status CheckOptions(const SchedulerOptions& o) {
     return {Code::kInvalidArgument, "the cluster id is too long or has control characters"};
   if (o.heartbeat_us <= 0 || o.dead_after_us <= 0 || o.rejoin_grace_us < 0)
     return {Code::kInvalidArgument, "heartbeat and dead-after must be above 0"};
+  if (o.lost_after_us < o.dead_after_us)
+    return {Code::kInvalidArgument, "lost-after must be at least dead-after: a partition can't be lost before "
+                                    "its owner counts as dead"};
   return Status::Ok();
 }
 
@@ -84,6 +87,7 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options, MetaStore& store, 
       pool_(pool),
       log_(std::move(log)),
       observer_(observer),
+      hearing_({options.heartbeat_us, options.dead_after_us, options.lost_after_us}, now_us),
       traffic_(options.traffic),
       last_tick_us_(now_us) {}
 
@@ -118,7 +122,9 @@ Status SchedulerCore::Init(int64_t now_us) {
   if (!Commit(std::move(next))) return fatal_;
   for (const NodeRecord& node : durable_.nodes) {
     by_uid_[node.uid] = node.incarnation;
-    if (node.fate == NodeFate::kLive) live_[node.incarnation].heard_us = now_us;
+    if (node.fate != NodeFate::kLive) continue;
+    live_[node.incarnation];
+    hearing_.Expect(node.incarnation, now_us);
   }
   if (durable_.over()) stay_until_us_ = now_us + options_.dead_after_us;
   log_("Bind to role=scheduler, id=1, ip=" + options_.endpoint.host +

@@ -170,9 +170,9 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
     const Live* live = FindLive(incarnation);
     return live != nullptr ? *live : kNobody;
   };
-  auto since_heard = [&](const Live& live) -> Json {
-    if (!live.heard) return nullptr;
-    return Rounded(static_cast<double>(now_us - live.heard_us) * 1e-6);
+  auto since_heard = [&](Incarnation incarnation) -> Json {
+    if (!live_of(incarnation).heard) return nullptr;
+    return Rounded(static_cast<double>(hearing_.SilenceUs(incarnation, now_us)) * 1e-6);
   };
   std::map<uint32_t, Owned> owned = OwnedByServer(s, slot_bytes_);
   const bool copying = CopyingSlots(s) > 0;
@@ -223,7 +223,7 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
                        {"owners", mine.Text()},
                        {"connected", live.conn != ConnId(0)},
                        {"lost", live.silent},
-                       {"seconds_since_heard", since_heard(live)},
+                       {"seconds_since_heard", since_heard(server.incarnation)},
                        {"version", live.version.value},
                        {"pushes_per_s", Rounded(live.pushes_per_s)},
                        {"pulls_per_s", Rounded(live.pulls_per_s)},
@@ -239,7 +239,7 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
                        {"host", worker.endpoint.host},
                        {"join_view", worker.join_view.value},
                        {"connected", live.conn != ConnId(0)},
-                       {"seconds_since_heard", since_heard(live)},
+                       {"seconds_since_heard", since_heard(worker.incarnation)},
                        {"version", live.version.value},
                        {"barrier_count", live.barrier_count},
                        {"stats", StatsJson(live.stats)}});

@@ -28,6 +28,8 @@ class Network {
   virtual void Close(ConnId conn) = 0;
   // Whether its bytes go through memory that both sides share: nothing can damage them on the way.
   virtual bool SharesMemory(ConnId) const { return false; }
+  // Whether the peer is on the host that this node is on, as far as addresses tell.
+  virtual bool SameHost(ConnId) const { return false; }
   // Rises while frames larger than the pipe are under way on the connection, in either direction:
   // a peer that is only slow is not silent. 0 where frames move in one step.
   virtual uint64_t BulkProgress(ConnId) const { return 0; }

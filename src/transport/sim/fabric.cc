@@ -19,6 +19,7 @@ uint64_t Word(const wire::FrameHeader& header) {
 ConnId Port::Connect(const wire::Endpoint& to) { return fabric_.Connect(*this, to); }
 void Port::Send(ConnId conn, wire::FramePtr frame) { fabric_.Send(*this, conn, *frame); }
 void Port::Close(ConnId conn) { fabric_.Close(conn); }
+bool Port::SameHost(ConnId conn) const { return fabric_.SameHost(conn); }
 
 Fabric::Fabric(EventQueue& queue, uint64_t seed, BufferPool& pool, Trace& trace, FaultCounts& counts)
     : queue_(queue), random_(seed), pool_(pool), trace_(trace), counts_(counts) {}
@@ -35,6 +36,14 @@ Port* Fabric::AddPort(int process, std::string name, uint64_t tag, PortHandler* 
 
 void Fabric::Listen(int process, const wire::Endpoint& endpoint, Accept accept) {
   listeners_[{endpoint.host, endpoint.port}] = {process, std::make_shared<Accept>(std::move(accept))};
+}
+
+bool Fabric::SameHost(ConnId conn) const {
+  if (conn.value == 0 || conn.value > ends_.size()) return false;
+  const Connection& connection = *ends_[conn.value - 1].first;
+  if (connection.ends[0].process < 0 || connection.ends[1].process < 0) return false;
+  auto host = [&](int side) { return processes_[static_cast<size_t>(connection.ends[side].process)].host; };
+  return host(0) == host(1);
 }
 
 void Fabric::Kill(int id, bool silent) {

@@ -44,6 +44,7 @@ class Port final : public Network {
   ConnId Connect(const wire::Endpoint& to) override;
   void Send(ConnId conn, wire::FramePtr frame) override;
   void Close(ConnId conn) override;
+  bool SameHost(ConnId conn) const override;
 
   int process() const { return process_; }
   const std::string& name() const { return name_; }
@@ -160,6 +161,7 @@ class Fabric {
   void Send(Port& port, ConnId conn, const wire::Frame& frame);
   void Carry(Connection* connection, int to_side, const Bytes& bytes);
   void Close(ConnId conn);
+  bool SameHost(ConnId conn) const;
   void CloseEnd(Connection* connection, int side);
   void Deliver(Connection* connection, int side, const Bytes& bytes, bool late);
   void Hand(Connection* connection, int side, const Bytes& bytes);

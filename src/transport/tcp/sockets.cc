@@ -79,4 +79,23 @@ Result<std::string> LocalAddressTowards(const wire::Endpoint& to) {
 
 bool IsWildcard(const std::string& host) { return host.empty() || host == "0.0.0.0" || host == "::"; }
 
+bool EndsOnSameHost(int fd) {
+  sockaddr_storage here{}, there{};
+  socklen_t length = sizeof(here);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&here), &length) != 0) return false;
+  length = sizeof(there);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&there), &length) != 0) return false;
+  if (here.ss_family != there.ss_family) return false;
+  if (here.ss_family == AF_UNIX) return true;
+  if (here.ss_family == AF_INET) {
+    const uint32_t a = ntohl(reinterpret_cast<const sockaddr_in&>(here).sin_addr.s_addr);
+    const uint32_t b = ntohl(reinterpret_cast<const sockaddr_in&>(there).sin_addr.s_addr);
+    constexpr uint32_t kLoopback = 127;
+    return a == b || (a >> 24 == kLoopback && b >> 24 == kLoopback);
+  }
+  return here.ss_family == AF_INET6 && std::memcmp(&reinterpret_cast<const sockaddr_in6&>(here).sin6_addr,
+                                                   &reinterpret_cast<const sockaddr_in6&>(there).sin6_addr,
+                                                   sizeof(in6_addr)) == 0;
+}
+
 }  // namespace cairn::transport

@@ -23,4 +23,7 @@ Result<std::string> LocalAddressTowards(const wire::Endpoint& to);
 std::string UnknownHost(const std::string& host, const std::string& why);
 bool IsWildcard(const std::string& host);
 
+// Whether both ends of a connected socket are on this host, as far as their addresses tell.
+bool EndsOnSameHost(int fd);
+
 }  // namespace cairn::transport

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "transport/tcp/connection.h"
 #include "transport/tcp/connector.h"
+#include "transport/tcp/sockets.h"
 
 namespace cairn::transport {
 namespace {
@@ -66,6 +67,11 @@ class TcpNetwork::Impl final : public Connection::Owner {
     return it != links_.end() && it->second.connection && it->second.connection->is_shm();
   }
 
+  bool SameHost(ConnId id) const {
+    const auto it = links_.find(id.value);
+    return it != links_.end() && it->second.same_host;
+  }
+
   uint64_t BulkProgress(ConnId id) const {
     const auto it = links_.find(id.value);
     return it == links_.end() || !it->second.connection ? 0 : it->second.connection->bulk_progress();
@@ -73,11 +79,12 @@ class TcpNetwork::Impl final : public Connection::Owner {
 
   void Adopt(AcceptedConnection accepted) {
     if (closed_) return;
+    const bool same_host = EndsOnSameHost(accepted.pipe_.fd);
     const auto connection = Assign(accepted);
     if (!connection) return;
     const ConnId id = NextId();
     connection->tag = id.value;
-    links_[id.value] = {.connection = connection, .accepted = false};
+    links_[id.value] = {.connection = connection, .accepted = false, .same_host = same_host};
     connection->StartWith(this, std::move(accepted.first_), accepted.rest_.bytes());
   }
 
@@ -173,6 +180,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
     std::shared_ptr<Connector> connector;    // while connecting
     std::shared_ptr<Connection> connection;  // after it
     bool accepted = true;                    // false: a peer that is still to be accepted
+    bool same_host = false;
   };
 
   void Accept(Link& link) {
@@ -187,6 +195,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
     if (it == links_.end()) return;
     it->second.connector.reset();
     const Status failed = pipe_.ok() ? pipe.status() : pipe_.status();
+    it->second.same_host = failed.ok() && EndsOnSameHost(pipe->fd);
     auto connection = failed.ok() ? Connection::Over(std::move(*pipe), loop_, pool_, {}) : nullptr;
     if (!connection) {
       // Others are tried again without a word; these won't go away by themselves.
@@ -263,6 +272,7 @@ ConnId TcpNetwork::Connect(const wire::Endpoint& to) { return impl_->Connect(to)
 void TcpNetwork::Send(ConnId conn, wire::FramePtr frame) { impl_->Send(conn, std::move(frame)); }
 void TcpNetwork::Close(ConnId conn) { impl_->Close(conn); }
 uint64_t TcpNetwork::BulkProgress(ConnId conn) const { return impl_->BulkProgress(conn); }
+bool TcpNetwork::SameHost(ConnId conn) const { return impl_->SameHost(conn); }
 bool TcpNetwork::SharesMemory(ConnId conn) const { return impl_->SharesMemory(conn); }
 void TcpNetwork::Adopt(AcceptedConnection accepted) { impl_->Adopt(std::move(accepted)); }
 void TcpNetwork::Refuse(AcceptedConnection accepted, wire::FramePtr answer) {

@@ -1,0 +1,63 @@
+// Looks for a peer that may be at one of several places: a new attempt every so often, each at the next
+// place, and none given up before another one has connected. So whoever was cut off is back one interval
+// after the cut, however long that was. No clock of its own; used by servers and workers for the scheduler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/ids.h"
+#include "transport/network.h"
+#include "wire/cluster_state.h"
+
+namespace cairn {
+
+class Dialer {
+ public:
+  struct Options {
+    int64_t every_us = 1'000'000;   // between attempts that get no answer, at most
+    int64_t soonest_us = 50'000;    // after one that was refused; doubled each time, up to `every_us`
+    int64_t give_up_us = 60'000'000;  // an attempt that is older is forgotten
+  };
+  // `network` must outlive it. Requires a place.
+  Dialer(Network& network, std::vector<wire::Endpoint> places, const Options& options);
+
+  // Between attempts from now on.
+  void set_every_us(int64_t us);
+  // Starts an attempt if one is due.
+  void OnTick(int64_t now_us);
+  // The next attempt is due at once, or after the shortest pause.
+  void DialNow(int64_t now_us) { due_us_ = now_us; }
+  void DialSoon(int64_t now_us) { due_us_ = now_us + options_.soonest_us; }
+  // True: the connection is one of the attempts, and now the caller's. The others are given up.
+  bool OnConnected(ConnId conn);
+  // True: it was one of the attempts; another one follows.
+  bool OnDisconnect(ConnId conn, int64_t now_us);
+  // Gives up every attempt.
+  void Stop();
+  // The peer has answered: the pauses are short again.
+  void ResetPause() { pause_us_ = options_.soonest_us; }
+
+  // Where the connection that was taken last leads, or the first place.
+  const wire::Endpoint& place() const { return places_[at_]; }
+  const std::vector<wire::Endpoint>& places() const { return places_; }
+  size_t attempts() const { return attempts_.size(); }
+
+ private:
+  struct Attempt {
+    size_t place = 0;
+    int64_t since_us = 0;
+  };
+  Network& network_;
+  const std::vector<wire::Endpoint> places_;
+  Options options_;
+  std::map<ConnId, Attempt> attempts_;
+  size_t next_ = 0;  // place to try
+  size_t at_ = 0;
+  int64_t due_us_ = INT64_MIN;
+  int64_t pause_us_;
+};
+
+}  // namespace cairn
