@@ -28,8 +28,8 @@ Core::Core(const ClientCoreOptions& options, Network& network, BufferPool& pool,
       log_us_(now_us + options.still_waiting_log_us) {}
 
 void Core::OnConnected(ConnId conn, int64_t now_us) {
-  if (conn == scheduler_.conn()) {
-    scheduler_.OnConnected(now_us);
+  if (scheduler_.Owns(conn)) {
+    scheduler_.OnConnected(conn, now_us);
   } else if (auto it = by_conn_.find(conn); it != by_conn_.end()) {
     it->second->OnConnected(now_us);
   }
@@ -37,8 +37,8 @@ void Core::OnConnected(ConnId conn, int64_t now_us) {
 }
 
 void Core::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
-  if (conn == scheduler_.conn()) {
-    scheduler_.OnMessage(frame, now_us);
+  if (scheduler_.Owns(conn)) {
+    scheduler_.OnMessage(conn, frame, now_us);
   } else if (auto it = by_conn_.find(conn); it != by_conn_.end()) {
     it->second->OnMessage(frame, now_us);
   }
@@ -46,8 +46,8 @@ void Core::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
 }
 
 void Core::OnDisconnect(ConnId conn, int64_t now_us) {
-  if (conn == scheduler_.conn()) {
-    scheduler_.OnDisconnect(now_us);
+  if (scheduler_.Owns(conn)) {
+    scheduler_.OnDisconnect(conn, now_us);
   } else if (auto it = by_conn_.find(conn); it != by_conn_.end()) {
     it->second->OnDisconnect(now_us);
   }

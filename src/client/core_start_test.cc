@@ -390,6 +390,20 @@ TEST(Ends, ASchedulerThatKnowsThisWorkerAfterAllIsHeardOn) {
   EXPECT_TRUE(std::holds_alternative<wire::Heartbeat>(c.heard.back())) << "no longer a registration";
 }
 
+TEST(Heartbeats, TheSchedulerSaysHowOftenItWantsToHearOfAWorker) {
+  FakeCluster c;
+  c.StartAll();
+  const auto heartbeats = [&] {
+    c.heard.clear();
+    for (int i = 0; i < 20; ++i) c.Wait(50'000);
+    return std::count_if(c.heard.begin(), c.heard.end(),
+                         [](const auto& message) { return std::holds_alternative<wire::Heartbeat>(message); });
+  };
+  EXPECT_LE(heartbeats(), 2);
+  c.Say(c.SchedulerConn(), wire::HeartbeatReply{c.state.term, c.state.version, 0, "", 0, /*heartbeat_ms=*/200});
+  EXPECT_GE(heartbeats(), 4);
+}
+
 TEST(Cancel, EndsCallsAndClosesConnections) {
   FakeCluster c;
   c.StartAll();

@@ -11,6 +11,8 @@ namespace {
 constexpr size_t kMaxSlots = 65536;
 constexpr uint32_t kMaxThreads = 1024;
 constexpr int32_t kNoRank = 65536;  // above every rank
+// A connection on which so many heartbeats in a row get no answer is not relied on alone.
+constexpr int64_t kSilentHeartbeats = 2;
 }  // namespace
 
 Status CheckState(const wire::ClusterState& state) {
@@ -41,52 +43,47 @@ SchedulerLink::SchedulerLink(const ClientCoreOptions& options, Network& network,
       network_(network),
       pool_(pool),
       owner_(owner),
-      backoff_(options.reconnect_min_us, options.reconnect_max_us, Mix64(options.seed, 1)),
+      dialer_(network, options.schedulers.empty() ? std::vector{options.scheduler} : options.schedulers,
+              {.every_us = options.heartbeat_us, .soonest_us = options.reconnect_min_us,
+               .seed = Mix64(options.seed, 1)}),
+      heartbeat_us_(options.heartbeat_us),
       cluster_id_(options.cluster_id),
-      state_(std::make_shared<const wire::ClusterState>()) {
-  schedulers_ = options.schedulers;
-  if (schedulers_.empty()) schedulers_ = {options.scheduler};
-}
+      state_(std::make_shared<const wire::ClusterState>()) {}
 
 void SchedulerLink::Start(int64_t now_us) {
-  if (phase_ != Phase::kOff) return;
+  if (on_) return;
+  on_ = true;
   heard_us_ = now_us;
-  Connect(now_us);
+  dialer_.OnTick(now_us);
 }
 
 void SchedulerLink::Stop() {
+  dialer_.Stop();
   if (conn_.value != 0) network_.Close(conn_);
   conn_ = {};
-  phase_ = Phase::kOff;
-  heartbeats_ = false;
-}
-
-void SchedulerLink::Connect(int64_t now_us) {
-  phase_ = Phase::kConnecting;
-  since_us_ = now_us;
-  conn_ = network_.Connect(schedulers_[at_]);
-}
-
-void SchedulerLink::Reopen(int64_t now_us) {
-  if (conn_.value != 0) network_.Close(conn_);
-  OnDisconnect(now_us);
+  on_ = heartbeats_ = false;
 }
 
 // Whoever answers next is the leader, or says that it is not.
-void SchedulerLink::OnDisconnect(int64_t now_us) {
+void SchedulerLink::Reopen(int64_t now_us) {
+  if (conn_.value != 0) network_.Close(conn_);
   conn_ = {};
-  phase_ = Phase::kWaiting;
-  at_ = (at_ + 1) % schedulers_.size();
-  // The back-off is between rounds of the list: a leader that has just won waits for us only so long.
-  retry_us_ = now_us + (at_ == 0 ? backoff_.Next() : options_.reconnect_min_us);
+  dialer_.DialSoon(now_us);
 }
 
-void SchedulerLink::OnConnected(int64_t now_us) {
-  if (phase_ != Phase::kConnecting) return;
-  phase_ = Phase::kUp;
+void SchedulerLink::OnConnected(ConnId conn, int64_t now_us) {
+  if (!dialer_.OnConnected(conn)) return;
+  if (conn_.value != 0) network_.Close(conn_);  // a silent one
+  conn_ = conn;
   since_us_ = now_us;
   ++connection_number_;
   Say(now_us);
+}
+
+void SchedulerLink::OnDisconnect(ConnId conn, int64_t now_us) {
+  if (dialer_.OnDisconnect(conn, now_us) || conn != conn_) return;
+  conn_ = {};
+  dialer_.DialSoon(now_us);
 }
 
 void SchedulerLink::Say(int64_t now_us) {
@@ -94,29 +91,18 @@ void SchedulerLink::Say(int64_t now_us) {
 }
 
 void SchedulerLink::OnTick(int64_t now_us) {
-  switch (phase_) {
-    case Phase::kOff: return;
-    case Phase::kWaiting:
-      if (now_us >= retry_us_) Connect(now_us);
-      return;
-    case Phase::kConnecting:
-      if (now_us - since_us_ >= options_.resend_after_us) Reopen(now_us);
-      return;
-    case Phase::kUp: break;
-  }
-  if (now_us - std::max(heard_us_, since_us_) >=
-      std::max(options_.resend_after_us, 2 * options_.heartbeat_us)) {
-    return Reopen(now_us);
-  }
-  if (now_us >= beat_us_) Say(now_us);
+  if (!on_) return;
+  const bool silent = now_us - std::max(heard_us_, since_us_) >= kSilentHeartbeats * heartbeat_us_;
+  if (!connected() || silent) dialer_.OnTick(now_us);
+  if (connected() && now_us >= beat_us_) Say(now_us);
 }
 
 void SchedulerLink::Send(const wire::ControlMessage& message) {
-  if (phase_ == Phase::kUp) network_.Send(conn_, wire::EncodeControl(message, pool_));
+  if (connected()) network_.Send(conn_, wire::EncodeControl(message, pool_));
 }
 
 void SchedulerLink::SendRegister(int64_t now_us) {
-  beat_us_ = now_us + options_.heartbeat_us;
+  beat_us_ = now_us + heartbeat_us_;
   wire::Register message;
   message.cluster_id = cluster_id_;
   message.role = wire::Role::kWorker;
@@ -128,7 +114,7 @@ void SchedulerLink::SendRegister(int64_t now_us) {
 }
 
 void SchedulerLink::Heartbeat(int64_t now_us) {
-  beat_us_ = now_us + options_.heartbeat_us;
+  beat_us_ = now_us + heartbeat_us_;
   if (!heartbeats_ || !registered()) return;
   wire::Heartbeat message;
   message.incarnation = incarnation_;
@@ -145,12 +131,14 @@ uint64_t SchedulerLink::EnterBarrier(int64_t now_us) {
   return barriers_entered_;
 }
 
-void SchedulerLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
+void SchedulerLink::OnMessage(ConnId conn, const wire::InFrame& frame, int64_t now_us) {
+  if (conn != conn_) return;
   Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
   if (!message.ok()) return Reopen(now_us);  // not what a scheduler says
   if (!StandsBy(*message)) {
     heard_us_ = now_us;
     ever_heard_ = true;
+    dialer_.Stop();  // it was only slow
   }
   if (auto* m = std::get_if<wire::Registered>(&*message)) return Take(*m, now_us);
   if (auto* m = std::get_if<wire::HeartbeatReply>(&*message)) return Take(*m, now_us);
@@ -172,7 +160,7 @@ void SchedulerLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
 bool SchedulerLink::StandsBy(const wire::ControlMessage& message) const {
   const auto* refusal = std::get_if<wire::Refusal>(&message);
   return refusal != nullptr && refusal->request == 0 && refusal->code == Code::kUnavailable &&
-         schedulers_.size() > 1;
+         dialer_.places().size() > 1;
 }
 
 // A leader of an older term has nothing to say any more.
@@ -196,7 +184,7 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
                          now_us);
   }
   if (!TakeTerm(message.term)) {
-    if (schedulers_.size() > 1) Reopen(now_us);
+    if (dialer_.places().size() > 1) Reopen(now_us);
     return;
   }
   if (std::exchange(register_again_, false)) Heartbeat(now_us);
@@ -207,7 +195,8 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
                                                   "\", not \"" + options_.cluster_id + "\""},
                             now_us);
   }
-  backoff_.Reset();
+  dialer_.ResetPause();
+  TakeHeartbeat(message.heartbeat_ms);
   cluster_id_ = message.cluster_id;
   incarnation_ = message.incarnation;
   rank_ = Rank{message.rank};
@@ -217,13 +206,21 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
   Heartbeat(now_us);
 }
 
+// The scheduler knows how often it wants to hear of its nodes; one of an older version says nothing.
+void SchedulerLink::TakeHeartbeat(uint32_t heartbeat_ms) {
+  if (heartbeat_ms == 0) return;
+  heartbeat_us_ = int64_t{heartbeat_ms} * 1000;
+  dialer_.set_every_us(heartbeat_us_);
+}
+
 void SchedulerLink::Take(const wire::HeartbeatReply& message, int64_t now_us) {
   if (!registered()) return;
   if (!TakeTerm(message.term)) {  // it has been replaced and does not know it yet
-    if (schedulers_.size() > 1) Reopen(now_us);
+    if (dialer_.places().size() > 1) Reopen(now_us);
     return;
   }
-  backoff_.Reset();
+  dialer_.ResetPause();
+  TakeHeartbeat(message.heartbeat_ms);
   awaiting_ = message.awaiting;
   blocked_ = message.blocked_slots > 0;
   // After its restart a scheduler counts from what it has heard: what is open stays open.
@@ -251,7 +248,7 @@ void SchedulerLink::Take(const wire::Refusal& message, int64_t now_us) {
   const bool unknown = registered() && register_again_ && message.code == Code::kInvalidArgument;
   if (registered() && (unknown || message.code == Code::kProtocol)) {
     // The others may still be ours, and one that was replaced does not know who came later.
-    if (schedulers_.size() > 1) return Reopen(now_us);
+    if (dialer_.places().size() > 1) return Reopen(now_us);
     if (!unknown) return owner_.OnRefused({message.code, Named() + " is another one now: " + message.text}, now_us);
     return EndForLostLog("does not know this worker, which was rank " + std::to_string(rank_.value), now_us);
   }
@@ -260,13 +257,13 @@ void SchedulerLink::Take(const wire::Refusal& message, int64_t now_us) {
 
 std::string SchedulerLink::Named() const {
   std::string text = "the scheduler at ";
-  for (size_t i = 0; i < schedulers_.size(); ++i)
-    text += (i == 0 ? "" : " or ") + wire::ToString(schedulers_[i]);
+  for (size_t i = 0; i < dialer_.places().size(); ++i)
+    text += (i == 0 ? "" : " or ") + wire::ToString(dialer_.places()[i]);
   return text;
 }
 
 bool SchedulerLink::Silent(int64_t now_us) const {
-  return now_us - heard_us_ >= 2 * options_.heartbeat_us + options_.resend_after_us;
+  return now_us - heard_us_ >= 2 * heartbeat_us_ + options_.resend_after_us;
 }
 
 std::string SchedulerLink::Awaiting(int64_t now_us) const {

@@ -1,6 +1,6 @@
 // The worker's connection to the scheduler: registration, heartbeats, the newest state, barrier
-// counts. Everything is repeated until answered; a connection that is silent is made anew, to the
-// next of the schedulers if there are several: one of them leads, the others stand by.
+// counts. Everything is repeated until answered. While there is no connection, or it is silent, others
+// are tried, at the next of the schedulers if there are several: one of them leads, the others stand by.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include "base/buffer.h"
 #include "base/ids.h"
 #include "cairn/status.h"
-#include "client/backoff.h"
 #include "client/client_core.h"
+#include "transport/dialer.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
@@ -40,14 +40,15 @@ class SchedulerLink {
 
   void Start(int64_t now_us);
   void Stop();  // for good
-  ConnId conn() const { return conn_; }
-  void OnConnected(int64_t now_us);
-  void OnMessage(const wire::InFrame& frame, int64_t now_us);
-  void OnDisconnect(int64_t now_us);
+  // Whether events of this connection are for the link.
+  bool Owns(ConnId conn) const { return conn.value != 0 && (conn == conn_ || dialer_.Dials(conn)); }
+  void OnConnected(ConnId conn, int64_t now_us);
+  void OnMessage(ConnId conn, const wire::InFrame& frame, int64_t now_us);
+  void OnDisconnect(ConnId conn, int64_t now_us);
   void OnTick(int64_t now_us);
 
   bool registered() const { return incarnation_.value != 0; }
-  bool connected() const { return phase_ == Phase::kUp; }
+  bool connected() const { return conn_.value != 0; }
   // Counts connections: a caller repeats what it had sent on an older one.
   uint64_t connection_number() const { return connection_number_; }
   void Send(const wire::ControlMessage& message);
@@ -73,11 +74,10 @@ class SchedulerLink {
   bool said_blocked() const { return blocked_; }
 
  private:
-  enum class Phase { kOff, kWaiting, kConnecting, kUp };
   // "the scheduler at 10.0.0.1:8118 or 10.0.0.2:8118"
   std::string Named() const;
-  void Connect(int64_t now_us);
   void Reopen(int64_t now_us);
+  void TakeHeartbeat(uint32_t heartbeat_ms);
   void SendRegister(int64_t now_us);
   // What is said every so often: who it is, or that it is alive.
   void Say(int64_t now_us);
@@ -93,15 +93,13 @@ class SchedulerLink {
   Network& network_;
   BufferPool& pool_;
   Owner& owner_;
-  Backoff backoff_;
-  std::vector<wire::Endpoint> schedulers_;
-  size_t at_ = 0;  // the one that is talked to, or tried next
-  Phase phase_ = Phase::kOff;
-  ConnId conn_;
+  Dialer dialer_;
+  bool on_ = false;
+  ConnId conn_;  // 0: none yet, or lost
   uint64_t connection_number_ = 0;
   bool heartbeats_ = true;
-  int64_t retry_us_ = 0;  // when to connect again
-  int64_t since_us_ = 0;  // connecting since
+  int64_t heartbeat_us_;  // as the scheduler says
+  int64_t since_us_ = 0;  // connected since
   int64_t heard_us_ = 0;
   int64_t beat_us_ = 0;  // next heartbeat or registration
   bool ever_heard_ = false;

@@ -154,6 +154,7 @@ void ReadCairn(Reader& reader, Environment& out) {
   reader.Name(out.meta, "CAIRN_META");
   reader.Timeout(out.heartbeat_ms, "CAIRN_HEARTBEAT_MS");
   reader.Timeout(out.dead_after_ms, "CAIRN_DEAD_AFTER_MS");
+  reader.Timeout(out.lost_after_ms, "CAIRN_LOST_AFTER_MS");
   reader.Timeout(out.rejoin_grace_ms, "CAIRN_REJOIN_GRACE_MS");
   reader.Timeout(out.connect_timeout_ms, "CAIRN_CONNECT_TIMEOUT_MS");
   reader.Timeout(out.call_timeout_ms, "CAIRN_CALL_TIMEOUT_MS");

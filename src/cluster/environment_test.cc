@@ -49,6 +49,7 @@ TEST(Environment, CairnVariables) {
                                 {"CAIRN_STATE_DIR", "/var/lib/cairn"},
                                 {"CAIRN_HEARTBEAT_MS", "200"},
                                 {"CAIRN_DEAD_AFTER_MS", "1500"},
+                                {"CAIRN_LOST_AFTER_MS", "9000"},
                                 {"CAIRN_REJOIN_GRACE_MS", "77"},
                                 {"CAIRN_CONNECT_TIMEOUT_MS", "88"},
                                 {"CAIRN_CALL_TIMEOUT_MS", "99"},
@@ -68,6 +69,7 @@ TEST(Environment, CairnVariables) {
   EXPECT_EQ(out.state_dir, "/var/lib/cairn");
   EXPECT_EQ(out.heartbeat_ms, 200);
   EXPECT_EQ(out.dead_after_ms, 1500);
+  EXPECT_EQ(out.lost_after_ms, 9000);
   EXPECT_EQ(out.rejoin_grace_ms, 77);
   EXPECT_EQ(out.connect_timeout_ms, 88);
   EXPECT_EQ(out.call_timeout_ms, 99);

@@ -114,6 +114,7 @@ class SchedulerCore final : public Scheduler {
   wire::Registered RegisteredFor(const NodeRecord& node) const;
   void OnLeave(ConnId conn, const wire::Leave& leave, int64_t now_us);
   void OnGiveUp(ConnId conn, const wire::GiveUp& give_up, int64_t now_us);
+  void OnProcessEnded(ConnId conn, const wire::ProcessEnded& ended, int64_t now_us);
   void OnAbort(ConnId conn, const wire::AbortJob& abort, int64_t now_us);
   void Retire(Incarnation incarnation, const std::string& why);  // tells the node, if it is connected
 

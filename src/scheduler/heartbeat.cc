@@ -143,7 +143,8 @@ std::optional<uint64_t> SchedulerCore::SmallestCount(std::optional<Rank> except,
 
 wire::HeartbeatReply SchedulerCore::ReplyNow() {
   const std::string& awaiting = Awaiting();
-  return {state().term, state().version, BarrierOpen(), awaiting, blocked_slots_};
+  return {state().term, state().version, BarrierOpen(), awaiting, blocked_slots_,
+          static_cast<uint32_t>(options_.heartbeat_us / 1000)};
 }
 
 // Whoever waits in a barrier should not wait for its next heartbeat as well.

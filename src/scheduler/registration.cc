@@ -22,7 +22,8 @@ std::string NameOf(const NodeRecord& node) {
 }  // namespace
 
 wire::Registered SchedulerCore::RegisteredFor(const NodeRecord& node) const {
-  return {node.uid, state().cluster_id, state().term, node.incarnation, node.rank, node.barrier_base};
+  return {node.uid,  state().cluster_id, state().term, node.incarnation, node.rank, node.barrier_base,
+          static_cast<uint32_t>(options_.heartbeat_us / 1000)};
 }
 
 void SchedulerCore::OnRegister(ConnId conn, const wire::Register& request, int64_t now_us) {
@@ -162,6 +163,19 @@ void SchedulerCore::OnGiveUp(ConnId conn, const wire::GiveUp& give_up, int64_t n
     next.given_up_ranks.insert(give_up.rank);
     if (!Commit(std::move(next))) return;
     log_("rank " + std::to_string(give_up.rank) + " is given up");
+  }
+  Settle(now_us);
+  Send(conn, wire::StatusReply{0, StatusJson(now_us)});
+}
+
+// From whoever started the process: what it held is not awaited any longer.
+void SchedulerCore::OnProcessEnded(ConnId conn, const wire::ProcessEnded& ended, int64_t now_us) {
+  auto known = by_uid_.find(ended.uid);
+  const NodeRecord* node = known == by_uid_.end() ? nullptr : durable_.FindNode(known->second);
+  if (node != nullptr && node->fate == NodeFate::kLive) {
+    hearing_.MarkDead(node->incarnation);
+    DetectDeaths(now_us);
+    if (!fatal_.ok()) return;
   }
   Settle(now_us);
   Send(conn, wire::StatusReply{0, StatusJson(now_us)});

@@ -45,9 +45,6 @@ Status CheckOptions(const SchedulerOptions& o) {
     return {Code::kInvalidArgument, "the cluster id is too long or has control characters"};
   if (o.heartbeat_us <= 0 || o.dead_after_us <= 0 || o.rejoin_grace_us < 0)
     return {Code::kInvalidArgument, "heartbeat and dead-after must be above 0"};
-  if (o.lost_after_us < o.dead_after_us)
-    return {Code::kInvalidArgument, "lost-after must be at least dead-after: a partition can't be lost before "
-                                    "its owner counts as dead"};
   return Status::Ok();
 }
 
@@ -87,7 +84,8 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options, MetaStore& store, 
       pool_(pool),
       log_(std::move(log)),
       observer_(observer),
-      hearing_({options.heartbeat_us, options.dead_after_us, options.lost_after_us}, now_us),
+      hearing_({options.heartbeat_us, options.dead_after_us, std::max(options.lost_after_us, options.dead_after_us)},
+               now_us),
       traffic_(options.traffic),
       last_tick_us_(now_us) {}
 
@@ -268,6 +266,7 @@ void SchedulerCore::Handle(ConnId conn, const wire::ControlMessage& message, int
     return OnTableRequest(conn, m->incarnation, m->request, *m);
   if (const auto* m = std::get_if<wire::Leave>(&message)) return OnLeave(conn, *m, now_us);
   if (const auto* m = std::get_if<wire::GiveUp>(&message)) return OnGiveUp(conn, *m, now_us);
+  if (const auto* m = std::get_if<wire::ProcessEnded>(&message)) return OnProcessEnded(conn, *m, now_us);
   if (const auto* m = std::get_if<wire::AbortJob>(&message)) return OnAbort(conn, *m, now_us);
   if (const auto* m = std::get_if<wire::StatusRequest>(&message))
     return Send(conn, wire::StatusReply{m->request, StatusJson(now_us)});

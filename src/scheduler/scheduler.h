@@ -50,7 +50,8 @@ struct SchedulerOptions {
   wire::Endpoint endpoint;   // where it listens, for the log lines
   int64_t heartbeat_us = 1'000'000;
   int64_t dead_after_us = 5'000'000;
-  // Partitions are not given up with a silent owner before this, unless it is known to have ended.
+  // Partitions are not given up with a silent owner before this (or dead_after, if that is longer),
+  // unless it is known to have ended.
   int64_t lost_after_us = 60'000'000;
   int64_t rejoin_grace_us = 30'000'000;  // a dead rank is given up after this, once all others are done
   TrafficOptions traffic;

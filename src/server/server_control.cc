@@ -11,10 +11,8 @@
 
 namespace cairn::server {
 namespace {
-constexpr int64_t kBackOffMinUs = 50'000;
-constexpr int64_t kBackOffMaxUs = 1'000'000;
-// A connection on which so many heartbeats in a row get no answer is made anew.
-constexpr int64_t kSilentHeartbeats = 3;  // well before the scheduler takes us for dead
+// A connection on which so many heartbeats in a row get no answer is not relied on alone.
+constexpr int64_t kSilentHeartbeats = 2;  // well before the scheduler takes us for dead
 // A server that waits for its scheduler says so.
 constexpr int64_t kFirstWaitingLogUs = 2'000'000;
 constexpr int64_t kWaitingLogEveryUs = 10'000'000;
@@ -22,6 +20,12 @@ constexpr int64_t kWaitingLogEveryUs = 10'000'000;
 constexpr int64_t kEndPatienceUs = 3'000'000;
 
 std::string Seconds(int64_t us) { return std::to_string(us / 1'000'000) + " s"; }
+
+std::vector<wire::Endpoint> Places(const ServerControlOptions& options) {
+  std::vector<wire::Endpoint> places{options.scheduler};
+  places.insert(places.end(), options.standbys.begin(), options.standbys.end());
+  return places;
+}
 }  // namespace
 
 std::unique_ptr<ServerControl> ServerControl::Make(const ServerControlOptions& options, Network& network,
@@ -39,14 +43,11 @@ ServerControlImpl::ServerControlImpl(const ServerControlOptions& options, Networ
       events_(std::move(events)),
       log_(std::move(log)),
       start_us_(now_us),
-      back_off_us_(kBackOffMinUs),
+      dialer_(network, Places(options), {.every_us = options.heartbeat_us, .seed = options.uid}),
+      heartbeat_us_(options.heartbeat_us),
       heard_us_(now_us),
       cluster_id_(options.cluster_id) {
-  Connect(now_us);
-}
-
-const wire::Endpoint& ServerControlImpl::Scheduler() const {
-  return place_ == 0 ? options_.scheduler : options_.standbys[place_ - 1];
+  dialer_.OnTick(now_us);
 }
 
 std::string ServerControlImpl::Schedulers() const {
@@ -56,41 +57,30 @@ std::string ServerControlImpl::Schedulers() const {
   return text;
 }
 
-void ServerControlImpl::Connect(int64_t now_us) {
-  conn_ = network_.Connect(Scheduler());
-  connected_ = false;
-  conn_heard_us_ = now_us;
-}
-
-void ServerControlImpl::Reconnect(int64_t now_us) {
-  conn_ = ConnId{};
-  connected_ = false;
-  place_ = (place_ + 1) % (options_.standbys.size() + 1);
-  // The back-off is between rounds of the list: the next one of it may well be the leader.
-  connect_at_us_ = now_us + (place_ == 0 ? back_off_us_ : kBackOffMinUs);
-  if (place_ == 0) back_off_us_ = std::min(back_off_us_ * 2, kBackOffMaxUs);
-}
-
 void ServerControlImpl::LeaveForAnother(int64_t now_us) {
   if (options_.standbys.empty()) return;
   network_.Close(conn_);
-  Reconnect(now_us);
+  conn_ = ConnId{};
+  dialer_.DialSoon(now_us);
 }
 
 void ServerControlImpl::OnConnected(ConnId conn, int64_t now_us) {
-  if (conn != conn_ || finished_) return;
-  connected_ = true;
+  if (finished_ || !dialer_.OnConnected(conn)) return;
+  if (connected()) network_.Close(conn_);  // a silent one
+  conn_ = conn;
   conn_heard_us_ = now_us;
+  // Nobody takes much from somebody who has said nothing yet.
+  if (known_ && !register_again_) network_.Send(conn_, wire::EncodeControl(MakeBriefHeartbeat(), pool_));
   Say(now_us);
 }
 
 void ServerControlImpl::OnDisconnect(ConnId conn, int64_t now_us) {
-  if (conn != conn_ || finished_) return;
+  if (finished_ || dialer_.OnDisconnect(conn, now_us) || conn != conn_) return;
   // The scheduler leaves when it has our confirmation, so a lost connection is its answer.
   if (ending_ && end_said_) return LeaveJob();
-  if (connected_ && known_ && !register_again_)
-    Log("lost the scheduler at " + ToString(Scheduler()) + ", reconnecting");
-  Reconnect(now_us);
+  if (known_ && !register_again_) Log("lost the scheduler at " + ToString(dialer_.place()) + ", reconnecting");
+  conn_ = ConnId{};
+  dialer_.DialSoon(now_us);
 }
 
 void ServerControlImpl::OnTick(int64_t now_us) {
@@ -108,15 +98,9 @@ void ServerControlImpl::OnTick(int64_t now_us) {
     waiting_said_us_ = now_us;
     Log("no answer from " + Schedulers() + " yet");
   }
-  if (conn_ == ConnId{}) {
-    if (now_us >= connect_at_us_) Connect(now_us);
-    return;
-  }
-  if (now_us - conn_heard_us_ >= kSilentHeartbeats * options_.heartbeat_us) {
-    network_.Close(conn_);
-    return Reconnect(now_us);
-  }
-  if (connected_ && now_us - said_us_ >= options_.heartbeat_us) Say(now_us);
+  const bool silent = connected() && now_us - conn_heard_us_ >= kSilentHeartbeats * heartbeat_us_;
+  if (!connected() || silent) dialer_.OnTick(now_us);
+  if (connected() && now_us - said_us_ >= heartbeat_us_) Say(now_us);
 }
 
 void ServerControlImpl::Say(int64_t now_us) {
@@ -139,12 +123,14 @@ void ServerControlImpl::OnMessage(ConnId conn, const wire::InFrame& frame, int64
   if (conn != conn_ || finished_) return;
   Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
   if (!message.ok()) {
-    Log("the scheduler at " + ToString(Scheduler()) +
+    Log("the scheduler at " + ToString(dialer_.place()) +
         " sent what is no message: " + message.status().message());
     network_.Close(conn_);
-    return Reconnect(now_us);
+    conn_ = ConnId{};
+    return dialer_.DialSoon(now_us);
   }
   conn_heard_us_ = now_us;
+  dialer_.Stop();  // it was only slow
   std::visit(
       [&](auto& m) {
         using M = std::decay_t<decltype(m)>;
@@ -152,7 +138,8 @@ void ServerControlImpl::OnMessage(ConnId conn, const wire::InFrame& frame, int64
           OnRegistered(m, now_us);
         } else if constexpr (std::is_same_v<M, wire::HeartbeatReply>) {
           // One of an older term has been replaced and does not know it yet.
-          if (!Heard(m.term, now_us)) LeaveForAnother(now_us);
+          if (!Heard(m.term, now_us)) return LeaveForAnother(now_us);
+          TakeHeartbeat(m.heartbeat_ms);
         } else if constexpr (std::is_same_v<M, wire::StateMessage>) {
           OnState(std::move(m.state), now_us);
         } else if constexpr (std::is_same_v<M, wire::StateDelta>) {
@@ -172,13 +159,21 @@ bool ServerControlImpl::Heard(Term term, int64_t now_us) {
   if (term < term_) return false;
   term_ = term;
   heard_us_ = now_us;
-  back_off_us_ = kBackOffMinUs;
+  dialer_.ResetPause();
   return true;
+}
+
+// The scheduler knows how often it wants to hear of its nodes; one of an older version says nothing.
+void ServerControlImpl::TakeHeartbeat(uint32_t heartbeat_ms) {
+  if (heartbeat_ms == 0) return;
+  heartbeat_us_ = int64_t{heartbeat_ms} * 1000;
+  dialer_.set_every_us(heartbeat_us_);
 }
 
 void ServerControlImpl::OnRegistered(const wire::Registered& message, int64_t now_us) {
   if (message.uid != options_.uid || !Heard(message.term, now_us)) return;
   register_again_ = false;
+  TakeHeartbeat(message.heartbeat_ms);
   if (!known_) {
     known_ = true;
     incarnation_ = message.incarnation;
@@ -191,7 +186,7 @@ void ServerControlImpl::OnRegistered(const wire::Registered& message, int64_t no
   }
   if (message.incarnation == incarnation_) return;
   // A scheduler that lost its log would give our slots to others.
-  Finish({Code::kProtocol, "the scheduler at " + ToString(Scheduler()) +
+  Finish({Code::kProtocol, "the scheduler at " + ToString(dialer_.place()) +
                                " knew this server as incarnation " + std::to_string(incarnation_.value) +
                                " and now calls it " + std::to_string(message.incarnation.value) +
                                ": was its log lost?"});
@@ -219,7 +214,8 @@ void ServerControlImpl::Finish(Status result) {
   if (finished_) return;
   finished_ = true;
   result_ = std::move(result);
-  if (conn_ != ConnId{}) network_.Close(conn_);
+  dialer_.Stop();
+  if (connected()) network_.Close(conn_);
   if (!result_.ok()) Log(result_.message());
 }
 

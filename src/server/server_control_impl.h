@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/server_control.h"
+#include "transport/dialer.h"
 
 namespace cairn::server {
 
@@ -38,15 +39,14 @@ class ServerControlImpl final : public ServerControl {
 
  private:
   // server_control.cc
-  void Connect(int64_t now_us);
-  void Reconnect(int64_t now_us);  // to the next scheduler, where there are several
+  bool connected() const { return conn_ != ConnId{}; }
   void LeaveForAnother(int64_t now_us);  // this one does not lead
-  const wire::Endpoint& Scheduler() const;  // the one that is tried, or connected to
   std::string Schedulers() const;           // all of them, for the user
   void Say(int64_t now_us);  // a Register or a Heartbeat, whichever is due
   void OnRegistered(const wire::Registered& message, int64_t now_us);
   void OnRefusal(const wire::Refusal& message, int64_t now_us);
   bool Heard(Term term, int64_t now_us);  // false: from a scheduler that has been replaced
+  void TakeHeartbeat(uint32_t heartbeat_ms);
   void Log(const std::string& line) const;
   void OnLeft(const wire::LeaveReply& message);
   void Finish(Status result);
@@ -54,7 +54,8 @@ class ServerControlImpl final : public ServerControl {
   // server_reports.cc
   void OnState(wire::ClusterState state, int64_t now_us);
   void LeaveJob();
-  wire::Heartbeat MakeHeartbeat() const;
+  wire::Heartbeat MakeBriefHeartbeat() const;  // small, whatever the cluster
+  wire::Heartbeat MakeHeartbeat();
 
   const ServerControlOptions options_;
   Network& network_;
@@ -64,13 +65,11 @@ class ServerControlImpl final : public ServerControl {
   const int64_t start_us_;
   int64_t waiting_said_us_ = -1'000'000'000;  // when it last said that no scheduler answers
 
-  size_t place_ = 0;  // in the list of schedulers
-  ConnId conn_;
-  bool connected_ = false;
-  int64_t back_off_us_;
-  int64_t connect_at_us_ = 0;  // while there is no connection
+  Dialer dialer_;  // for the scheduler, or one of several
+  ConnId conn_;    // 0: none yet, or lost
+  int64_t heartbeat_us_;       // as the scheduler says
   int64_t heard_us_;           // the scheduler, for orphans
-  int64_t conn_heard_us_ = 0;  // on this connection: a silent one is made anew
+  int64_t conn_heard_us_ = 0;  // on this connection: beside a silent one others are tried
   int64_t said_us_ = 0;
 
   bool known_ = false;           // has an incarnation
@@ -81,6 +80,7 @@ class ServerControlImpl final : public ServerControl {
   Term term_;
   std::shared_ptr<const wire::ClusterState> state_;
   MergedReport report_;
+  size_t next_load_ = 0;  // of its slots, to be reported next
 
   bool leaving_ = false;  // has asked for its slots to be moved away
   bool ending_ = false;  // every shard has seen the end

@@ -81,8 +81,7 @@ TEST_F(Control, RegistrationIsRepeatedUntilItIsAnsweredThenHeartbeatsFollow) {
   control->OnConnected(conn(), now);
   Tick(1'000'000);
   Tick(500'000);
-  Tick(500'000);
-  ASSERT_EQ(Sent<wire::Register>().size(), 3u);
+  ASSERT_EQ(Sent<wire::Register>().size(), 2u);
   EXPECT_EQ(Sent<wire::Register>()[0].uid, 77u);
   EXPECT_EQ(Sent<wire::Register>()[0].threads, 2u);
   Tell(wire::Registered{1234, "test", Term{1}, Incarnation{4}, 0, 0});
@@ -93,6 +92,7 @@ TEST_F(Control, RegistrationIsRepeatedUntilItIsAnsweredThenHeartbeatsFollow) {
   Tell(wire::Registered{77, "test", Term{1}, Incarnation{5}, 3, 0});
   EXPECT_EQ(registered.size(), 1u);
   Tick(1'000'000);
+  Tell(wire::HeartbeatReply{Term{1}, StateVersion{1}});
   Tick(1'000'000);
   ASSERT_EQ(Sent<wire::Heartbeat>().size(), 3u);
   EXPECT_EQ(Sent<wire::Heartbeat>()[2].incarnation, Incarnation{5});
@@ -105,22 +105,79 @@ TEST_F(Control, ALostConnectionIsMadeAnewWithBackOff) {
   Tick(50'000);
   EXPECT_EQ(net.connects, 2u);
   control->OnDisconnect(conn(), now);
-  Tick(50'000);
-  EXPECT_EQ(net.connects, 2u) << "twice as long";
-  Tick(50'000);
+  Tick(49'000);
+  EXPECT_EQ(net.connects, 2u) << "after a pause";
+  Tick(51'000);
   EXPECT_EQ(net.connects, 3u);
   control->OnConnected(conn(), now);
-  EXPECT_EQ(Sent<wire::Heartbeat>().size(), 1u) << "it says who it is";
+  ASSERT_EQ(Sent<wire::Heartbeat>().size(), 2u) << "it says who it is, then all the rest";
   EXPECT_TRUE(Sent<wire::Register>().empty());
   EXPECT_EQ(lines.back(), "lost the scheduler at sched:7000, reconnecting");
 }
 
-TEST_F(Control, ASilentConnectionIsMadeAnew) {
+TEST_F(Control, BesideASilentConnectionOthersAreTriedEveryHeartbeat) {
   Register();
   for (int i = 0; i < 5; ++i) Tick(1'000'000);
-  EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1001}});
-  Tick(100'000);
-  EXPECT_EQ(net.connects, 2u);
+  EXPECT_EQ(net.connects, 5u) << "from the second heartbeat without an answer on";
+  EXPECT_TRUE(net.closed.empty()) << "each of them may get through, the first one too";
+  control->OnConnected(ConnId{1003}, now);
+  EXPECT_EQ(net.closed.size(), 4u);
+  EXPECT_EQ(Sent<wire::Heartbeat>(ConnId{1003}).size(), 2u);
+  Tick(1'000'000);
+  EXPECT_EQ(net.connects, 5u);
+}
+
+TEST_F(Control, AConnectionThatWasOnlySlowIsKept) {
+  Register();
+  for (int i = 0; i < 3; ++i) Tick(1'000'000);
+  ASSERT_EQ(net.connects, 3u);
+  Buffer bytes = wire::Flatten(*wire::EncodeControl(wire::HeartbeatReply{Term{1}, StateVersion{1}}, pool), pool);
+  Result<wire::InFrame> frame = wire::Parse(bytes.bytes(), wire::kMaxBodyBytes, pool);
+  control->OnMessage(ConnId{1001}, *frame, now);
+  EXPECT_EQ(net.closed, (std::vector<ConnId>{ConnId{1002}, ConnId{1003}}));
+  Tick(1'000'000);
+  EXPECT_EQ(net.connects, 3u);
+}
+
+TEST_F(Control, TheSchedulerSaysHowOftenItWantsToHearOfAServer) {
+  control->OnConnected(conn(), now);
+  Tell(wire::Registered{77, "test", Term{1}, Incarnation{5}, 3, 0, /*heartbeat_ms=*/200});
+  const size_t before = Sent<wire::Heartbeat>().size();
+  for (int i = 0; i < 10; ++i) {
+    Tick(100'000);
+    Tell(wire::HeartbeatReply{Term{1}, StateVersion{1}, 0, "", 0, 200});
+  }
+  EXPECT_EQ(Sent<wire::Heartbeat>().size(), before + 5);
+}
+
+// The first frame on a connection may have 64 KiB, and no frame to the scheduler more than 1 MiB.
+TEST_F(Control, HeartbeatsAreBoundedAndTakeTurns) {
+  Register();
+  constexpr uint32_t kSlots = 65536, kTables = 4096;
+  ShardReport report;
+  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+    report.loads.push_back({slot, 1, 1, 1, 1});
+    report.news.push_back({slot, wire::SlotNews::kSlow, 1, 1, StateVersion{1}});
+  }
+  report.hold_view = ViewNumber{2};
+  for (uint32_t table = 0; table < kTables; ++table) report.hold_rounds.push_back({TableId{table}, Round{1}});
+  control->OnReports({report}, now);
+  control->OnDisconnect(conn(), now);
+  Tick(200'000);
+  control->OnConnected(conn(), now);
+  const ConnId on = conn();
+  ASSERT_GE(net.sent[on].size(), 2u);
+  EXPECT_LE(net.sent[on][0].header.body_bytes, 1024u);
+  std::set<uint32_t> told;
+  for (int i = 0; i < 16; ++i) {
+    for (const wire::InFrame& frame : net.sent[on]) EXPECT_LT(frame.header.body_bytes, 512u << 10);
+    for (const wire::Heartbeat& heartbeat : Sent<wire::Heartbeat>(on))
+      for (const wire::SlotLoad& load : heartbeat.loads) told.insert(load.slot);
+    net.sent[on].clear();
+    Tick(1'000'000);
+    Tell(wire::HeartbeatReply{Term{1}, StateVersion{1}});
+  }
+  EXPECT_EQ(told.size(), kSlots) << "each slot in its turn";
 }
 
 TEST_F(Control, StatesGoToTheShardsOnceAndNeverBack) {

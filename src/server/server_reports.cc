@@ -8,6 +8,10 @@
 
 namespace cairn::server {
 namespace {
+// Of one heartbeat, so that it stays well below what a scheduler takes (1 MiB) whatever the cluster.
+constexpr size_t kMostNews = 1024;
+constexpr size_t kMostLoads = 4096;
+
 void AddRound(std::vector<wire::TableRound>& rounds, const wire::TableRound& round) {
   auto it = std::lower_bound(rounds.begin(), rounds.end(), round,
                              [](auto& a, auto& b) { return a.table < b.table; });
@@ -77,10 +81,10 @@ void ServerControlImpl::OnReports(const std::vector<ShardReport>& reports, int64
   if (!ending_ && state_ && Over(*state_) && report_.version >= state_->version) {
     ending_ = true;
     ending_since_us_ = now_us;
-    if (connected_ && known_) Say(now_us);
+    if (connected() && known_) Say(now_us);
     return;
   }
-  if (changed && connected_ && known_) Say(now_us);
+  if (changed && connected() && known_) Say(now_us);
 }
 
 void ServerControlImpl::OnState(wire::ClusterState state, int64_t now_us) {
@@ -96,7 +100,7 @@ void ServerControlImpl::Drain(int64_t now_us) {
   leaving_ = true;
   if (!known_ || CAIRN_BUG(kLeavesUndrained)) return Finish(Status::Ok());
   Log("leaving: its partitions move to other servers first");
-  if (connected_) Say(now_us);
+  if (connected()) Say(now_us);
 }
 
 void ServerControlImpl::LeaveJob() {
@@ -104,21 +108,32 @@ void ServerControlImpl::LeaveJob() {
   Finish({Code::kJobFailed, state_->failure});
 }
 
-wire::Heartbeat ServerControlImpl::MakeHeartbeat() const {
+wire::Heartbeat ServerControlImpl::MakeBriefHeartbeat() const {
   wire::Heartbeat heartbeat;
   heartbeat.incarnation = incarnation_;
   heartbeat.uid = options_.uid;
   heartbeat.version = report_.version;
-  heartbeat.hold_view = report_.hold_view;
-  heartbeat.open_rounds = report_.hold_rounds;
   heartbeat.end_confirmed = ending_;
   heartbeat.stats = report_.stats;
-  heartbeat.hold_version = report_.version;
   heartbeat.leaving = leaving_;
-  heartbeat.news = report_.news;
-  heartbeat.loads = report_.loads;
+  return heartbeat;
+}
+
+wire::Heartbeat ServerControlImpl::MakeHeartbeat() {
+  wire::Heartbeat heartbeat = MakeBriefHeartbeat();
+  heartbeat.hold_view = report_.hold_view;
+  heartbeat.open_rounds = report_.hold_rounds;
+  heartbeat.hold_version = report_.version;
   heartbeat.hot_rows = report_.hot.rows;
   heartbeat.sampled = report_.hot.sampled;
+  // News are repeated until the state has them: the first ones make room for the others.
+  heartbeat.news.assign(report_.news.begin(),
+                        report_.news.begin() + static_cast<int64_t>(std::min(report_.news.size(), kMostNews)));
+  const size_t loads = std::min(report_.loads.size(), kMostLoads);
+  if (next_load_ >= report_.loads.size()) next_load_ = 0;
+  for (size_t i = 0; i < loads; ++i)
+    heartbeat.loads.push_back(report_.loads[(next_load_ + i) % report_.loads.size()]);
+  next_load_ += loads;
   return heartbeat;
 }
 

@@ -12,27 +12,21 @@ constexpr size_t kMostAttempts = 16;
 }  // namespace
 
 Dialer::Dialer(Network& network, std::vector<wire::Endpoint> places, const Options& options)
-    : network_(network), places_(std::move(places)), options_(options), pause_us_(options.soonest_us) {
+    : network_(network), places_(std::move(places)), options_(options), pause_us_(options.soonest_us),
+      random_(options.seed) {
   CAIRN_CHECK(!places_.empty());
 }
 
 void Dialer::set_every_us(int64_t us) { options_.every_us = std::max(us, options_.soonest_us); }
 
 void Dialer::OnTick(int64_t now_us) {
-  std::erase_if(attempts_, [&](const auto& entry) {
-    const bool old = now_us - entry.second.since_us >= options_.give_up_us;
-    if (old) network_.Close(entry.first);
-    return old;
-  });
   if (now_us < due_us_) return;
   if (attempts_.size() >= kMostAttempts) {
-    auto oldest = std::min_element(attempts_.begin(), attempts_.end(), [](const auto& a, const auto& b) {
-      return a.second.since_us < b.second.since_us;
-    });
+    const auto oldest = attempts_.begin();
     network_.Close(oldest->first);
     attempts_.erase(oldest);
   }
-  attempts_[network_.Connect(places_[next_])] = {next_, now_us};
+  attempts_[network_.Connect(places_[next_])] = next_;
   next_ = (next_ + 1) % places_.size();
   // Where there are several, the next one may well be there.
   due_us_ = now_us + std::max(options_.every_us / static_cast<int64_t>(places_.size()), options_.soonest_us);
@@ -41,7 +35,7 @@ void Dialer::OnTick(int64_t now_us) {
 bool Dialer::OnConnected(ConnId conn) {
   auto it = attempts_.find(conn);
   if (it == attempts_.end()) return false;
-  at_ = it->second.place;
+  at_ = it->second;
   attempts_.erase(it);
   Stop();
   return true;
@@ -51,13 +45,14 @@ bool Dialer::OnDisconnect(ConnId conn, int64_t now_us) {
   if (attempts_.erase(conn) == 0) return false;
   // The pause is between rounds of the list.
   const bool round = next_ == 0;
-  due_us_ = std::min(due_us_, now_us + (round ? pause_us_ : options_.soonest_us));
+  const int64_t pause_us = round ? pause_us_ : options_.soonest_us;
+  due_us_ = std::min(due_us_, now_us + pause_us + random_.Between(0, pause_us / 2));
   if (round) pause_us_ = std::min(2 * pause_us_, options_.every_us);
   return true;
 }
 
 void Dialer::Stop() {
-  for (const auto& [conn, attempt] : attempts_) network_.Close(conn);
+  for (const auto& [conn, place] : attempts_) network_.Close(conn);
   attempts_.clear();
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/random.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
 
@@ -19,7 +20,7 @@ class Dialer {
   struct Options {
     int64_t every_us = 1'000'000;   // between attempts that get no answer, at most
     int64_t soonest_us = 50'000;    // after one that was refused; doubled each time, up to `every_us`
-    int64_t give_up_us = 60'000'000;  // an attempt that is older is forgotten
+    uint64_t seed = 1;              // pauses differ, so that not everybody comes back at one moment
   };
   // `network` must outlive it. Requires a place.
   Dialer(Network& network, std::vector<wire::Endpoint> places, const Options& options);
@@ -31,6 +32,7 @@ class Dialer {
   // The next attempt is due at once, or after the shortest pause.
   void DialNow(int64_t now_us) { due_us_ = now_us; }
   void DialSoon(int64_t now_us) { due_us_ = now_us + options_.soonest_us; }
+  bool Dials(ConnId conn) const { return attempts_.contains(conn); }
   // True: the connection is one of the attempts, and now the caller's. The others are given up.
   bool OnConnected(ConnId conn);
   // True: it was one of the attempts; another one follows.
@@ -46,18 +48,15 @@ class Dialer {
   size_t attempts() const { return attempts_.size(); }
 
  private:
-  struct Attempt {
-    size_t place = 0;
-    int64_t since_us = 0;
-  };
   Network& network_;
   const std::vector<wire::Endpoint> places_;
   Options options_;
-  std::map<ConnId, Attempt> attempts_;
+  std::map<ConnId, size_t> attempts_;  // at which place; the oldest first
   size_t next_ = 0;  // place to try
   size_t at_ = 0;
   int64_t due_us_ = INT64_MIN;
   int64_t pause_us_;
+  Random random_;
 };
 
 }  // namespace cairn

@@ -38,6 +38,7 @@ struct Registered {
   Incarnation incarnation;
   uint32_t rank = 0;           // worker: rank; server: index
   uint64_t barrier_base = 0;   // worker: count its barriers from here
+  uint32_t heartbeat_ms = 0;   // how often the node should speak; 0: as it likes
 };
 struct NodeStats {  // cumulative, for `cairn status`
   uint64_t pushes = 0, pulls = 0, rounds = 0, bytes_in = 0, bytes_out = 0, rows = 0, memory_bytes = 0,
@@ -108,6 +109,7 @@ struct HeartbeatReply {
   uint64_t barrier_open = 0;      // barriers up to this one are open
   std::string awaiting;           // who is awaited for what, in words, for the user
   uint32_t blocked_slots = 0;     // with fewer owners in sync than min_in_sync: requests to them wait
+  uint32_t heartbeat_ms = 0;      // as in Registered
 };
 // Scheduler → node, whenever the node's version is behind.
 struct StateMessage { ClusterState state; };
@@ -127,6 +129,8 @@ struct Leave { Incarnation incarnation; };
 struct LeaveReply { Incarnation incarnation; };
 // Launcher → scheduler: this rank does not come back; and: end the job with this error.
 struct GiveUp { uint32_t rank = 0; };
+// Launcher → scheduler: the process that registered with this uid has ended, it is known.
+struct ProcessEnded { uint64_t uid = 0; };
 struct AbortJob { std::string reason; };
 struct StatusRequest { uint64_t request = 0; };
 struct StatusReply { uint64_t request = 0; std::string json; };
@@ -164,7 +168,7 @@ using ControlMessage =
     std::variant<Register, Registered, Heartbeat, HeartbeatReply, StateMessage, CreateTable, DropTable,
                  TableReply, Leave, LeaveReply, GiveUp, AbortJob, StatusRequest, StatusReply, Hello,
                  HelloReply, Refusal, StillWaiting, Scale, ReplicaHello, ReplicaHelloReply,
-                 StateDelta>;
+                 StateDelta, ProcessEnded>;
 
 FramePtr EncodeControl(const ControlMessage& message, BufferPool& pool);
 Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const std::byte> body);

@@ -35,6 +35,7 @@ Status Unpack(const fb::Registered& in, Budget& budget, Registered* out) {
   out->incarnation = Incarnation{in.incarnation()};
   out->rank = in.rank();
   out->barrier_base = in.barrier_base();
+  out->heartbeat_ms = in.heartbeat_ms();
   return Status::Ok();
 }
 Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
@@ -92,6 +93,7 @@ Status Unpack(const fb::HeartbeatReply& in, Budget& budget, HeartbeatReply* out)
   out->barrier_open = in.barrier_open();
   out->awaiting = UnpackString(in.awaiting(), budget);
   out->blocked_slots = in.blocked_slots();
+  out->heartbeat_ms = in.heartbeat_ms();
   return Status::Ok();
 }
 Status Unpack(const fb::StateMessage& in, Budget& budget, StateMessage* out) {
@@ -119,6 +121,10 @@ Status Unpack(const fb::Leave& in, Budget&, Leave* out) {
 }
 Status Unpack(const fb::LeaveReply& in, Budget&, LeaveReply* out) {
   out->incarnation = Incarnation{in.incarnation()};
+  return Status::Ok();
+}
+Status Unpack(const fb::ProcessEnded& in, Budget&, ProcessEnded* out) {
+  out->uid = in.uid();
   return Status::Ok();
 }
 Status Unpack(const fb::GiveUp& in, Budget&, GiveUp* out) {
@@ -233,6 +239,7 @@ Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const 
     CAIRN_TAKE(ReplicaHello);
     CAIRN_TAKE(ReplicaHelloReply);
     CAIRN_TAKE(StateDelta);
+    CAIRN_TAKE(ProcessEnded);
 #undef CAIRN_TAKE
     case fb::Message::NONE: break;
   }

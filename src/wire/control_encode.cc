@@ -23,7 +23,8 @@ Offset<void> Pack(FlatBufferBuilder& b, const Register& m) {
 }
 Offset<void> Pack(FlatBufferBuilder& b, const Registered& m) {
   const auto cluster_id = PackString(b, m.cluster_id);
-  return fb::CreateRegistered(b, m.uid, cluster_id, m.term.value, m.incarnation.value, m.rank, m.barrier_base)
+  return fb::CreateRegistered(b, m.uid, cluster_id, m.term.value, m.incarnation.value, m.rank, m.barrier_base,
+                              m.heartbeat_ms)
       .Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
@@ -65,7 +66,8 @@ Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
 }
 Offset<void> Pack(FlatBufferBuilder& b, const HeartbeatReply& m) {
   const auto awaiting = PackString(b, m.awaiting);
-  return fb::CreateHeartbeatReply(b, m.term.value, m.version.value, m.barrier_open, awaiting, m.blocked_slots)
+  return fb::CreateHeartbeatReply(b, m.term.value, m.version.value, m.barrier_open, awaiting, m.blocked_slots,
+                                  m.heartbeat_ms)
       .Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const StateMessage& m) {
@@ -88,6 +90,9 @@ Offset<void> Pack(FlatBufferBuilder& b, const Leave& m) {
 }
 Offset<void> Pack(FlatBufferBuilder& b, const LeaveReply& m) {
   return fb::CreateLeaveReply(b, m.incarnation.value).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const ProcessEnded& m) {
+  return fb::CreateProcessEnded(b, m.uid).Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const GiveUp& m) { return fb::CreateGiveUp(b, m.rank).Union(); }
 Offset<void> Pack(FlatBufferBuilder& b, const AbortJob& m) {

@@ -21,7 +21,7 @@ auto Fields(const Register& m) {
                   m.wanted_rank);
 }
 auto Fields(const Registered& m) {
-  return std::tie(m.uid, m.cluster_id, m.term, m.incarnation, m.rank, m.barrier_base);
+  return std::tie(m.uid, m.cluster_id, m.term, m.incarnation, m.rank, m.barrier_base, m.heartbeat_ms);
 }
 auto Fields(const Heartbeat& m) {
   const NodeStats& s = m.stats;
@@ -31,7 +31,7 @@ auto Fields(const Heartbeat& m) {
                   m.hold_version, m.leaving, m.news, m.loads, m.hot_rows, m.sampled);
 }
 auto Fields(const HeartbeatReply& m) {
-  return std::tie(m.term, m.version, m.barrier_open, m.awaiting, m.blocked_slots);
+  return std::tie(m.term, m.version, m.barrier_open, m.awaiting, m.blocked_slots, m.heartbeat_ms);
 }
 auto Fields(const StateMessage& m) { return std::tie(m.state); }
 auto Fields(const CreateTable& m) { return std::tie(m.request, m.incarnation, m.spec); }
@@ -40,6 +40,7 @@ auto Fields(const TableReply& m) { return std::tie(m.request, m.code, m.text, m.
 auto Fields(const Leave& m) { return std::tie(m.incarnation); }
 auto Fields(const LeaveReply& m) { return std::tie(m.incarnation); }
 auto Fields(const GiveUp& m) { return std::tie(m.rank); }
+auto Fields(const ProcessEnded& m) { return std::tie(m.uid); }
 auto Fields(const AbortJob& m) { return std::tie(m.reason); }
 auto Fields(const StatusRequest& m) { return std::tie(m.request); }
 auto Fields(const StatusReply& m) { return std::tie(m.request, m.json); }
@@ -130,7 +131,8 @@ TEST_F(Control, DefaultMessagesComeThroughToo) {
   check(CreateTable{}), check(DropTable{}), check(TableReply{}), check(Leave{}), check(LeaveReply{});
   check(GiveUp{}), check(AbortJob{}), check(StatusRequest{}), check(StatusReply{}), check(Hello{});
   check(HelloReply{}), check(Refusal{}), check(StillWaiting{}), check(Scale{}), check(ReplicaHello{});
-  check(ReplicaHelloReply{}), check(StateDelta{});
+  check(ReplicaHelloReply{}), check(StateDelta{}), check(ProcessEnded{});
+  check(Registered{.heartbeat_ms = 200}), check(HeartbeatReply{.heartbeat_ms = 200});
 }
 
 TEST_F(Control, NamesAreThoseOfTheTypes) {

@@ -111,6 +111,7 @@ inline std::vector<ControlMessage> SampleControl() {
   ClusterState part = SampleState();
   part.slots.resize(1);
   all.push_back(StateDelta{StateVersion{41}, part, {2}, {3}, {1, 4}, {2}});
+  all.push_back(ProcessEnded{77});
   return all;
 }
 

@@ -18,6 +18,7 @@ constexpr int64_t kTickUs = 100'000;
 constexpr int64_t kShortSilenceUs = 1'200'000;
 constexpr int64_t kBetweenSilencesUs = 3'500'000;
 constexpr int64_t kLongSilenceUs = 11'000'000;  // declared dead, most of the time
+constexpr int64_t kBetweenCutsUs = 10'500'000;   // everybody has come back, or has been missed
 constexpr uint64_t kMostSendsLeft = 40;
 }  // namespace
 
@@ -43,6 +44,7 @@ void Chaos::Tick() {
   if (Strikes(plan.server_kills)) KillServer();
   if (Strikes(plan.server_silence)) SilenceServer();
   if (Strikes(plan.server_cuts)) CutServers();
+  if (Strikes(plan.scheduler_cuts)) CutScheduler();
   Scheduler();
   if (Strikes(plan.twins)) {
     const auto running = world_.launcher().Running();
@@ -270,6 +272,30 @@ void Chaos::CutServers() {
   if (!one_way) world_.fabric().Block(hb, ha, until, keep);
 }
 
+// One of them, from all nodes: those of its own silence it may not blame. (With several it may still
+// reach the store.)
+void Chaos::CutScheduler() {
+  const Plan& plan = world_.plan();
+  if (world_.now_us() < scheduler_cut_until_us_) return;
+  const int scheduler = SchedulerHost(static_cast<uint32_t>(random_.Below(plan.schedulers)));
+  const int64_t length = random_.Chance(0.5) ? random_.Between(300'000, 5'500'000) : random_.Between(5'500'000, 14'000'000);
+  // What is kept back comes then, even if all else heals before.
+  const int64_t until = std::min(world_.now_us() + length, plan.heal_us);
+  scheduler_cut_until_us_ = until + kBetweenCutsUs;
+  const bool keep = random_.Chance(0.4);
+  world_.faults().Add(Fault::kSchedulerCut);
+  world_.Log("chaos", "scheduler " + std::to_string(scheduler) + " is cut off from everybody until " +
+                          std::to_string(until));
+  auto cut = [&](int host) {
+    world_.fabric().Block(scheduler, host, until, keep);
+    world_.fabric().Block(host, scheduler, until, keep);
+  };
+  for (int machine = 0; ServerHost(static_cast<uint32_t>(machine)) < kLauncherHost; ++machine)
+    cut(ServerHost(static_cast<uint32_t>(machine)));
+  cut(kLauncherHost);
+  for (uint32_t w = 0; w < plan.workers + plan.late_workers; ++w) cut(WorkerHost(w));
+}
+
 // More than can be survived: every owner of a slot that is in sync, at once.
 void Chaos::LoseOwners() {
   lose_at_us_ = 0;
@@ -285,8 +311,9 @@ void Chaos::LoseOwners() {
     if (server == nullptr) continue;
     if (silent) {
       // Alive, but so long away that they are declared dead.
-      world_.keeper().MarkHurt(*server, world_.now_us() + 30'000'000);
-      world_.fabric().Pause(server->process(), world_.now_us() + 30'000'000);
+      const int64_t until = world_.now_us() + world_.plan().lost_after_us + 20'000'000;
+      world_.keeper().MarkHurt(*server, until);
+      world_.fabric().Pause(server->process(), until);
       continue;
     }
     world_.faults().Add(Fault::kServerCrash);

@@ -26,6 +26,7 @@ class Chaos {
   void KeepWorkersBehind(bool all);
   void Depose();
   void CutServers();
+  void CutScheduler();
   void LoseOwners();
   void Scheduler();
   ServerProcess* RandomServer();
@@ -36,6 +37,7 @@ class Chaos {
   World& world_;
   Random random_;
   int64_t servers_quiet_until_us_ = 0;  // silence between servers and scheduler must not add up
+  int64_t scheduler_cut_until_us_ = 0;
   int64_t lose_at_us_ = 0, depose_at_us_ = 0;
 };
 

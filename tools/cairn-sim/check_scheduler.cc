@@ -65,6 +65,27 @@ class ViewsDurable final : public Checker {
   Term term_;
 };
 
+// Where nothing goes wrong but that a scheduler is cut off, nobody is taken for dead (rule 5).
+class Blame final : public Checker {
+ public:
+  explicit Blame(Context& context) : Checker("blame", context) {}
+  void OnDurable(const wire::ClusterState& state) override {
+    if (!context_.plan.only_cuts) return;
+    for (const wire::ServerInfo& server : before_.servers)
+      if (state.FindServer(server.index) == nullptr)
+        Violation("server " + std::to_string(server.index) + " lives, and is taken for dead");
+    for (const wire::WorkerInfo& worker : before_.workers) {
+      const bool done = std::ranges::binary_search(state.done_ranks, worker.rank.value);
+      if (state.FindWorker(worker.incarnation) == nullptr && !done)
+        Violation("worker " + std::to_string(worker.rank.value) + " lives, and is taken for dead");
+    }
+    before_ = state;
+  }
+
+ private:
+  wire::ClusterState before_;
+};
+
 class Tables final : public Checker {
  public:
   explicit Tables(Context& context) : Checker("tables", context) {}
@@ -127,6 +148,7 @@ class BarrierChecker final : public Checker {
 
 CheckerPtr MakeIncarnations(Context& context) { return std::make_unique<Incarnations>(context); }
 CheckerPtr MakeViewsDurable(Context& context) { return std::make_unique<ViewsDurable>(context); }
+CheckerPtr MakeBlame(Context& context) { return std::make_unique<Blame>(context); }
 CheckerPtr MakeTables(Context& context) { return std::make_unique<Tables>(context); }
 CheckerPtr MakeBarrier(Context& context) { return std::make_unique<BarrierChecker>(context); }
 

@@ -52,6 +52,7 @@ CheckerPtr MakeEqualNumbers(Context& context);  // equal-numbers
 CheckerPtr MakeIncarnations(Context& context);  // incarnations
 CheckerPtr MakeViewsDurable(Context& context);  // views-durable
 CheckerPtr MakeTables(Context& context);        // tables
+CheckerPtr MakeBlame(Context& context);         // blame
 CheckerPtr MakeBarrier(Context& context);       // barrier
 // check_calls.cc
 CheckerPtr MakeOutcomes(Context& context);       // outcomes

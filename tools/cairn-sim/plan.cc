@@ -258,6 +258,25 @@ void MakeBounds(Plan& plan, Random random) {
   maybe(scheduler.table_answers, 0.2, 2, 5);
 }
 
+// How long a scheduler waits before it gives partitions up, and cuts of it, which are shorter than that.
+// Under some seeds nothing else goes wrong. Drawn apart too.
+void MakeSchedulerCuts(Plan& plan, Random random) {
+  plan.lost_after_us = random.Between(16 * kSecond, 40 * kSecond);
+  if (plan.severity > 0 && random.Chance(0.5)) plan.scheduler_cuts = 0.06;
+  plan.only_cuts = !plan.lose_server && random.Chance(0.08);
+  if (!plan.only_cuts) return;
+  plan.scheduler_cuts = 0.6;
+  plan.heal_us = random.Between(20 * kSecond, 40 * kSecond);
+  plan.network = {};
+  plan.network.delay_us = random.Between(50, 2'000);
+  plan.partitions = plan.worker_kills = plan.scheduler_kills = plan.store_crashes = plan.pauses = plan.twins = 0;
+  plan.server_kills = plan.server_silence = plan.server_cuts = plan.lease_ends = plan.slow_links = plan.slow = 0;
+  plan.memory_faults = plan.kv_faults = 0;
+  plan.depose = plan.short_deadlines = false;
+  plan.settle = true;  // the job lasts until then
+  plan.late_servers = plan.drains = plan.scales = 0;
+}
+
 }  // namespace
 
 Plan MakePlan(uint64_t seed) {
@@ -295,6 +314,7 @@ Plan MakePlan(uint64_t seed) {
   MakeOwners(plan, Random(Mix64(seed, 0x0E4E25)));
   MakeMemoryFaults(plan, Random(Mix64(seed, 0xB17)));
   MakeBounds(plan, Random(Mix64(seed, 0xB0D5)));
+  MakeSchedulerCuts(plan, Random(Mix64(seed, 0xC075)));
   plan.impatient = Random(Mix64(seed, 0x74AFF1C)).Chance(0.3);
   return plan;
 }

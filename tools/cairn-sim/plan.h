@@ -80,10 +80,13 @@ struct Plan {
   double server_kills = 0;    // for good or followed by another start
   double server_silence = 0;  // long pauses and partitions from the scheduler
   double server_cuts = 0;     // partitions between servers
+  double scheduler_cuts = 0;  // of a scheduler from everybody
+  bool only_cuts = false;     // nothing else goes wrong: so nobody may be taken for dead
   double lease_ends = 0;      // of schedulers' leases, before their time
   double slow_links = 0;      // share of pairs of servers
   double memory_faults = 0;   // per frame of operations that a backup is sent
   double slow = 0;      // share of nodes that are slow
+  int64_t lost_after_us = 0;
   int64_t heal_us = 0;  // from here on nothing goes wrong any more
 };
 

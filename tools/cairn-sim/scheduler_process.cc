@@ -32,6 +32,7 @@ scheduler::SchedulerOptions SchedulerProcess::Options() const {
   options.endpoint = world_.scheduler_endpoints()[number_];
   options.rejoin_grace_us = 8'000'000;
   options.bounds = plan.scheduler_bounds;
+  options.lost_after_us = plan.lost_after_us;
   if (plan.impatient) options.traffic = {1.1, 1, 1'000'000, 2'000'000, 2'000'000, 20'000'000};
   return options;
 }

@@ -19,7 +19,7 @@ struct SchedulerFlags {
   std::optional<std::string> host, state_dir, meta, cluster_id;
   std::optional<uint16_t> port;
   std::optional<uint32_t> servers, workers, slots, replicas, min_in_sync;
-  std::optional<int64_t> heartbeat_ms, dead_after_ms, rejoin_grace_ms;
+  std::optional<int64_t> heartbeat_ms, dead_after_ms, lost_after_ms, rejoin_grace_ms;
   int64_t lease_s = scheduler::EtcdOptions{}.ttl_s;
   int ready_fd = -1;
 };
@@ -57,6 +57,7 @@ scheduler::SchedulerNodeOptions OptionsOf(const SchedulerFlags& flags, const clu
   };
   milliseconds(options.core.heartbeat_us, flags.heartbeat_ms, environment.heartbeat_ms);
   milliseconds(options.core.dead_after_us, flags.dead_after_ms, environment.dead_after_ms);
+  milliseconds(options.core.lost_after_us, flags.lost_after_ms, environment.lost_after_ms);
   milliseconds(options.core.rejoin_grace_us, flags.rejoin_grace_ms, environment.rejoin_grace_ms);
   options.log = LogLine;
   return options;
@@ -179,6 +180,10 @@ void AddScheduler(CLI::App& app, int& exit_code) {
   command->add_option("--heartbeat-ms", flags->heartbeat_ms, "how often nodes are expected to report (1000)")
       ->check(Within(1, 86'400'000));
   command->add_option("--dead-after-ms", flags->dead_after_ms, "a node not heard for so long is dead (5000)")
+      ->check(Within(1, 86'400'000));
+  command
+      ->add_option("--lost-after-ms", flags->lost_after_ms,
+                   "partitions are given up with their last owner when it has not been heard for so long (60000)")
       ->check(Within(1, 86'400'000));
   command
       ->add_option("--rejoin-grace-ms", flags->rejoin_grace_ms,

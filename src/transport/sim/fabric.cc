@@ -8,7 +8,10 @@
 namespace cairn::sim {
 
 namespace {
-constexpr int64_t kRefusedConnectUs = 1'500'000;  // a connect that nothing answers
+// A connect that nothing answers is repeated after a second, then after two, and given up, as TCP does
+// it and as our connections do.
+constexpr int64_t kFirstRetryUs = 1'000'000;
+constexpr int64_t kConnectTimeoutUs = 5'000'000;
 constexpr int64_t kBetweenOldAnswersUs = 1'500'000;
 
 uint64_t Word(const wire::FrameHeader& header) {
@@ -65,13 +68,19 @@ void Fabric::Kill(int id, bool silent) {
 
 void Fabric::Pause(int id, int64_t until_us) {
   process(id).paused_until_us = std::max(process(id).paused_until_us, until_us);
+  queue_.At(until_us, [this, id] { Release(id); });
+}
+
+// What has come while it could do nothing, in the order in which it came.
+void Fabric::Release(int id) {
+  for (auto& action : std::exchange(process(id).behind, {})) Run(id, queue_.now_us(), std::move(action));
 }
 
 void Fabric::SetBusy(int id, bool busy) {
   Process& p = process(id);
   p.busy += busy ? 1 : -1;
   if (p.busy > 0) return;
-  for (auto& action : std::exchange(p.behind, {})) Run(id, queue_.now_us(), std::move(action));
+  Release(id);
 }
 
 void Fabric::Block(int from_host, int to_host, int64_t until_us, bool keep) {
@@ -90,6 +99,7 @@ void Fabric::HealAll() {
     p.paused_until_us = 0;
     p.lag_us = 0;
   }
+  for (size_t id = 0; id < processes_.size(); ++id) Release(static_cast<int>(id));
 }
 
 void Fabric::LimitLosses(int host_a, int host_b) {
@@ -105,10 +115,8 @@ void Fabric::Run(int id, int64_t at_us, std::function<void()> action) {
   queue_.At(at_us, [this, id, action = std::move(action)]() mutable {
     Process& p = process(id);
     if (!p.alive) return;
-    if (p.busy > 0) {
+    if (p.busy > 0 || p.paused_until_us > queue_.now_us()) {
       p.behind.push_back(std::move(action));
-    } else if (p.paused_until_us > queue_.now_us()) {
-      Run(id, p.paused_until_us, std::move(action));
     } else {
       action();
     }
@@ -134,6 +142,7 @@ ConnId Fabric::Connect(Port& port, const wire::Endpoint& to) {
   connections_.emplace_back();
   Connection* connection = &connections_.back();
   connection->ends[0] = {&port, port.process_, NewEnd(connection, 0), true, 0};
+  connection->begun_us = queue_.now_us();
   if (process(port.process_).muted) return connection->ends[0].conn;
   queue_.After(Delay(), [this, connection, to] { FinishConnect(connection, to); });
   return connection->ends[0].conn;
@@ -142,10 +151,14 @@ ConnId Fabric::Connect(Port& port, const wire::Endpoint& to) {
 void Fabric::FinishConnect(Connection* connection, const wire::Endpoint& to) {
   if (!connection->ends[0].open) return;
   auto it = listeners_.find({to.host, to.port});
-  if (it == listeners_.end() || Blocked(connection->ends[0].process, it->second.process) != nullptr ||
+  if (it == listeners_.end()) return Disconnect(connection, 0, queue_.now_us() + Delay());
+  if (Blocked(connection->ends[0].process, it->second.process) != nullptr ||
       Blocked(it->second.process, connection->ends[0].process) != nullptr) {
-    Disconnect(connection, 0, queue_.now_us() + (it == listeners_.end() ? Delay() : kRefusedConnectUs));
-    return;
+    const int64_t wait_us = kFirstRetryUs << connection->connect_tries++;
+    const int64_t next_us = connection->begun_us + 2 * wait_us - kFirstRetryUs;  // 1, 3, 7 s
+    const int64_t end_us = connection->begun_us + kConnectTimeoutUs;
+    if (next_us >= end_us) return Disconnect(connection, 0, end_us);
+    return queue_.At(next_us, [this, connection, to] { FinishConnect(connection, to); });
   }
   const int listener = it->second.process;
   connection->ends[1] = {nullptr, listener, NewEnd(connection, 1), true, 0};

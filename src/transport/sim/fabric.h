@@ -127,7 +127,7 @@ class Fabric {
     int64_t paused_until_us = 0;
     int64_t lag_us = 0;
     int busy = 0;
-    std::vector<std::function<void()>> behind;  // what came while it was busy
+    std::vector<std::function<void()>> behind;  // what came while it was busy or paused
     uint64_t sends_left = 0;  // only if it is to die after them
     std::function<void()> dies;
   };
@@ -143,6 +143,8 @@ class Fabric {
     std::shared_ptr<Accept> accept;
     bool limited = false;
     int losses_in_a_row = 0;
+    int64_t begun_us = 0;
+    int connect_tries = 0;  // that nothing answered
   };
   struct Listener {
     int process = -1;
@@ -155,6 +157,7 @@ class Fabric {
   using Bytes = std::shared_ptr<const Buffer>;
 
   Process& process(int id) { return processes_[static_cast<size_t>(id)]; }
+  void Release(int id);
   ConnId NewEnd(Connection* connection, int side);
   ConnId Connect(Port& port, const wire::Endpoint& to);
   void FinishConnect(Connection* connection, const wire::Endpoint& to);

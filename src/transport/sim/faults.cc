@@ -21,6 +21,7 @@ const char* Name(Fault fault) {
     case Fault::kServerRestart: return "server restart";
     case Fault::kServerSilent: return "server silent for long";
     case Fault::kServersCut: return "servers cut off";
+    case Fault::kSchedulerCut: return "scheduler cut off";
     case Fault::kSlowLink: return "slow link";
     case Fault::kOwnersLost: return "all owners lost";
     case Fault::kMemory: return "memory fault";

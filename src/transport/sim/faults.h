@@ -26,6 +26,7 @@ enum class Fault : uint8_t {
   kServerRestart,  // a lost server's successor, empty, at the same address or another one
   kServerSilent,   // alive, but cut off or paused for so long that it may be declared dead
   kServersCut,     // two servers can't reach each other, for a while
+  kSchedulerCut,   // a scheduler can reach nobody, and nobody it, for a while
   kSlowLink,       // what passes between two servers takes long
   kOwnersLost,     // all owners of a slot at once: the job is expected to fail
   kMemory,         // a bit of what a backup was sent is another one by the time it is applied
