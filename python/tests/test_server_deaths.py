@@ -114,7 +114,8 @@ TRAINS = """
 def test_without_copies_the_step_raises_and_says_what_was_lost(job, cairn_bin):
     """Started by hand, as over several machines: here nobody starts the server again."""
     variables = {"CAIRN_SCHED_PORT": free_port(), "CAIRN_NUM_SERVERS": 2, "CAIRN_NUM_WORKERS": 1,
-                 "CAIRN_REPLICAS": 1, "CAIRN_HEARTBEAT_MS": 200, "CAIRN_DEAD_AFTER_MS": 3000}
+                 "CAIRN_REPLICAS": 1, "CAIRN_HEARTBEAT_MS": 200, "CAIRN_DEAD_AFTER_MS": 3000,
+                 "CAIRN_LOST_AFTER_MS": 4000}
     roles = [job.start([cairn_bin / "cairn", role], **variables)
              for role in ("scheduler", "server", "server")]
     worker = job.python(write(job.folder, TRAINS), CAIRN_ROLE="worker", **variables)

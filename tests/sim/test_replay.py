@@ -52,7 +52,7 @@ def test_seeds_end_with_the_totals():
     ("kApplyUncommitted", "applied-committed"),
     ("kNumbersNotReplicated", "(applied-once|equal-numbers)"),
     ("kCopyWithoutRefusals", "equal-numbers"),
-    ("kEpochIgnored", "early-ack"),
+    ("kEpochIgnored", "(early-ack|reads-committed)"),
     ("kHoldNotInherited", "(contributors|reports)"),
     ("kRefusedSlotCounts", "early-ack"),
     ("kHashNotCompared", "placement"),

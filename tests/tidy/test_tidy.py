@@ -174,7 +174,9 @@ def test_headers_compile_alone():
                and not stands_alone(p, commands)]
 
     def check(path):
-        done = subprocess.run([compiler, *flags, f"-I{ROOT / path.parent}", f"-I{ROOT / 'tools'}", "-fsyntax-only",
+        # The simulator is built with the planted bugs.
+        planted = ["-DCAIRN_WITH_PLANTED_BUGS"] if "cairn-sim" in path.parts else []
+        done = subprocess.run([compiler, *flags, *planted, f"-I{ROOT / path.parent}", f"-I{ROOT / 'tools'}", "-fsyntax-only",
                                "-x", "c++", "-"], input=f'#include "{ROOT / path}"\n', capture_output=True, text=True)
         return "" if done.returncode == 0 else f"{path}: does not compile alone\n{done.stderr[:1000]}"
 
