@@ -53,7 +53,7 @@ def test_seeds_end_with_the_totals():
     ("kNumbersNotReplicated", "(applied-once|equal-numbers)"),
     ("kCopyWithoutRefusals", "equal-numbers"),
     ("kEpochIgnored", "(early-ack|reads-committed)"),
-    ("kHoldNotInherited", "(contributors|reports)"),
+    ("kHoldNotInherited", "(contributors|reports|outcomes)"),
     ("kRefusedSlotCounts", "early-ack"),
     ("kHashNotCompared", "placement"),
 ])
