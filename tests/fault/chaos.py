@@ -1,6 +1,7 @@
-"""script/chaos at work: a cluster under the load of cairn-soak, whose processes are killed, stopped and
-cut off at random, as often as it can promise to survive: no second server is hurt before every
-partition has its backups again; the scheduler and workers are hurt at any time."""
+"""script/chaos at work: a cluster under load, whose processes are killed, stopped and cut off at random, as
+often as it can promise to survive: no second server is hurt before every partition has its backups again;
+schedulers and workers are hurt at any time. Loads: chaos_loads.py; what is taken in turn: chaos_legs.py;
+servers that come and go: chaos_scaling.py."""
 import argparse
 import collections
 import json
@@ -14,29 +15,31 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from chaos_nodes import MAX_LIVES, Failed, Namespaces, Nodes  # noqa: E402
+from chaos_legs import legs  # noqa: E402
+from chaos_loads import MAX_LIVES, ROOT, Failed  # noqa: E402
+from chaos_nodes import Namespaces, Nodes  # noqa: E402
+from chaos_scaling import Scaling  # noqa: E402
 from chaos_times import Failover, report  # noqa: E402
 
 ROLES = ("scheduler", "server", "worker")
-ACKNOWLEDGED_BETWEEN = 1000
 SHARE_AT_LEAST = 0.15
 RETIRED = 75        # a server that was taken for dead asks to be started again
-WAIT = 120          # seconds that any one condition may take
 POLL = 0.02
 
 
 class Chaos:
-    """One run in one mode."""
+    """One leg of the run."""
 
-    def __init__(self, options, mode, kills, namespaces, folder, rng):
-        self.options, self.mode, self.kills, self.rng = options, mode, kills, rng
-        self.nodes = Nodes(folder, options, mode, namespaces)
+    def __init__(self, options, leg, namespaces, folder, seed):
+        self.options, self.leg, self.kills, self.rng = options, leg, leg.kills, leg.choices(seed)
+        self.nodes = Nodes(folder, options, leg, namespaces)
         self.namespaces = namespaces
+        self.scaling = Scaling(self, self.nodes.of("server")[-1]) if leg.scaling else None
         self.later = []      # (when, what to do, words)
         self.failovers, self.measuring = [], []
         self.done = collections.Counter()  # by role
         self.ways = collections.Counter()
-        self.fewest = None   # acknowledged between two kills
+        self.fewest = None   # acknowledged, or steps, between two kills
         self.status, self.status_at = None, 0.0
         self.acknowledged = self.lost = self.twice = 0
         self.longest = ""
@@ -49,32 +52,46 @@ class Chaos:
         for entry in [e for e in self.later if e[0] <= now]:
             self.later.remove(entry)
             entry[1]()
+        if self.scaling:
+            self.scaling.look()
         for failover in list(self.measuring):
             if failover.look():
                 self.measuring.remove(failover)
                 self.failovers.append(failover)
-            elif now - failover.begun > WAIT:
-                raise Failed(f"{WAIT} s after {failover.server} was hurt: new primaries "
+            elif now - failover.begun > self.options.patience:
+                raise Failed(f"{self.options.patience:.0f} s after {failover.server} was hurt: new primaries "
                              f"{'yes' if failover.new_primaries else 'no'}, pushes acknowledged again by all but ranks "
                              f"{sorted(failover.awaited)}")
         pending = {entry[2] for entry in self.later}
         for node in self.nodes.nodes.values():
-            if node.alive or node.name in pending:
+            if node.alive or node.name in pending or (self.scaling and self.scaling.explains(node)):
                 continue
             code = node.process.returncode
-            if node.role == "server" and code == RETIRED:
+            if (node.role == "server" and code == RETIRED) or self.deposed(node):
                 self.nodes.start(node)
             else:
-                raise Failed(f"{node.name} has ended with code {code}, and nobody had killed it")
+                self.fail(f"{node.name} has ended with code {code}, and nobody had killed it")
 
-    def wait(self, condition, what, seconds=WAIT):
-        end = time.monotonic() + seconds
+    def deposed(self, node):
+        """A scheduler that was away for longer than its lease ends; whoever started it starts it again."""
+        last = self.nodes.log(node.name).splitlines()[-3:]
+        return node.role == "scheduler" and self.leg.schedulers == "etcd" and any("no longer leads" in l for l in last)
+
+    @staticmethod
+    def fail(words):
+        raise Failed(words)
+
+    def say(self, words):
+        print(f"{self.leg.name}: {words}", flush=True)
+
+    def wait(self, condition, what):
+        end = time.monotonic() + self.options.patience
         while True:
             value = condition()
             if value:
                 return value
             if time.monotonic() > end:
-                raise Failed(f"not within {seconds} s: {what() if callable(what) else what}")
+                raise Failed(f"not within {self.options.patience:.0f} s: {what() if callable(what) else what}")
             self.tend()
             time.sleep(POLL)  # between two looks
 
@@ -84,19 +101,26 @@ class Chaos:
         return self.status
 
     def whole(self):
-        """Every server is there, and every partition has all its owners in sync."""
-        if any(not n.alive or n.away for n in self.nodes.of("server")):
+        """Every server is there, and every partition has all its owners in sync. While servers come and go
+        it is enough that each has two."""
+        servers = [n for n in self.nodes.of("server") if not n.absent]
+        if any(not n.alive or n.away for n in servers):
             return False
         status = self.fresh_status()
-        if not status or status["phase"] != "running" or len(status["servers"]) != self.options.servers:
+        if not status or status["phase"] != "running":
+            return False
+        moving = self.scaling is not None and not self.scaling.ending
+        if {s["endpoint"] for s in status["servers"]} != {n.endpoint for n in servers} and not moving:
             return False
         slots = status["slots"]
         fresh = all(not s["lost"] and s["connected"] for s in status["servers"])
+        if moving:
+            return fresh and slots["single"] == 0
         return fresh and slots["in_sync"] == slots["total"] and slots["copying"] == 0
 
     def nodes_away(self):
         """Somebody is dead, stopped or cut off, or was until a moment ago and may not have joined again."""
-        joined = self.status and len(self.status["workers"]) == self.options.workers
+        joined = self.status and len(self.status["workers"]) == self.leg.load.workers
         return bool(self.later) or not joined
 
     def hurt(self, node):
@@ -106,12 +130,11 @@ class Chaos:
         # Long enough to be declared dead. A scheduler that is away can declare nobody dead.
         away = self.rng.uniform(1.3, 2.0) * self.options.dead_after
         at_once = way == "kill" and self.rng.random() < 0.5
-        incarnation = None
+        if node.role == "worker" and not self.leg.load.workers_may_die:
+            way, away = "stop", self.rng.uniform(0.2, 0.4) * self.options.dead_after
         if node.role == "server":
             number = int(node.name.removeprefix("server"))
-            port = node.command[node.command.index("--port") + 1]
-            host = node.command[node.command.index("--host") + 1]
-            incarnation = next(s["incarnation"] for s in self.status["servers"] if s["endpoint"] == f"{host}:{port}")
+            incarnation = next(s["incarnation"] for s in self.status["servers"] if s["endpoint"] == node.endpoint)
             self.measuring.append(Failover(self.nodes, f"server {number}", at_once, incarnation))
             self.measuring[-1].disturbed = self.nodes_away()
         now = time.monotonic()
@@ -146,7 +169,10 @@ class Chaos:
                 if not self.whole() or any(f.acknowledged is None for f in self.measuring):
                     continue
             nodes = [n for n in self.nodes.of(role) if n.alive and not n.away and n.name not in pending]
-            if role == "worker":
+            if role == "server":
+                there = {s["endpoint"] for s in self.status["servers"]}
+                nodes = [n for n in nodes if n.endpoint in there]
+            if role == "worker" and self.leg.load.workers_may_die:
                 nodes = [n for n in nodes
                          if 0 < self.nodes.accounts[int(n.name.removeprefix("worker"))].lives() < self.options.lives - 8]
             if nodes:
@@ -154,15 +180,16 @@ class Chaos:
         return None
 
     def run(self):
-        for node in self.nodes.nodes.values():
-            self.nodes.start(node)
-        before = self.nodes.acknowledged()
+        self.nodes.start_all()
+        before, wanted, unit = self.nodes.acknowledged(), self.leg.load.between, self.leg.load.unit
+        self.wait(lambda: all(account.acknowledged() for account in self.nodes.accounts), "the load runs")
+        if self.scaling:
+            self.scaling.rest()
         deck = [ROLES[i % 3] for i in range(self.kills)]
         self.rng.shuffle(deck)
         for number in range(1, self.kills + 1):
-            self.wait(lambda: self.nodes.acknowledged() - before >= ACKNOWLEDGED_BETWEEN,
-                      lambda: f"{ACKNOWLEDGED_BETWEEN} acknowledged pushes since the last kill "
-                              f"({self.nodes.acknowledged() - before} so far)")
+            self.wait(lambda: self.nodes.acknowledged() - before >= wanted,
+                      lambda: f"{wanted} {unit} since the last kill ({self.nodes.acknowledged() - before} so far)")
             role, node = self.wait(lambda: self.candidate(deck),
                                    lambda: f"somebody who may be hurt ({', '.join(sorted(set(deck)))}); the scheduler "
                                            f"says {self.brief()}")
@@ -171,7 +198,7 @@ class Chaos:
             how = self.hurt(node)
             self.fewest = between if self.fewest is None else min(self.fewest, between)
             before = self.nodes.acknowledged()
-            print(f"{self.mode:5}  {number:4} of {self.kills}  {node.name:9}  {how:34}  {between:7} acknowledged since",
+            print(f"{self.leg.name:5}  {number:4} of {self.kills}  {node.name:10}  {how:34}  {between:7} {unit} since",
                   flush=True)
         self.finish()
 
@@ -183,28 +210,32 @@ class Chaos:
                                              f"{status['awaiting'] or 'nobody awaited'}")
 
     def finish(self):
+        if self.scaling:
+            self.scaling.ending = True
+            self.wait(lambda: self.scaling.idle, "the server that leaves has left")
+            self.say(f"{self.scaling.joined} servers have joined, {self.scaling.left} have left")
         self.wait(lambda: not self.later and not self.measuring, "everybody is back and failovers are over")
         self.wait(self.whole, lambda: f"every partition has its copies again; the scheduler says {self.brief()}")
         self.nodes.until.touch()
         workers = self.nodes.of("worker")
         # A worker may be fenced and live again until the very end; who exits must exit with 0.
-        self.nodes.wait_exit(workers, WAIT)
-        self.nodes.wait_exit(self.nodes.of("server") + self.nodes.of("scheduler"), WAIT)
-        lines = [line for line in self.nodes.log("worker0").splitlines() if line.startswith("acknowledged: ")]
-        if not lines:
-            raise Failed("worker 0 has not compared the servers' content with the accounts")
-        words = lines[-1].split()
-        self.acknowledged, self.lost, self.twice = int(words[1]), int(words[3]), int(words[5])
-        self.longest = next((line for line in reversed(self.nodes.log("worker0").splitlines())
-                             if line.startswith("longest push")), "")
+        self.nodes.wait_exit(workers, self.options.patience)
+        self.nodes.wait_exit([n for n in self.nodes.of("server") if not n.absent] + self.nodes.of("scheduler"), self.options.patience)
+        self.acknowledged, self.lost, self.twice, self.longest = self.leg.load.result(self.nodes.folder,
+                                                                                      self.nodes.log("worker0"))
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="script/chaos", description="Kills processes of a cluster under load and "
                                      "counts what was lost or applied twice.")
     parser.add_argument("--kills", type=int, required=True, help="how often something is killed, stopped or cut off")
-    parser.add_argument("--mode", choices=("sync", "async", "both"), default="both",
-                        help="the load; both: one after the other, half of the kills each (both)")
+    parser.add_argument("--load", choices=("soak", "lenet", "ctr"),
+                        help="numbered updates with an account; a training that must equal one in peace bit for bit "
+                             "(each in turn)")
+    parser.add_argument("--mode", choices=("sync", "async", "both"), default="both", help="of the soak load (both, in turn)")
+    parser.add_argument("--schedulers", choices=("one", "etcd"), help="one with a log, or three over etcd (in turn)")
+    parser.add_argument("--scaling", action=argparse.BooleanOptionalAction,
+                        help="servers join and leave meanwhile, or not (in turn)")
     parser.add_argument("--servers", type=int, default=3, help="(3)")
     parser.add_argument("--workers", type=int, default=4, help="(4)")
     parser.add_argument("--replicas", type=int, default=2, help="servers that have a copy of a partition (2)")
@@ -214,8 +245,10 @@ def parse(arguments):
     parser.add_argument("--heartbeat", type=float, default=0.3, help="seconds (0.3; a cluster's own default is 1)")
     parser.add_argument("--pause-us", type=int, default=4000, help="of a worker between two updates (4000)")
     parser.add_argument("--timeout", type=float, default=None, help="seconds for all (120 + 30 for each kill)")
+    parser.add_argument("--patience", type=float, default=120, help="seconds that any one condition may take (120)")
     parser.add_argument("--no-partitions", action="store_true", help="make no network namespaces")
     parser.add_argument("--keep", action="store_true", help="keep the logs of a run that went well")
+    parser.add_argument("--python", default=str(ROOT / ".venv" / "bin" / "python"), help="for trainings (.venv's)")
     parser.add_argument("--bin", default=os.environ.get("CAIRN_BIN", "build/release/bin"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.kills < 1 or options.servers < 2 or options.workers < 1:
@@ -224,6 +257,7 @@ def parse(arguments):
         parser.error("--replicas is from 2 to --servers: with one copy the death of a server ends the job")
     options.lives = min(MAX_LIVES, 24 + options.kills)
     options.deadline = time.monotonic() + (options.timeout or 120 + 30 * options.kills)
+    options.left = lambda: max(1.0, options.deadline - time.monotonic())
     return options
 
 
@@ -232,25 +266,29 @@ def conditions(runs, kills):
     done = sum((run.done for run in runs), collections.Counter())
     broken = [f"{done[role]} of {kills} kills were of a {role}, less than {SHARE_AT_LEAST:.0%}"
               for role in ROLES if done[role] < SHARE_AT_LEAST * kills]
-    if any(run.fewest is not None and run.fewest < ACKNOWLEDGED_BETWEEN for run in runs):
-        broken.append(f"fewer than {ACKNOWLEDGED_BETWEEN} pushes were acknowledged between two kills")
+    broken += [f"{run.leg.name}: fewer than {run.leg.load.between} {run.leg.load.unit} between two kills"
+               for run in runs if run.fewest is not None and run.fewest < run.leg.load.between]
     return broken
 
 
 def main(arguments):
     options = parse(arguments)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)
-    rng = random.Random(seed)
     for number in (signal.SIGINT, signal.SIGTERM):  # in the background, too
         signal.signal(number, signal.default_int_handler)
-    modes = ["async", "sync"] if options.mode == "both" else [options.mode]
-    shares = [(options.kills + i) // len(modes) for i in reversed(range(len(modes)))]
-    print(f"seed {seed}: {options.kills} kills, 1 scheduler, {options.servers} servers, {options.workers} workers, "
+    chosen, left_out = legs(options)
+    for line in left_out:
+        print(line, flush=True)
+    if not chosen:
+        print("script/chaos: nothing is left to run")
+        return 1
+    print(f"seed {seed}: {options.kills} kills ({', '.join(f'{leg.name} {leg.kills}' for leg in chosen)}), "
+          f"{options.servers} servers, {options.workers} workers (trainings: 2 at most), "
           f"{options.replicas} copies, heartbeat {options.heartbeat} s, dead after {options.dead_after} s "
           f"(a cluster's own defaults: 1 s, 5 s)", flush=True)
     namespaces = None
     if not options.no_partitions:
-        namespaces = Namespaces(1 + options.servers + options.workers)
+        namespaces = Namespaces(Nodes.most_places(options))
         why_not = namespaces.make()
         if why_not:
             print(f"no partitions of the network: {why_not}; kills and pauses only", flush=True)
@@ -258,10 +296,8 @@ def main(arguments):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="cairn-chaos-"))
     runs, failure, code = [], None, 1
     try:
-        for mode, kills in zip(modes, shares):
-            if kills == 0:
-                continue
-            chaos = Chaos(options, mode, kills, namespaces, folder / mode, rng)
+        for leg in chosen:
+            chaos = Chaos(options, leg, namespaces, folder / leg.name, seed)
             runs.append(chaos)
             try:
                 chaos.run()
@@ -280,7 +316,7 @@ def main(arguments):
     failovers = [f for run in runs for f in run.failovers]
     for run in runs:
         if run.longest:
-            print(f"{run.mode}: {run.longest} (kills, pauses and cuts of the workers themselves included)")
+            print(f"{run.leg.name}: {run.longest}")
     for line in report(failovers, options.dead_after):
         print(line)
     done = sum((run.done for run in runs), collections.Counter())
@@ -298,7 +334,11 @@ def main(arguments):
         print(f"logs: {folder}")
     if failure:
         print(f"FAILED after {sum(done.values())} kills (seed {seed}): {failure}")
-    print(f"kills: {sum(done.values())}  acknowledged: {sum(run.acknowledged for run in runs)}  lost: {lost}  "
+    if not good and runs:
+        print(f"the last leg again: {runs[-1].leg.repeat(seed, options)}")
+    counted = {unit: sum(run.acknowledged for run in runs if run.leg.load.unit == unit)
+               for unit in dict.fromkeys(run.leg.load.unit for run in runs)}
+    print(f"kills: {sum(done.values())}  {'  '.join(f'{unit}: {count}' for unit, count in counted.items())}  lost: {lost}  "
           f"twice: {twice}{'' if good else '  (not a good run)'}", flush=True)
     return 0 if good else code
 

@@ -1,55 +1,20 @@
-"""The processes of script/chaos: a scheduler, servers and cairn-soak workers, each in a network
-namespace of its own where this user may make some. Whatever is started here ends with this process."""
+"""The processes of script/chaos: schedulers, servers and workers, each in a network namespace of its own
+where this user may make some. Whatever is started here ends with this process."""
 import ctypes
 import json
-import mmap
 import os
 import pathlib
 import shutil
 import signal
-import struct
 import subprocess
 import time
 
+from chaos_loads import Failed
+from etcd import LEASE_S, Etcd
 from ports import free_port
 
-MAX_LIVES = 512  # as in tools/cairn-soak/account.h
-STREAMS = {"async": (0, 1), "sync": (2, 3)}
 IP_SECONDS = 20
-
-
-class Failed(Exception):
-    """The cluster, or the run, did not do what it must."""
-
-
-class Account:
-    """What a worker has submitted and had acknowledged, read while it runs."""
-
-    def __init__(self, path, mode):
-        self.path, self.streams, self.map = pathlib.Path(path), STREAMS[mode], None
-
-    def _data(self):
-        size = 16 + 24 * 4 * MAX_LIVES
-        if self.map is None and self.path.exists() and self.path.stat().st_size >= size:
-            with open(self.path, "rb") as file:
-                self.map = mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ)
-        return self.map
-
-    def lives(self):
-        data = self._data()
-        return struct.unpack_from("<QII", data)[2] if data else 0
-
-    def _sum(self, field, lives):
-        data = self._data()
-        return 0 if not data else sum(
-            struct.unpack_from("<QQQ", data, 16 + 24 * (4 * life + stream))[field]
-            for life in lives for stream in self.streams)
-
-    def submitted(self, life):
-        return self._sum(0, [life])
-
-    def acknowledged(self, life=None):
-        return self._sum(1, range(self.lives()) if life is None else [life])
+SCHEDULERS = 3  # over etcd
 
 
 class Namespaces:
@@ -128,7 +93,9 @@ class Node:
         self.name, self.role, self.place = name, role, place
         self.command, self.environment = command, environment
         self.process = None
-        self.away = False  # stopped or cut off, until it is healed
+        self.away = False    # stopped or cut off, until it is healed
+        self.absent = False  # a server that is not in the job at the moment
+        self.endpoint = None  # servers
 
     @property
     def alive(self):
@@ -136,43 +103,55 @@ class Node:
 
 
 class Nodes:
-    """The cluster of one run. Node i of the namespaces: scheduler 0, then servers, then workers."""
+    """The cluster of one leg. Places of the namespaces: schedulers, servers (one more where they scale), workers."""
 
-    def __init__(self, folder, options, mode, namespaces):
-        self.folder, self.options, self.mode, self.namespaces = pathlib.Path(folder), options, mode, namespaces
+    def __init__(self, folder, options, leg, namespaces):
+        self.folder, self.options, self.leg, self.namespaces = pathlib.Path(folder), options, leg, namespaces
         self.folder.mkdir(parents=True)
         self.bin = pathlib.Path(options.bin)
         self.until = self.folder / "end"
-        self.port = free_port()
-        self.nodes = {}
-        host = self._host(0)
-        shared = dict(CAIRN_SCHED_HOST=host, CAIRN_SCHED_PORT=self.port, CAIRN_NUM_SERVERS=options.servers,
-                      CAIRN_NUM_WORKERS=options.workers, CAIRN_REPLICAS=options.replicas,
+        self.nodes, self.etcd = {}, None
+        schedulers = SCHEDULERS if leg.schedulers == "etcd" else 1
+        self.schedulers = [f"{self._host(i)}:{free_port()}" for i in range(schedulers)]
+        shared = dict(CAIRN_SCHEDULER=",".join(self.schedulers), CAIRN_NUM_SERVERS=options.servers,
+                      CAIRN_NUM_WORKERS=leg.load.workers, CAIRN_REPLICAS=options.replicas,
                       CAIRN_HEARTBEAT_MS=int(options.heartbeat * 1000), CAIRN_DEAD_AFTER_MS=int(options.dead_after * 1000),
                       CAIRN_SERVER_THREADS=options.threads, CAIRN_CONNECT_TIMEOUT_MS=120000,
                       CAIRN_CALL_TIMEOUT_MS=180000, CAIRN_REJOIN_GRACE_MS=120000)
-        self._add("scheduler", "scheduler", 0,
-                  ["cairn", "scheduler", "--host", host, "--port", self.port, "--state-dir", self.folder / "state"], shared)
-        for i in range(options.servers):
-            place = 1 + i
+        if leg.schedulers == "etcd":
+            self.etcd = Etcd(self.folder / "etcd", host=self._host(None), enter=self._enter(None))
+        for i, endpoint in enumerate(self.schedulers):
+            host, port = endpoint.split(":")
+            where = (["--meta", self.etcd.url(), "--lease", LEASE_S] if self.etcd
+                     else ["--state-dir", self.folder / "state"])
+            self._add("scheduler" if schedulers == 1 else f"scheduler{i}", "scheduler", i,
+                      [self.bin / "cairn", "scheduler", "--host", host, "--port", port, *where], shared)
+        for i in range(options.servers + leg.scaling):
+            place = schedulers + i
             port = 20000 if namespaces else free_port()
-            self._add(f"server{i}", "server", place, ["cairn", "server", "--host", self._host(place), "--port", port], shared)
-        accounts = self.folder / "accounts"
-        for rank in range(options.workers):
-            self._add(f"worker{rank}", "worker", 1 + options.servers + rank,
-                      ["cairn-soak", "--dir", accounts, "--mode", mode, "--until", self.until, "--lives", options.lives,
-                       "--region", 32, "--pause-us", options.pause_us, "--round-timeout-ms", 120000],
-                      shared | dict(CAIRN_RANK=rank))
-        self.accounts = [Account(accounts / f"rank-{rank}.account", mode) for rank in range(options.workers)]
+            node = self._add(f"server{i}", "server", place,
+                             [self.bin / "cairn", "server", "--host", self._host(place), "--port", port], shared)
+            node.endpoint = f"{self._host(place)}:{port}"
+        for rank in range(leg.load.workers):
+            self._add(f"worker{rank}", "worker", schedulers + options.servers + leg.scaling + rank,
+                      leg.load.command(self.folder, self.until),
+                      shared | dict(CAIRN_RANK=rank) | leg.load.environment())
+        self.accounts = [leg.load.progress(self.folder, rank) for rank in range(leg.load.workers)]
+
+    @staticmethod
+    def most_places(options):
+        return SCHEDULERS + options.servers + 1 + options.workers
+
+    def _enter(self, place):
+        return self.namespaces.enter(place) if self.namespaces else []
 
     def _host(self, place):
         return self.namespaces.address(place) if self.namespaces else "127.0.0.1"
 
     def _add(self, name, role, place, command, environment):
-        command = [self.bin / command[0], *command[1:]]
-        words = self.namespaces.enter(place) if self.namespaces else []
-        self.nodes[name] = Node(name, role, place, [*words, *map(str, command)],
+        self.nodes[name] = Node(name, role, place, [*self._enter(place), *map(str, command)],
                                 {k: str(v) for k, v in environment.items()} | {"CAIRN_ROLE": role})
+        return self.nodes[name]
 
     def of(self, role):
         return [node for node in self.nodes.values() if node.role == role]
@@ -195,8 +174,7 @@ class Nodes:
 
     def status(self):
         """What the scheduler says, None if it says nothing within a second."""
-        words = self.namespaces.enter(None) if self.namespaces else []
-        done = subprocess.run([*words, self.bin / "cairn", "status", f"{self._host(0)}:{self.port}", "--json",
+        done = subprocess.run([*self._enter(None), self.bin / "cairn", "status", ",".join(self.schedulers), "--json",
                                "--timeout-ms", "1000"], capture_output=True, text=True, timeout=30)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
@@ -213,6 +191,13 @@ class Nodes:
             text += [f"--- {path.name}", *path.read_text(errors="replace").splitlines()[-lines:]]
         return "\n".join(text)
 
+    def start_all(self):
+        if self.etcd:
+            self.etcd.__enter__()
+        for node in self.nodes.values():
+            if not node.absent:
+                self.start(node)
+
     def stop_all(self):
         for node in self.nodes.values():
             if node.process is not None and node.process.poll() is None:
@@ -220,6 +205,8 @@ class Nodes:
         for node in self.nodes.values():
             if node.process is not None:
                 node.process.wait()
+        if self.etcd:
+            self.etcd.__exit__()
 
     def wait_exit(self, nodes, seconds):
         end = time.monotonic() + seconds
@@ -227,6 +214,6 @@ class Nodes:
             try:
                 node.process.wait(max(0.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                raise Failed(f"{node.name} has not ended within {seconds} s") from None
+                raise Failed(f"{node.name} has not ended within {seconds:.0f} s") from None
             if node.process.returncode != 0:
                 raise Failed(f"{node.name} has ended with code {node.process.returncode}")

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import urllib.request
 
 from cluster import BIN, SLOWER, Cluster, wait_until
@@ -16,13 +17,13 @@ PREFIX = "/tests/job"
 
 
 class Etcd:
-    """`members` of etcd on loopback."""
+    """`members` of etcd on loopback, or on an address of a network namespace that the words of `enter` enter."""
 
-    def __init__(self, folder, members=1):
+    def __init__(self, folder, members=1, host="127.0.0.1", enter=()):
         program = shutil.which("etcd") or "/usr/bin/etcd"
         assert os.path.exists(program), "etcd is not installed: script/bootstrap installs it"
         self.program = program
-        self.folder = folder
+        self.folder, self.host, self.enter = folder, host, list(enter)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ports = [(free_port(), free_port()) for _ in range(members)]
         self.processes = {}
@@ -40,10 +41,10 @@ class Etcd:
             process.wait()
 
     def start(self, index):
-        client, peer = (f"http://127.0.0.1:{port}" for port in self.ports[index])
-        peers = ",".join(f"m{i}=http://127.0.0.1:{port}" for i, (_, port) in enumerate(self.ports))
+        client, peer = (f"http://{self.host}:{port}" for port in self.ports[index])
+        peers = ",".join(f"m{i}=http://{self.host}:{port}" for i, (_, port) in enumerate(self.ports))
         command = [
-            self.program, "--name", f"m{index}", "--data-dir", self.folder / f"m{index}", "--listen-client-urls", client,
+            *self.enter, self.program, "--name", f"m{index}", "--data-dir", self.folder / f"m{index}", "--listen-client-urls", client,
             "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
             "--initial-cluster", peers, "--initial-cluster-token", str(self.folder), "--unsafe-no-fsync",
         ]
@@ -60,12 +61,21 @@ class Etcd:
             process.wait()
 
     def _get(self, index, path, body=None):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[index][0]}{path}", data=body)
+        address = f"http://{self.host}:{self.ports[index][0]}{path}"
+        if self.enter:  # not to be reached from here
+            return self._get_there(address, body)
+        request = urllib.request.Request(address, data=body)
         try:
             with urllib.request.urlopen(request, timeout=2) as answer:
                 return json.load(answer)
         except OSError:
             return None
+
+    def _get_there(self, address, body):
+        code = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], sys.stdin.buffer.read() or None, 2).read().decode())"
+        done = subprocess.run([*self.enter, sys.executable, "-c", code, address], input=body or b"", capture_output=True,
+                              timeout=20)
+        return json.loads(done.stdout) if done.returncode == 0 else None
 
     def _healthy(self, index):
         answer = self._get(index, "/health")
@@ -89,7 +99,7 @@ class Etcd:
         return ids.get(leads)
 
     def url(self):
-        return "etcd://" + ",".join(f"127.0.0.1:{port}" for port, _ in self.ports) + PREFIX
+        return "etcd://" + ",".join(f"{self.host}:{port}" for port, _ in self.ports) + PREFIX
 
     def logs(self):
         return "\n".join(f"--- etcd {p.name}\n{p.read_text(errors='replace')[-1500:]}"
