@@ -91,9 +91,9 @@ def test_ctrl_c_between_two_tables_leaves_them_at_one_step(monkeypatch, clips):
 
 
 @pytest.mark.parametrize("limit", [1.0, 3.0])
-@pytest.mark.parametrize("summed_up", [False, True])
-def test_a_clip_that_is_called_again_after_ctrl_c_is_one_clip(monkeypatch, summed_up, limit):
-    """The one that was interrupted clips nothing, whether the servers had answered or not."""
+@pytest.mark.parametrize("when", ["sent", "not yet summed up", "summed up"])
+def test_a_clip_that_is_called_again_after_ctrl_c_is_one_clip(monkeypatch, when, limit):
+    """The one that was interrupted clips nothing, however far it has come."""
     params = two()
     optimizer = cairn.DistributedOptimizer(torch.optim.SGD(groups_of(params), lr=1.0))
     for param in params:
@@ -103,12 +103,21 @@ def test_a_clip_that_is_called_again_after_ctrl_c_is_one_clip(monkeypatch, summe
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    if summed_up:
+    contribute = Rounds._contribute
+
+    def signalled(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)  # takes effect when all tables have begun
+        return contribute(*arguments)
+
+    if when == "sent":
+        monkeypatch.setattr(Rounds, "_contribute", signalled)
+    elif when == "summed up":
         monkeypatch.setattr(Undecided, "norm", property(interrupt))
     else:
         monkeypatch.setattr(CallsUnderWay, "finish", interrupt)
     with pytest.raises(KeyboardInterrupt):
         optimizer.clip_grad_norm_(1.0)
+    monkeypatch.undo()
     norm = float(optimizer.clip_grad_norm_(limit))
     assert norm == pytest.approx(24**0.5)
     optimizer.step()
