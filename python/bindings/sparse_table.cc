@@ -36,12 +36,13 @@ std::span<T> Rows(const PySparse& self, uint64_t address, uint64_t count) {
 }
 
 PyPending Push(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64_t rows_address,
-               const HyperTuple& hyper, double weight, bool weighted, uint64_t step, int op,
+               const HyperTuple& hyper, double weight, bool weighted, uint64_t step, int op, int column,
                double value_scale, int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep, key_count);
   PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
   options.weighted = weighted;
   options.op = OpOf(op);
+  options.column = ColumnOf(column);
   options.value_scale = value_scale;
   const auto keys = Keys(keys_address, key_count);
   return Go(std::move(operation), IsAsync(self), [&] {
@@ -131,7 +132,7 @@ void BindSparse(nb::module_& m) {
       .def_prop_ro("dim", [](const PySparse& self) { return self.table->dim(); })
       .def("round", &RoundOf<PySparse>, "Sync: the round that this worker's next push takes part in.")
       .def("push", &Push, "keys_address"_a, "key_count"_a, "rows_address"_a, "hyper"_a = kDefaultHyper,
-           nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false, "step"_a = 0, "op"_a = 0,
+           nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false, "step"_a = 0, "op"_a = 0, "column"_a = 0,
            "value_scale"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("pull", &Pull, "keys_address"_a, "key_count"_a, "out_address"_a, nb::kw_only(), "column"_a = 0,
            "timeout_ms"_a = 0, "keep"_a = nb::none())

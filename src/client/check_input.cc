@@ -78,7 +78,8 @@ Status BadElement(const PartitionInput& input, uint64_t element, const std::byte
 // check it too, but each only its own slots, and by then others have theirs.)
 Status CheckStorage(const PartitionInput& input) {
   const TableSpec& spec = input.table->spec;
-  if (input.op == PushOp::kUpdate || spec.storage != Storage::kFloat16) return Status::Ok();
+  const bool stored = input.op != PushOp::kUpdate && input.column == 0;  // state stays float32
+  if (!stored || spec.storage != Storage::kFloat16) return Status::Ok();
   const std::span<const std::byte> values = input.values.whole();
   for (size_t at = 0; at < values.size(); at += sizeof(float)) {
     float value;

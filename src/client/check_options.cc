@@ -50,15 +50,12 @@ Status CheckColumn(const PartitionInput& input, uint8_t column, const char* verb
                ")");
 }
 
-// Rows are assigned by a numbered push in both modes, and only their values.
+// Rows are assigned by a numbered push in both modes.
 Status CheckRowAssign(const PartitionInput& input, bool sync) {
   if (sync)
     return Wrong("an assign of rows of " + Named(*input.table) +
                  " is not a round: push it, and pull afterwards");
-  if (input.column != 0)
-    return Wrong("an assign to " + Named(*input.table) + " names column " +
-                 std::to_string(input.column) + ": of a sparse table only the values are assigned");
-  return CheckColumn(input, 0, "an assign");
+  return CheckColumn(input, input.column, "an assign");
 }
 
 Status CheckOp(const PartitionInput& input, bool sync) {

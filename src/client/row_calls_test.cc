@@ -94,7 +94,9 @@ TEST_F(RowCalls, AssignsThatAreRefused) {
   EXPECT_TRUE(Wrong(PreparePush(input, pool), "is not a round: leave weight out"));
   input.weight = 1;
   input.column = 1;
-  EXPECT_TRUE(Wrong(PreparePush(input, pool), "only the values are assigned"));
+  EXPECT_TRUE(Wrong(PreparePush(input, pool), "has no column 1"));
+  input.column = kStepColumn;
+  EXPECT_TRUE(PreparePush(input, pool).ok());
   wire::TableInfo integers = async;
   integers.spec.element = ElementType::kInt64;
   input.table = &integers;

@@ -84,11 +84,11 @@ TEST(RowTablesTest, AWrongAssignChangesNothingAndEveryCopyIsToldTheSame) {
   }
   EXPECT_EQ(h.Stored(table, 0), 1.0f) << "the other slot's part is good";
   EXPECT_EQ(h.Stored(table, 1), std::nullopt);
-  for (uint8_t column : {uint8_t{1}, kStepColumn}) {
-    wire::FramePtr state = h.Assign(0, table, {{2, 1, column == 1 ? 1u : 2u}}, PushOp::kAssign, column);
+  for (uint8_t column : {uint8_t{2}, uint8_t{14}}) {
+    wire::FramePtr state = h.Assign(0, table, {{2, 1, column == 2 ? 1u : 2u}}, PushOp::kAssign, column);
     for (int copy = 0; copy < 2; ++copy) {
       h.Deliver(0, state);
-      EXPECT_NE(h.Answer(0).find("its rows are assigned in column 0"), std::string::npos);
+      EXPECT_NE(h.Answer(0).find("has no column"), std::string::npos);
     }
   }
   EXPECT_EQ(h.Stored(table, 2), std::nullopt);
@@ -107,6 +107,23 @@ TEST(RowTablesTest, AnAssignOfRowsIsNoRound) {
     EXPECT_TRUE(h.Answer(0).starts_with("error invalid_argument: table \"w\" is sparse: an assign of rows"));
   }
   EXPECT_EQ(h.Open(table, 1), 0u);
+}
+
+TEST(RowTablesTest, StateAndStepsOfRowsAreAssigned) {
+  RowTables h(1);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kSync, OptimizerKind::kAdagrad));
+  h.Deliver(0, h.Give(0, table, 0, 1, 3));  // the sum is 9, w = 0 - 3 / 3
+  h.SkipAnswers();
+  h.Deliver(0, h.Assign(0, table, {{1, 16, 1}, {2, 25, 1}}, PushOp::kAssign, 1));
+  EXPECT_EQ(h.Answer(0), "applied");
+  h.Deliver(0, h.Assign(0, table, {{1, 12, 2}}, PushOp::kAssign, kStepColumn));
+  EXPECT_EQ(h.Answer(0), "applied");
+  EXPECT_EQ(h.Column(table, 0), "values 0 -1 0 0");
+  EXPECT_EQ(h.Column(table, 1), "values 0 16 25 0");
+  EXPECT_EQ(h.Column(table, kStepColumn), "values 0 12 0 0");
+  EXPECT_EQ(h.Open(table, 1), 1u) << "no round";
+  h.Deliver(0, h.Give(0, table, 1, 1, 3));  // the sum is 25, w = -1 - 3 / 5
+  EXPECT_EQ(h.Stored(table, 1), -1.6f);
 }
 
 TEST(RowTablesTest, AnAssignBetweenRoundsKeepsTheState) {

@@ -9,18 +9,9 @@
 #include "optimizer/span_ops.h"
 #include "optimizer/update.h"
 #include "table/dense_slot.h"
+#include "table/step_number.h"
 
 namespace cairn::table {
-namespace {
-
-// A step count from a float32 array that somebody pushed: it may be anything.
-uint64_t StepsFrom(float value) {
-  constexpr float kMost = 0x1p53f;
-  if (!(value > 0)) return 0;
-  return static_cast<uint64_t>(std::nearbyint(std::min(value, kMost)));
-}
-
-}  // namespace
 
 template <class Wanted>
 void DenseSlot::StepIntegers(const std::byte* values, Wanted wanted) {

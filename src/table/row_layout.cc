@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "optimizer/narrow.h"
+#include "optimizer/span_ops.h"
 
 namespace cairn::table {
 
@@ -38,6 +39,12 @@ void RowLayout::ReadState(const std::byte* row, uint8_t column, float* out) cons
   } else {
     std::memcpy(out, at, dim_ * sizeof(float));
   }
+}
+
+void RowLayout::PutState(std::byte* row, uint8_t column, const float* values) const {
+  CAIRN_CHECK(column >= 1 && column <= columns_);
+  auto* const at = reinterpret_cast<float*>(row + value_bytes_) + (column - 1) * width_;
+  optimizer::ReplaceSpan({at, width_}, {values, width_}, {});
 }
 
 }  // namespace cairn::table

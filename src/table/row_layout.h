@@ -36,6 +36,8 @@ class RowLayout {
   void FillState(std::byte* row) const;
   // Column `column` (from 1) of a row, or of one that is missing (null): dim numbers.
   void ReadState(const std::byte* row, uint8_t column, float* out) const;
+  // Column `column` (from 1) of a row becomes these dim numbers; where a row has one, the first of them.
+  void PutState(std::byte* row, uint8_t column, const float* values) const;
 
  private:
   const uint32_t dim_;

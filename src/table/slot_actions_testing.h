@@ -188,7 +188,7 @@ class Actions {
   void Assign(const std::vector<SlotTable*>& tables, bool missing) {
     const Push push = RandomPush(*tables[0]);
     const auto all = columns();
-    const uint8_t column = sparse() ? 0 : all[random_.Below(all.size())];
+    const uint8_t column = all[random_.Below(all.size())];
     for (SlotTable* table : tables) {
       if (missing) {
         table->AssignMissing(push.keys, push.values, push.mask, column);

@@ -59,12 +59,13 @@ class SlotTable {
   virtual void Apply(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
                      const Hyper& hyper) = 0;
   // Dense: the column becomes `values`, but for the segments that the mask leaves out; column 0 makes
-  // the slot assigned. Sparse: the rows of the keys become `values` and keep the state they have; a
-  // row that is missing is made; of a key that repeats the last row counts. Requires CheckAssign.
+  // the slot assigned. Sparse: the rows of the keys have `values` in that column, and keep the others; a
+  // row that is missing is made; of a key that repeats the last row counts. (kStepColumn: the slot's step
+  // becomes the last number, and no row is made.) Requires CheckAssign.
   virtual void Assign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
                       uint8_t column) = 0;
   // The same where nothing has been assigned: dense: in a slot that is not assigned; sparse: in rows
-  // that are missing.
+  // that are missing (kStepColumn: in a slot whose step is 0).
   virtual void AssignMissing(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
                              uint8_t column) = 0;
   // Column 0 has been assigned (a slot without elements, and a sparse one: always).

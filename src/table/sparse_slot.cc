@@ -57,24 +57,26 @@ Status SparseSlot::CheckRead(std::span<const RowKey> keys, uint8_t column) const
     if (keys.empty()) return Status::Ok();
     return {Code::kInvalidArgument, Where() + ": who asks for its keys names none"};
   }
+  if (Status status = CheckColumn(column); !status.ok()) return status;
+  return CheckKeys(keys);
+}
+
+Status SparseSlot::CheckColumn(uint8_t column) const {
   const bool exists = column == 0 || (element_ == ElementType::kFloat32 &&
                                       (column <= layout_.columns() || column == kStepColumn));
-  if (!exists) {
-    return {Code::kInvalidArgument, "table \"" + name_ + "\" has no column " + std::to_string(column) +
-                                        ": its optimizer keeps " + std::to_string(layout_.columns()) +
-                                        " state arrays"};
-  }
-  return CheckKeys(keys);
+  if (exists) return Status::Ok();
+  return {Code::kInvalidArgument, "table \"" + name_ + "\" has no column " + std::to_string(column) +
+                                      ": its optimizer keeps " + std::to_string(layout_.columns()) +
+                                      " state arrays"};
 }
 
 Status SparseSlot::CheckAssign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask mask,
                                uint8_t column) const {
   if (element_ != ElementType::kFloat32)
     return {Code::kInvalidArgument, "table \"" + name_ + "\" is of int64: assign is for tables of float32"};
-  if (column != 0)
-    return {Code::kInvalidArgument, "table \"" + name_ + "\" is sparse: its rows are assigned in column 0, " +
-                                        "not in column " + std::to_string(column)};
-  if (Status status = Check(keys, values, mask); !status.ok() || storage_ != Storage::kFloat16) return status;
+  if (Status status = CheckColumn(column); !status.ok()) return status;
+  if (Status status = Check(keys, values, mask); !status.ok()) return status;
+  if (column != 0 || storage_ != Storage::kFloat16) return Status::Ok();
   const float largest = optimizer::LargestOf(storage_);
   for (const float value : Floats(values)) {
     if (std::isfinite(value) && std::abs(value) > largest)

@@ -61,6 +61,7 @@ class SparseSlot final : public SlotTable {
  private:
   std::string Where() const;
   Status CheckKeys(std::span<const RowKey> keys) const;
+  Status CheckColumn(uint8_t column) const;  // the values, state or steps
   void ReadValues(std::span<const RowKey> keys, std::byte* out) const;
   void ReadNarrowValues(std::span<const RowKey> keys, float* out) const;
   SparseStaging& Staging();
@@ -80,6 +81,8 @@ class SparseSlot final : public SlotTable {
                     GradientAt gradient);
   // A row's values become these.
   void PutValues(std::byte* row, const float* values);
+  // A column of it: the values or state.
+  void Put(std::byte* row, uint8_t column, const float* given);
   bool narrow() const { return storage_ != Storage::kFull; }
 
   const std::string name_;

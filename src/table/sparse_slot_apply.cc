@@ -9,6 +9,7 @@
 #include "optimizer/update.h"
 #include "table/row_pipeline.h"
 #include "table/sparse_slot.h"
+#include "table/step_number.h"
 
 namespace cairn::table {
 
@@ -100,19 +101,32 @@ void SparseSlot::UpdateNarrow(std::span<const RowKey> keys, Keys kind, const opt
       });
 }
 
-void SparseSlot::Assign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask, uint8_t) {
+void SparseSlot::Assign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask, uint8_t column) {
   const auto* given = reinterpret_cast<const float*>(values.data());
-  UpdateRows(keys, [&](size_t i, std::byte* row) { PutValues(row, given + i * dim_); });
+  if (column == kStepColumn) {
+    if (!keys.empty()) step_ = StepsFrom(given[(keys.size() - 1) * dim_]);
+    return;
+  }
+  UpdateRows(keys, [&](size_t i, std::byte* row) { Put(row, column, given + i * dim_); });
+}
+
+void SparseSlot::Put(std::byte* row, uint8_t column, const float* given) {
+  if (column == 0) return PutValues(row, given);
+  layout_.PutState(row, column, given);
 }
 
 void SparseSlot::AssignMissing(std::span<const RowKey> keys, std::span<const std::byte> values, Mask,
-                               uint8_t) {
+                               uint8_t column) {
+  if (column == kStepColumn) {
+    if (step_ == 0) Assign(keys, values, {}, column);
+    return;
+  }
   const auto* given = reinterpret_cast<const float*>(values.data());
   const uint32_t first_new = rows_.RowOf(rows_.count());  // numbers rise with every row made
   ForRows(
       index_, rows_, keys, [this](RowKey key, uint64_t hash) { return CreateRow(key, hash); },
       [&](size_t i, uint32_t row) {
-        if (row >= first_new) PutValues(rows_.At(row), given + i * dim_);
+        if (row >= first_new) Put(rows_.At(row), column, given + i * dim_);
       });
 }
 

@@ -230,6 +230,60 @@ TEST(SparseState, AnAssignReplacesValuesAndLeavesStateAlone) {
   }
 }
 
+TEST(SparseState, AnAssignOfStateLeavesValuesAndOtherColumnsAlone) {
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(c.name);
+    Arena arena;
+    const auto info = TableOf(c, 3);
+    auto table = SlotTable::Make(info, kSlot, kSlots, arena);
+    const auto keys = KeysOf(kSlot, 20);
+    Random random(6);
+    const auto first = RandomFloats(random, 10 * 3);
+    table->Apply(std::span(keys).first(10), Bytes(first), {}, c.hyper);
+    const uint32_t columns = StateColumns(info.spec.optimizer, info.spec.optimizer_flags);
+    const bool one_a_row = info.spec.optimizer == OptimizerKind::kRowwiseAdagrad;
+    std::vector<std::vector<float>> expected;
+    for (uint8_t column = 0; column <= columns; ++column) expected.push_back(ReadFloats(*table, keys, column));
+    const auto step = ReadFloats(*table, keys, kStepColumn);
+    for (uint8_t column = 1; column <= columns; ++column) {
+      auto given = RandomFloats(random, keys.size() * 3);  // of rows that exist and of rows that don't
+      if (one_a_row)
+        for (size_t i = 0; i < given.size(); ++i) given[i] = given[i - i % 3];
+      ASSERT_TRUE(table->CheckAssign(keys, Bytes(given), {}, column).ok());
+      table->Assign(keys, Bytes(given), {}, column);
+      expected[column] = given;
+      for (uint8_t any = 0; any <= columns; ++any) {
+        SCOPED_TRACE(int{any});
+        ExpectSameBits(ReadFloats(*table, keys, any), expected[any]);
+      }
+      EXPECT_EQ(table->rows(), keys.size());
+    }
+    ExpectSameBits(ReadFloats(*table, keys, kStepColumn), step);
+    EXPECT_EQ(table->CheckAssign(keys, Bytes(first), {}, static_cast<uint8_t>(columns + 1)).code(),
+              Code::kInvalidArgument);
+  }
+}
+
+TEST(SparseState, AnAssignedStepMakesNoRow) {
+  Arena arena;
+  auto table = SlotTable::Make(TableOf(Cases()[1], 3), kSlot, kSlots, arena);
+  const auto keys = KeysOf(kSlot, 2);
+  const auto step = [&] { return ReadFloats(*table, keys, kStepColumn)[0]; };
+  table->CountRound({.step = 9});
+  const std::vector<float> four(6, 4.0f), seven(6, 7.0f);
+  ASSERT_TRUE(table->CheckAssign(keys, Bytes(four), {}, kStepColumn).ok());
+  const uint64_t before = table->Hash();
+  table->Assign(keys, Bytes(four), {}, kStepColumn);
+  EXPECT_EQ(step(), 4.0f) << "also a lower one: what is loaded counts";
+  EXPECT_NE(table->Hash(), before) << "copies that differ in it are noticed";
+  table->AssignMissing(keys, Bytes(seven), {}, kStepColumn);
+  EXPECT_EQ(step(), 4.0f);
+  table->Assign(keys, Bytes(std::vector<float>(6, 0.0f)), {}, kStepColumn);
+  table->AssignMissing(keys, Bytes(seven), {}, kStepColumn);
+  EXPECT_EQ(step(), 7.0f);
+  EXPECT_EQ(table->rows(), 0u);
+}
+
 TEST(SparseState, AssigningOnceMakesRowsAndChangesNone) {
   const Case c = Cases()[1];
   Arena arena;
@@ -264,10 +318,14 @@ TEST(SparseState, AnAssignIsCheckedAsAPushIs) {
   const auto keys = KeysOf(kSlot, 2);
   const std::vector<float> good = {1, 2, 3, 4}, bad = {1, 2, 3, kNan};
   EXPECT_TRUE(table->CheckAssign(keys, Bytes(good), {}, 0).ok());
-  for (uint8_t column : {uint8_t{1}, kStepColumn, kKeyColumn}) {
+  for (uint8_t column : {uint8_t{2}, kKeyColumn}) {
     const Status refused = table->CheckAssign(keys, Bytes(good), {}, column);
     EXPECT_EQ(refused.code(), Code::kInvalidArgument);
-    EXPECT_NE(refused.message().find("column 0"), std::string::npos) << refused.message();
+    EXPECT_NE(refused.message().find("has no column"), std::string::npos) << refused.message();
+  }
+  for (uint8_t column : {uint8_t{1}, kStepColumn}) {
+    EXPECT_TRUE(table->CheckAssign(keys, Bytes(good), {}, column).ok());
+    EXPECT_EQ(table->CheckAssign(keys, Bytes(bad), {}, column).code(), Code::kNotFinite);
   }
   EXPECT_EQ(table->CheckAssign(keys, Bytes(bad), {}, 0).code(), Code::kNotFinite);
   EXPECT_EQ(table->CheckAssign(keys, Bytes(good).first(8), {}, 0).code(), Code::kInvalidArgument);

@@ -80,6 +80,7 @@ class AsyncLane final : public Lane {
     input.op = op;
     const bool dense = info_.spec.kind == TableKind::kDense;
     if (op != PushOp::kUpdate && dense) input.column = PullColumn(info_.spec, random_);
+    if (op == PushOp::kAssign && !dense) input.column = AssignedColumn(info_.spec, pushed_);
     if (op == PushOp::kAssignOnce) {
       input.column = 0;
     } else {

@@ -179,7 +179,8 @@ class ReferenceModel final : public Checker {
     if (table == nullptr) return;
     const bool sparse = context_.tables.at(op.table.value).spec.kind == TableKind::kSparse;
     if (sparse && part->op() != PushOp::kUpdate)
-      return table->AssignRows(op.keys, op.values, part->op() == PushOp::kAssignOnce);
+      return table->AssignRows(op.keys, op.values, part->params.column,
+                               part->op() == PushOp::kAssignOnce);
     switch (part->op()) {
       case PushOp::kUpdate: return table->Apply(op.keys, op.values, part->mask, part->hyper());
       case PushOp::kAssign: return table->Assign(op.values, part->mask, part->params.column);

@@ -118,6 +118,13 @@ uint8_t PullColumn(const TableSpec& spec, Random& random) {
   return static_cast<uint8_t>(1 + random.Below(states));
 }
 
+uint8_t AssignedColumn(const TableSpec& spec, uint64_t n) {
+  const uint64_t states = StateColumns(spec.optimizer, spec.optimizer_flags);
+  const uint64_t which = n % (4 + states);
+  if (spec.element != ElementType::kFloat32 || which < 3) return 0;
+  return which == 3 ? kStepColumn : static_cast<uint8_t>(which - 3);
+}
+
 void FillMask(CallData& data, const TablePlan& plan, Random& random) {
   const TableSpec& spec = data.info.spec;
   if (!random.Chance(plan.masks)) return;

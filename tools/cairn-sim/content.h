@@ -27,6 +27,8 @@ void FillPull(CallData& data, const TablePlan& plan, Random& random);
 
 // Mostly 0; in tables of floats now and then the optimizer's state or its steps.
 uint8_t PullColumn(const TableSpec& spec, Random& random);
+// Of the n-th push, an assign of rows: mostly the values, else state or steps.
+uint8_t AssignedColumn(const TableSpec& spec, uint64_t n);
 // Dense: now and then a mask that leaves segments out; there lies something that must not matter.
 void FillMask(CallData& data, const TablePlan& plan, Random& random);
 // The same array, now and then in pieces, of which one may be missing: it stands for zeros.

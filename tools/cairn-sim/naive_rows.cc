@@ -2,6 +2,7 @@
 // that are assigned.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -68,7 +69,14 @@ NaiveTable::Row NaiveTable::ReadRow(RowKey key, uint8_t column) const {
   return Bytes(out);
 }
 
-void NaiveTable::AssignRows(std::span<const RowKey> keys, std::span<const std::byte> values, bool once) {
+void NaiveTable::AssignRows(std::span<const RowKey> keys, std::span<const std::byte> values, uint8_t column,
+                            bool once) {
+  if (column == kStepColumn) {
+    if (keys.empty() || (once && step_ != 0)) return;
+    const float last = Floats(values)[(keys.size() - 1) * info_.spec.dim];
+    step_ = last > 0 ? static_cast<uint64_t>(std::nearbyint(last)) : 0;
+    return;
+  }
   std::set<RowKey> spared;
   for (RowKey key : keys)
     if (once && rows_.contains(key)) spared.insert(key);
@@ -76,6 +84,13 @@ void NaiveTable::AssignRows(std::span<const RowKey> keys, std::span<const std::b
     if (spared.contains(keys[i])) continue;
     std::vector<float> row = Floats(values.subspan(i * row_bytes_, row_bytes_));
     for (float& x : row) x = optimizer::ReferenceCanonical(x);
+    if (column != 0) {
+      std::vector<float> numbers = Floats(Find(keys[i]));  // the values, then column after column
+      std::copy_n(row.begin(), state_width_, numbers.begin() + static_cast<ptrdiff_t>(
+                                                 info_.spec.dim + (column - 1) * state_width_));
+      Find(keys[i]) = Bytes(numbers);
+      continue;
+    }
     if (info_.spec.storage != Storage::kFull) optimizer::RoundSpan(info_.spec.storage, row);
     const std::vector<std::byte> bytes = Bytes(row);
     std::copy(bytes.begin(), bytes.end(), Find(keys[i]).begin());

@@ -37,8 +37,8 @@ class NaiveTable {
   // Dense: the column becomes the values, in the segments of the mask.
   void Assign(std::span<const std::byte> values, std::span<const std::byte> mask, uint8_t column);
   bool assigned() const { return assigned_; }
-  // Sparse: the rows become the values; once: only those that are missing.
-  void AssignRows(std::span<const RowKey> keys, std::span<const std::byte> values, bool once);
+  // Sparse: the column of the rows becomes the values; once: only in rows that are missing.
+  void AssignRows(std::span<const RowKey> keys, std::span<const std::byte> values, uint8_t column, bool once);
   // A round of updates has been applied to the table.
   void CountRound(const Hyper& hyper);
   // All in the given order.

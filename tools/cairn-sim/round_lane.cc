@@ -233,6 +233,7 @@ class RoundLane final : public Lane {
     client::PartitionInput input{.state = state.get(), .table = &data->info, .keys = data->keys};
     input.values = std::span(data->values);
     input.op = random_.Chance(0.5) ? PushOp::kAssign : PushOp::kAssignOnce;
+    input.column = AssignedColumn(info_.spec, pushed_);
     SubmitPush(input, std::move(data));
   }
 
