@@ -27,7 +27,9 @@ KINDS: dict[type, str] = {
     FTRL: "ftrl",
 }
 _ROWS_ONLY = ("sparse_adam", "rowwise_adagrad")
-_FOR_TABLES = ("sgd", "adagrad", "sparse_adam", "rowwise_adagrad", "ftrl")
+_FOR_TABLES = {  # and what each keeps of a row
+    "sgd": (), "adagrad": ("sum",), "sparse_adam": ("exp_avg", "exp_avg_sq"), "rowwise_adagrad": ("sum",),
+    "ftrl": ("z", "n")}
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def table_settings_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -
             )
     flags = _core.FLAG_MAXIMIZE if group.get("maximize") else 0
     initial = float(group.get("initial_accumulator_value", 0.0))
-    return GroupSettings(kind, flags, initial)
+    return GroupSettings(kind, flags, initial, _FOR_TABLES[kind], has_step=kind != "sgd")
 
 
 def hyper_of(kind: str, group: dict[str, Any]) -> Hyper:

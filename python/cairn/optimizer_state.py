@@ -9,11 +9,13 @@ import torch
 from . import _core
 from .cpu_memory import FLOATS
 from .errors import Error
+from .row_state import RowState
 from .served_buffers import ServedTensors
 
 if TYPE_CHECKING:
     from .served_group import ServedGroup
     from .served_model import ServedModel
+    from .served_rows import ServedRows
 
 
 class OptimizerState:
@@ -26,17 +28,36 @@ class OptimizerState:
     def state_dict(self) -> dict[str, Any]:
         served = self._served
         inner = served.optimizer
-        if served.reduces_only or served.context is None:
+        if served.reduces_only:
             return inner.state_dict()
-        served.calls.finish()
+        self._tell_of_rows_not_saved()
+        if served.context is not None:
+            served.calls.finish()
         held = dict(inner.state)
         try:
-            for group in served.groups:
-                self._fetch(group)
+            if served.context is not None:
+                for group in served.groups:
+                    self._fetch(group)
+            for table in served.tables:
+                self._fetch_rows(table)
             return inner.state_dict()
         finally:
             inner.state.clear()
             inner.state.update(held)
+
+    def _tell_of_rows_not_saved(self) -> None:
+        served = self._served
+        lost = [state for state in map(RowState, served.tables) if state.may_be_lost()]
+        if lost and not served.groups and served.reduced is None and len(lost) == len(served.tables):
+            raise Error(f"state_dict() would save nothing of this optimizer's state: {lost[0].advice()}")
+        for state in lost:
+            state.warn_once("optimizer.state_dict()", f"optimizer.state_dict(): {state.advice()}")
+
+    def _fetch_rows(self, table: ServedRows) -> None:
+        state, handle = self._served.optimizer.state, table.rows.handle
+        entry = RowState(table).entry(state.pop(handle, {}))
+        if entry:
+            state[handle] = entry
 
     def _fetch(self, group: ServedGroup) -> None:
         """Fills the inner optimizer's state, so that torch itself writes the dict."""
@@ -58,6 +79,8 @@ class OptimizerState:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         served = self._served
         served.optimizer.load_state_dict(state_dict)
+        for table in served.tables:
+            self.check_rows(table)
         if served.context is None:
             return  # what is loaded before the first contact goes to the servers with it
         if served.reduces_only:
@@ -67,11 +90,51 @@ class OptimizerState:
         for group in served.groups:
             self.assign_own(group)
             self.forget(group)
+        self._give_rows()
         if served.reduced is not None:
             served.reduced.give_from_root()
         served.joining.tell()
         if not served.sync:
             served.context.client.barrier()
+
+    # Tables of rows.
+    def check_rows(self, table: ServedRows) -> None:
+        """What is to be loaded can be this table's; what can't be loaded is said."""
+        state = RowState(table)
+        state.check(self._held_rows(table))
+        if state.kept and not state.bounded:
+            state.warn_once("optimizer.load_state_dict()", f"optimizer.load_state_dict(): {state.advice()}")
+
+    def _held_rows(self, table: ServedRows) -> dict[str, Any]:
+        state, handle = self._served.optimizer.state, table.rows.handle
+        return state[handle] if handle in state else {}
+
+    def has_rows(self, table: ServedRows) -> bool:
+        """The inner optimizer has state for all its rows, which was loaded."""
+        return RowState(table).is_whole(self._held_rows(table))
+
+    def give_rows(self, table: ServedRows) -> None:
+        """This worker's becomes the servers'. One worker calls it, while nobody is in a step."""
+        state = RowState(table)
+        if state.kept and state.bounded:
+            state.give(self._held_rows(table))
+
+    def forget_rows(self, table: ServedRows) -> None:
+        self._served.optimizer.state.pop(table.rows.handle, None)
+        table.take_step_count()
+
+    def _give_rows(self) -> None:
+        """The root's becomes the servers'. Every worker calls it."""
+        served = self._served
+        if not served.tables or served.context is None:
+            return
+        served.context.client.barrier()  # nobody is still in a step
+        for table in served.tables:
+            if served.gives():
+                self.give_rows(table)
+        served.context.client.barrier()
+        for table in served.tables:
+            self.forget_rows(table)
 
     def has_any(self, group: ServedGroup) -> bool:
         return any(self._steps(param) > 0 for param in group.params)

@@ -1,6 +1,6 @@
 """Where the rows of a table come from: the servers, or, as long as nobody trains it, this process.
 
-Handles that are copies of each other share one. For the thread that trains.
+For the thread that trains.
 """
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .modes import Mode, Sync
 from .optimizer_settings import GroupSettings
 from .row_caching import CachedReading, Caching
 from .unique_keys import Keys, keys_to
+from .user_warnings import warn_user
 
 if TYPE_CHECKING:
     from .rows_ahead import RowsAhead
@@ -50,6 +51,36 @@ class RowSource:
         self._made: tuple[object, ...] = ()  # what it was made with
         self._sync = True
         self._kept: list[tuple[Keys, torch.Tensor]] = []
+        self._copies = 0
+        self._bounds: list[int | None] = []  # of the modules that use it
+        self._said: set[str] = set()
+
+    @property
+    def num_rows(self) -> int | None:
+        """Keys are below this; None: any."""
+        return None if None in self._bounds else max(self._bounds, default=None)  # type: ignore[type-var]
+
+    def bound(self, num_embeddings: int | None) -> None:
+        """Of a module that uses it; the largest counts."""
+        if num_embeddings not in self._bounds:
+            self._bounds.append(num_embeddings)
+
+    def warn_once(self, place: str, message: str) -> None:
+        """Once for this table and place."""
+        if place not in self._said:
+            self._said.add(place)
+            warn_user(message)
+
+    def snapshot(self) -> RowSource:
+        """A table of its own, in this process, with the rows as they are now."""
+        self._copies += 1
+        copy = RowSource(f"{self.name}~copy-{self._copies}", self.dim, self.init, self.wire, self.storage,
+                         self.caching)
+        copy._bounds = list(self._bounds)
+        keys = self.existing_keys()
+        if keys.numel():
+            copy.load(keys, self.read_all(keys))
+        return copy
 
     def attach(self, client: _core.Client, settings: GroupSettings,
                mode: Mode, reduce: str) -> bool:

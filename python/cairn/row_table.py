@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from . import _core, tensors
+from . import _core, table_copies, tensors
 from .filed_gradient import FiledGradient
 from .modes import Mode
 from .optimizer_settings import GroupSettings
@@ -28,7 +28,7 @@ from .unserved_steps import refuse_unserved_steps
 
 
 class RowTable:
-    """What a TableHandle stands for. Copies of a handle have one each, over the same rows."""
+    """What a TableHandle stands for."""
 
     def __init__(self, source: RowSource) -> None:
         self.source = source
@@ -55,8 +55,8 @@ class RowTable:
         return cls(source)._make_handle(device=device, dtype=dtype, requires_grad=requires_grad)
 
     def copied(self, handle: TableHandle) -> TableHandle:
-        """A copy of the handle: the same rows, no gradient yet."""
-        return RowTable(self.source)._make_handle(
+        """A copy of the handle, with rows of its own and no gradient yet."""
+        return RowTable(table_copies.copied(self.source))._make_handle(
             device=handle.device, dtype=handle.dtype, requires_grad=handle.requires_grad)
 
     def _make_handle(self, **settings: Any) -> TableHandle:

@@ -94,6 +94,13 @@ class ServedTensors:
         return self.table.push(self._read(), self._out.sizes, NO_HYPER, op=op,
                                keep=(self.tensors, self._out))
 
+    def are_there(self) -> bool:
+        """Async: somebody has given values that are not all 0."""
+        assert self.table is not None
+        found = torch.zeros(self.table.size, **FLOATS)
+        self.table.pull([found.data_ptr()], [found.numel()], keep=found).wait()
+        return bool(found.any())
+
     def take(self, when_assigned: bool) -> _core.Pending:
         assert self.table is not None
         return self.table.pull(self._in.targets(self.tensors), self._in.sizes, when_assigned=when_assigned,

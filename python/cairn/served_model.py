@@ -164,20 +164,25 @@ class ServedModel(ServedParts):
         """What was loaded into the root's modules is given, once; what others have loaded is dropped."""
         assert self.context is not None
         number = len(self.tables)  # those of a group that was added later are others
-        loaded = any(table.rows.loaded() is not None for table in tables)
+        with_state = [table for table in tables if self.state.has_rows(table)]
+        loaded = bool(with_state) or any(table.rows.loaded() is not None for table in tables)
         if self.roots(f"loaded-{number}", int(loaded)):
-            given = ServedTensors([torch.zeros(1, **FLOATS)])
+            given = ServedTensors([torch.ones(1, **FLOATS)])
             self.make_table(given, f"rows-{number}", Async())
 
             def give() -> None:
+                if given.are_there():
+                    return  # this worker was started again: the rows have been trained since
                 for table in tables:
                     table.give_loaded(once=True)
+                for table in with_state:
+                    self.state.give_rows(table)
                 given.give(once=True).wait()
 
             self._give_once(give, lambda: given.take(when_assigned=True), given.store)
         for table in tables:
             table.rows.loaded_taken()
-            table.take_step_count()
+            self.state.forget_rows(table)
 
     def gives(self) -> bool:
         """This worker is the one whose values count: the root, or the first one while that is dead."""

@@ -16,6 +16,7 @@ from .modes import Mode
 from .optimizer_settings import NO_HYPER, GroupSettings, Hyper, hyper_of, table_settings_of
 from .row_source import CALL_BYTES
 from .row_table import RowTable
+from .unique_keys import Keys, keys_to
 from .weight import Weight
 
 if TYPE_CHECKING:
@@ -49,12 +50,43 @@ class ServedRows:
         self.rows.attach(client, self.settings, mode, reduce)
         self._attached = True
 
+    def known_steps(self) -> int:
+        """As this worker has counted them, or else as the servers know them: some kinds of optimizer
+        don't ask for a step's number, and are told 0."""
+        if not self._knows_steps:
+            self.take_step_count()
+        return self.steps
+
+    def has_stepped(self) -> bool:
+        """As far as this worker knows."""
+        return self.steps > 0 or not self._knows_steps
+
+    # What the optimizer keeps of rows: row_state.py.
+    @property
+    def keys_a_call(self) -> int:
+        return max(1, CALL_BYTES // (4 * self.rows.dim))
+
+    def pull_column(self, keys: Keys, column: int) -> torch.Tensor:
+        assert self.table is not None
+        out = torch.empty(keys.numel(), self.rows.dim, **FLOATS)
+        self.table.pull(keys.data_ptr(), keys.numel(), out.data_ptr(), column=column, keep=(keys, out)).wait()
+        return out
+
+    def assign_column(self, keys: Keys, column: int, values: torch.Tensor) -> None:
+        assert self.table is not None
+        self.table.push(keys.data_ptr(), keys.numel(), values.data_ptr(), NO_HYPER, op=_core.OP_ASSIGN,
+                        column=column, keep=(keys, values)).wait()
+
+    def assign_steps(self, keys: Keys, steps: int) -> None:
+        """In the partitions of these keys, and in those that take_step_count asks."""
+        for part in torch.cat((keys, keys_to(_ASKED_FOR_STEPS))).split(self.keys_a_call):
+            values = torch.full((part.numel(), self.rows.dim), float(steps), **FLOATS)
+            self.assign_column(part, _core.STEP_COLUMN, values)
+
     def take_step_count(self) -> None:
         """From the servers: others may have trained the table."""
         assert self.table is not None
-        keys = torch.arange(_ASKED_FOR_STEPS, **INTEGERS)
-        out = torch.empty(_ASKED_FOR_STEPS, self.rows.dim, **FLOATS)
-        self.table.pull(keys.data_ptr(), keys.numel(), out.data_ptr(), column=_core.STEP_COLUMN, keep=(keys, out)).wait()
+        out = self.pull_column(keys_to(_ASKED_FOR_STEPS), _core.STEP_COLUMN)
         self.steps, self._knows_steps = int(out.max()), True
 
     def hyper(self, optimizer: torch.optim.Optimizer) -> Hyper:
@@ -146,8 +178,7 @@ class ServedRows:
         if loaded is None:
             return
         op = _core.OP_ASSIGN_ONCE if once else _core.OP_ASSIGN
-        at_once = max(1, CALL_BYTES // (4 * self.rows.dim))
-        for keys, rows in zip(loaded[0].split(at_once), loaded[1].split(at_once)):
+        for keys, rows in zip(loaded[0].split(self.keys_a_call), loaded[1].split(self.keys_a_call)):
             self.table.push(keys.data_ptr(), keys.numel(), rows.data_ptr(), NO_HYPER, op=op,
                             keep=(keys, rows)).wait()
 

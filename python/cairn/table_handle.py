@@ -62,7 +62,7 @@ class TableHandle(torch.nn.Parameter):
         return f"TableHandle({table.name!r}, dim {table.dim}, requires_grad={self.requires_grad})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TableHandle:
-        """The copy reads the same rows; its gradient and requires_grad are its own."""
+        """A table of its own: table_copies.py."""
         if id(self) not in memo:
             memo[id(self)] = self.rows_of.copied(self)
         return memo[id(self)]

@@ -39,7 +39,7 @@ def all_ids(draw):
 @given(all_ids())
 def test_equals_its_modules(ids):
     together, apart = collection(), None
-    apart = copy.deepcopy(together)  # reads the same rows
+    apart = copy.deepcopy(together)  # the same rows
     out = together(ids)
     expected = {name: apart[name](*(value if isinstance(value, tuple) else (value,)))
                 for name, value in ids.items()}

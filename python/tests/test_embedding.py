@@ -381,7 +381,7 @@ def test_the_handle_stays_the_same_object(swap):
     assert table(IDS).requires_grad
 
 
-def test_a_deepcopy_reads_the_same_rows_and_has_its_own_gradient():
+def test_a_deepcopy_has_the_same_rows_and_its_own_gradient():
     model = head(module())
     model(IDS).sum().backward()
     other = copy.deepcopy(model)

@@ -459,15 +459,6 @@ def test_a_large_table_is_saved_in_pieces(monkeypatch):
     assert_equal_rows(mine, theirs)
 
 
-def test_a_copy_of_a_model_sees_its_training():
-    model = TwoTowers()
-    optimizer = wrapped(SGD, model)
-    other = copy.deepcopy(model).eval()
-    for step in range(2):
-        step_on(model, optimizer, ids_of(step))
-    assert torch.equal(other.rows(torch.arange(ROWS)), model.rows(torch.arange(ROWS)))
-
-
 def test_wrapping_again_with_the_same_settings_goes_on_and_with_others_raises():
     mine, theirs = tables()
     plain = OPTIMIZERS["Adagrad"](theirs.parameters())

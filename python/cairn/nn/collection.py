@@ -9,7 +9,7 @@ import torch
 from ..errors import InvalidArgumentError
 from ..row_table import read
 from .outside_graphs import outside_graphs
-from .table_module import TableModule
+from .table_module import TableModule, refuse_to_save_nothing
 
 
 @outside_graphs
@@ -40,6 +40,10 @@ class EmbeddingCollection(torch.nn.ModuleDict):
         outputs = [module._output(lookup, found, *given)
                    for module, lookup, found, given in zip(modules, lookups, rows, inputs)]
         return dict(zip(ids, outputs))
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        refuse_to_save_nothing(self, args, kwargs)
+        return super().state_dict(*args, **kwargs)
 
     def _member(self, name: str) -> TableModule:
         if name not in self:

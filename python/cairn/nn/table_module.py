@@ -2,17 +2,18 @@
 saving."""
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
 
-from ..errors import InvalidArgumentError
+from ..errors import Error, InvalidArgumentError
 from ..row_caching import CacheStats, Caching
 from ..row_table import RowTable, read
 from ..rows_ahead import Lookup
+from ..table_handle import TableHandle
 from ..tensors import take_keys
 from ..unique_keys import keys_to
+from ..user_warnings import warn_user
 from ..wire_formats import wire_of_rows
 from .outside_graphs import leave_graphs
 from .table_names import handle_for
@@ -166,6 +167,22 @@ class TableModule(torch.nn.Module):
             with torch.inference_mode(False), torch.no_grad():
                 rows = self._rows.source.read_all(keys_to(self.num_embeddings))
             destination[prefix + "weight"] = rows.to(self.table.dtype)
+        elif self._has_rows:
+            self._rows.source.warn_once("state_dict()", f"state_dict(): {self._not_saved}")
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        refuse_to_save_nothing(self, args, kwargs)
+        return super().state_dict(*args, **kwargs)
+
+    @property
+    def _has_rows(self) -> bool:
+        """Rows may have been trained or loaded."""
+        return self._rows.table is not None or self._rows.loaded() is not None
+
+    @property
+    def _not_saved(self) -> str:
+        return (f'the rows of table "{self.name}" are not in it, since the table is unbounded. Save what export() '
+                "of its module gives beside it; load_rows(keys, rows) takes them back")
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool,
                               missing_keys: list[str], unexpected_keys: list[str],
@@ -187,9 +204,9 @@ class TableModule(torch.nn.Module):
                     f'{key}: table "{self.name}" is unbounded, its rows are not in a state_dict: '
                     f'{advice}')
             else:
-                warnings.warn(
+                warn_user(
                     f'the rows of table "{self.name}" are not loaded: it is unbounded, and they '
-                    f'are not in a state_dict; {advice}', stacklevel=2)
+                    f'are not in a state_dict; {advice}')
         elif weight is None:
             if strict:
                 missing_keys.append(key)
@@ -228,6 +245,8 @@ class TableModule(torch.nn.Module):
                 f'the rows of table "{self.name}" are on the servers, and have no weight: '
                 'load_rows(keys, rows) or from_pretrained() give them values; modules share a '
                 'table by .table or name=')
+        if name == "table" and isinstance(value, TableHandle):
+            value.rows_of.source.bound(self.num_embeddings)
         super().__setattr__(name, value)
 
     def extra_repr(self) -> str:
@@ -265,6 +284,18 @@ class _Filing:
         self._table.awaited.discard(self)
         if self._table.all_filed is not None and not self._table.awaited:
             self._table.all_filed()
+
+
+def refuse_to_save_nothing(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The state_dict of a module that has nothing but unbounded tables would be empty. As a part of a
+    larger one (there is a destination) it is not."""
+    if args or kwargs.get("destination") is not None:
+        return
+    tables = [part for part in module.modules() if isinstance(part, TableModule)]
+    unsaved = [table for table in tables if table.num_embeddings is None and table._has_rows]
+    saves = any(not isinstance(param, TableHandle) for param in module.parameters())
+    if unsaved and len(unsaved) == len(tables) and not saves and next(module.buffers(), None) is None:
+        raise Error(f"state_dict() would be empty: {unsaved[0]._not_saved}")
 
 
 def _padding(padding_idx: int | None, num_embeddings: int | None) -> int | None:

@@ -28,10 +28,10 @@ def handle_for(name: str | None, dim: int, init: Any, seed: int, *, storage: Any
     if name is None:
         name, known = f"embedding-{_unnamed}", None
         _unnamed += 1
-    elif re.fullmatch(r"embedding-\d+", name):
+    elif re.fullmatch(r"embedding-\d+|.*~copy-\d+", name):
         raise InvalidArgumentError(
-            f'name="{name}" is how tables without a name are called, and one of them would share its rows: '
-            "choose another name")
+            f'name="{name}" is how tables without a name, and copies, are called, and one of them would share '
+            "its rows: choose another name")
     else:
         known = _named.get(name)
     if known is not None:

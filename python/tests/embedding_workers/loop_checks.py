@@ -1,4 +1,6 @@
 """Two workers: what loops do with tables besides plain steps."""
+import copy
+
 import torch
 from torch import nn
 
@@ -95,6 +97,51 @@ def workers_that_run_out_of_data(rank):
         step_of_all(alone, plain, [batch(r, number) for r in left])
     assert_close(mine, alone)
     return mine
+
+
+@CHECKS
+def the_state_of_rows_is_saved_by_one_and_loaded_by_all(rank):
+    """The root's wins, in one job and in the next."""
+    make = lambda params: torch.optim.SparseAdam(params, lr=0.1)
+    table, alone = cairn.nn.Embedding(ROWS, DIM), nn.Embedding(ROWS, DIM, sparse=True)
+    alone.load_state_dict(table.state_dict())
+    optimizer, plain = cairn.DistributedOptimizer(make(table.parameters())), make(alone.parameters())
+
+    def train(numbers):
+        for number in numbers:
+            step(table_of(table), optimizer, batch(rank, number))
+            step_of_all(table_of(alone), plain, all_batches(number))
+
+    train(range(3))
+    rows, state = table.state_dict(), optimizer.state_dict()
+    for name in ("exp_avg", "exp_avg_sq"):
+        torch.testing.assert_close(state["state"][0][name], plain.state_dict()["state"][0][name], rtol=1e-4, atol=1e-6)
+    assert state["state"][0]["step"] == 3
+    if rank == 1:
+        state["state"][0]["exp_avg"] += 1.0
+    table = cairn.nn.Embedding(ROWS, DIM)
+    table.load_state_dict(rows)
+    optimizer = cairn.DistributedOptimizer(make(table.parameters()))
+    optimizer.load_state_dict(state)
+    train(range(3, 5))
+    assert_close(table, alone)
+    return table
+
+
+@CHECKS
+def a_copy_of_a_table_is_a_table(rank):
+    mine, optimizer, alone, plain = towers()
+    step(mine, optimizer, batch(rank, 0))
+    before = copied(mine)
+    other = copy.deepcopy(mine)
+    step(mine, optimizer, batch(rank, 1))
+    assert all(torch.equal(before[name], now) for name, now in other.state_dict().items())
+    assert not torch.equal(before["user.weight"], mine.state_dict()["user.weight"])
+    alone.load_state_dict(before)
+    step(other, cairn.DistributedOptimizer(sgd(other.parameters()), other), batch(rank, 2))
+    step_of_all(alone, plain, all_batches(2))
+    assert_close(other, alone)
+    return other
 
 
 @CHECKS
