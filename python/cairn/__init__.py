@@ -9,6 +9,7 @@
 from . import data, errors, metrics, nn, optim
 from ._core import version as __version__
 from .assign import assign
+from .collectives import allgather_object, allreduce, broadcast_object
 from .context import (
     Context,
     barrier,
@@ -18,6 +19,7 @@ from .context import (
     local_rank,
     rank,
     shutdown,
+    size,
     world_size,
 )
 from .errors import (
@@ -73,8 +75,11 @@ __all__ = [
     "SparseTable",
     "Sync",
     "UnavailableError",
+    "allgather_object",
+    "allreduce",
     "assign",
     "barrier",
+    "broadcast_object",
     "data",
     "dense_table",
     "errors",
@@ -89,6 +94,7 @@ __all__ = [
     "prefetch",
     "rank",
     "shutdown",
+    "size",
     "sparse_table",
     "world_size",
 ]

@@ -370,6 +370,11 @@ def world_size() -> int:
     return current().world_size
 
 
+def size() -> int:
+    """The same as world_size(), as Horovod calls it."""
+    return world_size()
+
+
 def _role() -> Optional[str]:
     return variables.read()["role"]
 

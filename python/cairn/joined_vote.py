@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from . import _core
-from .allreduce import AllReduced
+from .allreduced import AllReduced
 
 
 class JoinedVote:

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from . import _core, standing_in
-from .allreduce import AllReduced
+from .allreduced import AllReduced
 from .calls_under_way import interrupts_later
 from .errors import DeadlineExceededError, Error, NotFiniteError
 from .finite_gradients import all_finite, is_refused, not_finite

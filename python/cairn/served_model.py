@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from . import _core, context, standing_in
-from .allreduce import AllReduced
+from .allreduced import AllReduced
 from .calls_under_way import CallsUnderWay
 from .cpu_memory import FLOATS
 from .errors import Error, InvalidArgumentError, NotFiniteError, UnavailableError

@@ -8,7 +8,7 @@ from typing import Any, Union
 
 import torch
 
-from .allreduce import AllReduced
+from .allreduced import AllReduced
 from .assign import placement_of
 from .bucket import buckets
 from .errors import Error

@@ -9,7 +9,7 @@ from typing import Any, Optional
 import torch
 
 from . import _core
-from .allreduce import AllReduced
+from .allreduced import AllReduced
 from .weight import Weight
 
 Gradients = list[Optional[torch.Tensor]]

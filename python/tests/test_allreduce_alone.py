@@ -9,7 +9,7 @@ from allreduce_workers.driver import assert_close, backward, batch, digest, make
 from torch import nn
 
 from cairn import allreduce_buckets
-from cairn.allreduce import AllReduced
+from cairn.allreduced import AllReduced
 from cairn.allreduce_control import Control, Member, Outcome
 from cairn.allreduce_update import Update
 

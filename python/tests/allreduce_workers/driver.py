@@ -14,7 +14,7 @@ from torch import nn
 
 import cairn
 from cairn import context
-from cairn.allreduce import AllReduced
+from cairn.allreduced import AllReduced
 
 
 def make_model(seed):

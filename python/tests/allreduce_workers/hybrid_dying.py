@@ -16,7 +16,7 @@ import torch
 import cairn
 from allreduce_workers.driver import small_buckets
 from allreduce_workers.hybrid_problem import all_rows, batch, dense_bits, loss_of, served_net
-from cairn import allreduce, allreduce_attempt
+from cairn import allreduce_attempt, allreduced
 
 WAYS = ["launched", "before", "voted", "between", "launched"]
 folder, victim, way = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -37,7 +37,7 @@ reduced = optimizer._served.reduced
 if is_victim and life > 0:
     assert reduced.steps > 3 and all("sum" in optimizer.state[p] for p in reduced.params)
     print(f"joined {life} {reduced.steps}", flush=True)
-launch, settle = allreduce_attempt.Attempt._launch, allreduce.AllReduced.settle
+launch, settle = allreduce_attempt.Attempt._launch, allreduced.AllReduced.settle
 
 
 def die(*_):
@@ -59,7 +59,7 @@ while ended_at is None or reduced.steps < ended_at:
         if how == "between":
             die()
         elif how == "voted":
-            allreduce.AllReduced.settle = die
+            allreduced.AllReduced.settle = die
         else:
             allreduce_attempt.Attempt._launch = launch_and_die if how == "launched" else die
     number = reduced.steps

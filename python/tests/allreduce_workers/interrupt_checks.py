@@ -9,7 +9,7 @@ import pytest
 import cairn
 from allreduce_workers.driver import assert_close, backward, batch, common_folder, step
 from allreduce_workers.reduced_problem import WORLD, one_process, same_bits, start
-from cairn import allreduce, allreduce_group
+from cairn import allreduce_group, allreduced
 from optimizer_workers.checks import Checks
 
 check = Checks()
@@ -36,7 +36,7 @@ def interrupts_anywhere(rank):
 @check
 def a_ctrl_c_while_the_means_are_taken_does_not_vote_again(rank):
     model, inner, reduced, expected, plain = start()
-    mean_gradients = allreduce.mean_gradients
+    mean_gradients = allreduced.mean_gradients
 
     def interrupted(*arguments):
         os.kill(os.getpid(), signal.SIGINT)
@@ -48,10 +48,10 @@ def a_ctrl_c_while_the_means_are_taken_does_not_vote_again(rank):
         reduced.contribute(1.0)
         pending = reduced.vote()
         if number == 1 and rank == 0:
-            allreduce.mean_gradients = interrupted
+            allreduced.mean_gradients = interrupted
             with pytest.raises(KeyboardInterrupt):
                 reduced.settle(pending)
-            allreduce.mean_gradients = mean_gradients
+            allreduced.mean_gradients = mean_gradients
         reduced.settle(pending)
         reduced.apply()
         one_process(expected, plain, [(batch(number, r), 1.0) for r in range(WORLD)])

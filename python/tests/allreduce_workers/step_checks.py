@@ -14,7 +14,7 @@ from allreduce_workers.driver import (assert_close, backward, batch, digest, mak
                                       make_optimizer, reduce_all, small_buckets, step)
 from allreduce_workers.reduced_problem import (WORLD, Counted, names, one_process, same_bits,
                                                start)
-from cairn import allreduce, allreduce_attempt, allreduce_group
+from cairn import allreduce_attempt, allreduce_group, allreduced
 from optimizer_workers.checks import Checks, run_all
 
 check = Checks()
@@ -302,7 +302,7 @@ def other_types(rank):
     mean = table.push_pull(torch.cat([b.reshape(-1) for b in bits]).float()).result()
     torch.testing.assert_close(mean, torch.cat([b.reshape(-1) for b in bits]).float(), rtol=0, atol=1e-6)
     with pytest.raises(TypeError, match="only real floating point"):
-        allreduce.AllReduced([nn.Parameter(torch.zeros(2, dtype=torch.complex64))], ["z"], inner, 0)
+        allreduced.AllReduced([nn.Parameter(torch.zeros(2, dtype=torch.complex64))], ["z"], inner, 0)
     return None
 
 
