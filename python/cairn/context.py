@@ -257,8 +257,8 @@ def _embed(servers: int, threads: int, times: Dict[str, int]) -> Context:
         raise
     _leave_a_core()
     context = Context(client, rank=0, world_size=1, local_rank=0, cluster=cluster)
-    context._set(RANK=0, WORLD_SIZE=1, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1, MASTER_ADDR=launchers.LOOPBACK,
-                 MASTER_PORT=hosting.free_port())
+    # Not LOCAL_RANK: to accelerate, transformers and Lightning that says that there are other processes.
+    context._set(RANK=0, WORLD_SIZE=1, MASTER_ADDR=launchers.LOOPBACK, MASTER_PORT=hosting.free_port())
     return context
 
 

@@ -15,6 +15,7 @@ from .epoch_claims import EpochBook, EpochClaims
 from .epoch_cut import EpochCut, Range, epoch_order, left_over, merged, part_bounds
 from .epoch_pass import EpochPass
 from .errors import Error, NotFoundError
+from .wrapped_by_others import refuse_a_second_split
 
 __all__ = ["Sampler"]
 
@@ -90,6 +91,7 @@ class Sampler(torch.utils.data.Sampler[int]):
         return end - start
 
     def __iter__(self) -> Iterator[int]:
+        refuse_a_second_split()
         ctx, book = self._attach()
         epoch = self.epoch
         again = self._begun.get(epoch, 0)

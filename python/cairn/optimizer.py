@@ -22,6 +22,7 @@ from .served_model import ServedModel
 from .uneven import join
 from .weight import Weight
 from .wire_formats import wire_of_tensors
+from .wrapped_by_others import DDP_ADVICE, in_ddp
 
 
 class ParametersChangedError(Error):
@@ -359,9 +360,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
         served = self._served
         for param, name, version in zip(served.params(), served.parameter_names(), self._versions):
             if param._version != version:
+                advice = ("call optimizer.push_parameters() on every worker after load_state_dict, clamp and the like"
+                          if not in_ddp(param) else DDP_ADVICE)
                 raise ParametersChangedError(
-                    f"parameter {name} was written to outside the optimizer, and the servers don't know: call "
-                    "optimizer.push_parameters() on every worker after load_state_dict, clamp and the like"
+                    f"parameter {name} was written to outside the optimizer, and the servers don't know: {advice}"
                 )
         for table in served.tables:
             if table.rows.loaded() is not None:

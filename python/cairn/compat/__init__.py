@@ -2,6 +2,7 @@
 
     from cairn.compat import mindspore     MindSpore's parameter server: docs/migrating/mindspore.md
     from cairn.compat import fleet         Paddle's fleet: docs/migrating/paddle.md
+    import cairn.compat.accelerate         Hugging Face's accelerate and Trainer: docs/pytorch.md
 
 Nothing here is imported by `import cairn`.
 """
