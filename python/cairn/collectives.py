@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any, Optional, TypeVar
 
@@ -130,6 +129,9 @@ class Collectives:
             self._group = Meeting(control, outcome.members, outcome.members[0], outcome.attempt, _CPU).wait()
         except AttemptFailed:
             pass  # the next exchange says so
+        except BaseException:
+            self._give_up(control)
+            raise
 
     def _leave_group(self) -> None:
         if self._group is not None:
@@ -137,15 +139,12 @@ class Collectives:
         self._group = None
 
 
-_of: weakref.WeakKeyDictionary[Context, Collectives] = weakref.WeakKeyDictionary()
-
-
 def _run(what: str, exchange: Callable[[Exchange], T]) -> T:
     ctx = context.current()
     ctx.client  # raises in a child
-    if ctx not in _of:
-        _of[ctx] = Collectives(ctx)
-    return _of[ctx].run(what, exchange)
+    if ctx.collectives is None:
+        ctx.collectives = Collectives(ctx)
+    return ctx.collectives.run(what, exchange)
 
 
 class _Refused:

@@ -46,6 +46,7 @@ class Context:
         self._pid = os.getpid()
         self._callbacks: List[Callable[[], object]] = []
         self._variables: Dict[str, str] = {}
+        self.collectives: Any = None  # collectives.py; made by the first call
         self.settled_by_barriers: weakref.WeakSet[Any] = weakref.WeakSet()  # settle(): before this worker enters one
         self.rank = rank
         self.world_size = world_size

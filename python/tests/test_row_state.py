@@ -1,6 +1,7 @@
 """state_dict() of models and optimizers with tables: a bounded table is saved whole, in torch's format;
 of an unbounded one it is said what is missing, or raised."""
 import io
+import pathlib
 import warnings
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from torch import nn
 
 import cairn
+from optimizer_workers.job import Job
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -160,6 +162,14 @@ def test_of_modules_that_share_a_table_the_largest_counts():
     train(large, optimizer, torch.tensor([8]))
     state = optimizer.state_dict()["state"][0]["sum"]
     assert state.shape == (9, DIM) and (state[8] > 0.2).all() and (state[:8] == 0.2).all()
+
+
+def test_a_worker_that_is_started_again_does_not_undo_the_state(cairn_bin, tmp_path):
+    script = pathlib.Path(__file__).resolve().parent / "embedding_workers" / "state_and_a_death.py"
+    job = Job(cairn_bin, script, tmp_path, workers=2, servers=1, options=["--max-restarts", "1"])
+    assert job.code == 0, job.output
+    ((found,),) = [job.of_worker(1, r"^grown by (\d+) in (\d+) steps$")]
+    assert int(found.group(1)) >= int(found.group(2)) > 6, job.output
 
 
 # Unbounded ones.

@@ -35,6 +35,7 @@ def adapt(accelerator: T) -> T:
             raise Error("the accelerator has prepared something already: adapt it right after it is made")
         one.prepare_model = _PrepareModel(one)
         one.prepare_data_loader = _PrepareLoader(one)
+        one.prepare_optimizer = _PrepareOptimizer(one)
         one.clip_grad_norm_ = _Clip(one)
     return accelerator
 
@@ -66,6 +67,16 @@ class _PrepareLoader:
             put_on_device=accelerator.device_placement if device_placement is None else device_placement)
         accelerator._dataloaders.append(prepared)
         return prepared
+
+
+class _PrepareOptimizer:
+    def __init__(self, accelerator: Any) -> None:
+        self._original = accelerator.prepare_optimizer
+
+    def __call__(self, optimizer: torch.optim.Optimizer, device_placement: bool | None = None) -> Any:
+        """The state is on the servers, on no device: it need not be read and loaded again."""
+        ours = isinstance(_inner(optimizer), DistributedOptimizer)
+        return self._original(optimizer, device_placement=False if ours else device_placement)
 
 
 class _Clip:
