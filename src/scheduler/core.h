@@ -34,6 +34,7 @@ class SchedulerCore final : public Scheduler {
   void OnTick(int64_t now_us) override;
   int64_t next_tick_us() const override;
   void OnWaited(int64_t waited_us) override;
+  bool cut_off() const override { return cut_off_; }
   bool finished() const override { return finished_; }
   Status fatal() const override { return fatal_; }
   const wire::ClusterState& state() const override { return durable_.state; }
@@ -216,6 +217,7 @@ class SchedulerCore final : public Scheduler {
   uint64_t log_bytes_ = 0;
   Status fatal_;
   bool finished_ = false;
+  bool cut_off_ = false;
 
   Hearing hearing_;
   std::map<Incarnation, Live> live_;  // nodes of the state; workers that left, while connected

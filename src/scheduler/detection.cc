@@ -47,6 +47,7 @@ void SchedulerCore::OnWaited(int64_t waited_us) {
 void SchedulerCore::LookForIsolation(int64_t now_us, int64_t since_last_us) {
   const bool before = hearing_.isolated();
   hearing_.Look(now_us, [&] { return GoesOnHere(now_us); });
+  cut_off_ = !durable_.over() && hearing_.IsolatedUs(now_us) >= options_.dead_after_us;
   if (!hearing_.isolated()) return;
   // Nobody could come back meanwhile either.
   if (no_workers_since_us_ >= 0) no_workers_since_us_ += since_last_us;

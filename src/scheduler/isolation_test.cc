@@ -117,6 +117,18 @@ TEST_F(Cut, EndOfTheJobWaitsForThoseWhoCanBeTold) {
   EXPECT_TRUE(c.scheduler->finished());
 }
 
+TEST_F(Cut, ForAWholeDetectionTimeIsToldToTheDriverWhileTheJobRuns) {
+  c.Advance(4'900'000);
+  EXPECT_FALSE(c.scheduler->cut_off());
+  c.Advance(200'000);
+  EXPECT_TRUE(c.scheduler->cut_off()) << "where there are others, one of them may hear somebody";
+  c.Advance(100'000, {&s0});
+  EXPECT_FALSE(c.scheduler->cut_off());
+  c.Tell(c.NewConn(), wire::AbortJob{"enough"});
+  c.Advance(20 * kSecond);
+  EXPECT_FALSE(c.scheduler->cut_off()) << "the job is over, whoever leads";
+}
+
 TEST_F(Cut, NewestConnectionOfANodeIsKept) {
   const ConnId old = s0.conn;
   s0.conn = c.NewConn();

@@ -84,6 +84,9 @@ class Scheduler {
   // The last call waited so long for the store, and nobody could be heard meanwhile: nobody's silence
   // of that time counts.
   virtual void OnWaited(int64_t waited_us) = 0;
+  // Nobody has been heard for a whole detection time, which says nothing about them. Where there are
+  // other schedulers, one of them may hear them: the driver lets it lead.
+  virtual bool cut_off() const = 0;
   // The job has ended or failed and every server has confirmed or is dead: the process may exit.
   virtual bool finished() const = 0;
   // Not ok once the store has failed: the driver ends the process at once.

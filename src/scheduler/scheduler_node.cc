@@ -184,8 +184,21 @@ class Node final : public SchedulerNode {
     if (known_.erase(conn) > 0) sent_away_.push_back(conn);
   }
 
+  // Whoever holds the key and hears nobody keeps those who could lead from it.
+  void Resign() {
+    log_("nobody is heard, so another scheduler should lead: this one stands again when a node finds it");
+    candidate_->Resign();
+    resigned_ = true;
+    for (ConnId conn : std::exchange(known_, {})) network_.Close(conn);
+    sent_away_.clear();
+    scheduler_.reset();
+    store_.reset();
+    kv_.reset();
+  }
+
   void OnMessage(ConnId conn, wire::InFrame& frame) {
     if (result_) return;
+    if (std::exchange(resigned_, false)) candidate_->Stand();
     if (!leads()) return SendAway(conn);
     if (has_etcd()) known_.insert(conn);
     Call([&](int64_t now_us) { scheduler_->OnMessage(conn, frame, now_us); });
@@ -213,6 +226,10 @@ class Node final : public SchedulerNode {
     if (!result_) {
       if (!leads()) return kTickUs;
       Call([&](int64_t now_us) { scheduler_->OnTick(now_us); });
+      if (!result_ && has_etcd() && scheduler_->cut_off()) {
+        Resign();
+        return kTickUs;
+      }
       return std::min(kTickUs, scheduler_->next_tick_us());
     }
     if (network_.alive() == 0 || Loop::NowUs() >= give_up_us_) end_.Set(*result_);
@@ -256,6 +273,7 @@ class Node final : public SchedulerNode {
   wire::Endpoint endpoint_;
   std::string leader_;             // while standing by: where the leader is, empty if that is not known
   bool away_ = false;              // leads, but etcd does not answer
+  bool resigned_ = false;          // has led, and waits for a node to find it
   std::set<ConnId> known_;         // with etcd: connections that the scheduler has heard of
   std::vector<ConnId> sent_away_;  // those of them that ended while it was away
   std::optional<Status> result_;   // set: over, or flushing

@@ -277,7 +277,10 @@ void Chaos::CutServers() {
 void Chaos::CutScheduler() {
   const Plan& plan = world_.plan();
   if (world_.now_us() < scheduler_cut_until_us_) return;
-  const int scheduler = SchedulerHost(static_cast<uint32_t>(random_.Below(plan.schedulers)));
+  auto number = static_cast<uint32_t>(random_.Below(plan.schedulers));
+  for (uint32_t s = 0; s < plan.schedulers; ++s)  // mostly the one that leads
+    if (world_.schedulers()[s] != nullptr && world_.schedulers()[s]->leads() && random_.Chance(0.8)) number = s;
+  const int scheduler = SchedulerHost(number);
   const int64_t length = random_.Chance(0.5) ? random_.Between(300'000, 5'500'000) : random_.Between(5'500'000, 14'000'000);
   // What is kept back comes then, even if all else heals before.
   const int64_t until = std::min(world_.now_us() + length, plan.heal_us);

@@ -154,6 +154,7 @@ const char* Name(Deed deed) {
     case Deed::kNewLeader: return "new leading scheduler";
     case Deed::kMovedForTraffic: return "moved for traffic";
     case Deed::kDamageFound: return "damaged copy found";
+    case Deed::kResigned: return "scheduler resigns";
     case Deed::kRowState: return "round of rows with state";
     case Deed::kRowsTwoPhase: return "rows closed as decided";
     case Deed::kKeysTold: return "keys told";

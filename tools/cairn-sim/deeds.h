@@ -43,8 +43,9 @@ enum class Deed : uint8_t {
   kNewLeader,     // of several schedulers another one leads
   kMovedForTraffic,  // slots, off a thread that does more than others
   kDamageFound,   // a backup has noticed that its content is not the primary's
+  kResigned,      // a scheduler that hears nobody lets another one lead
 };
-inline constexpr size_t kDeedKinds = 31;
+inline constexpr size_t kDeedKinds = 32;
 const char* Name(Deed deed);
 const char* Name(bounds::Bound bound);
 

@@ -51,7 +51,19 @@ void SchedulerProcess::Start() {
                       [this] { Campaign(); });
 }
 
+void SchedulerProcess::Resign() {
+  world_.context().deeds.Add(Deed::kResigned);
+  world_.Log("scheduler " + std::to_string(number_), "resigns: it hears nobody");
+  resigned_ = true;
+  ++reigns_;
+  world_.Dispose([dead = std::shared_ptr<scheduler::Scheduler>(std::move(core_))] {});
+  election_->Resign();
+  if (alive()) world_.fabric().Run(process_, world_.now_us() + kCampaignEveryUs, [this] { Campaign(); });
+}
+
 void SchedulerProcess::Campaign() {
+  if (resigned_)
+    return world_.fabric().Run(process_, world_.now_us() + kCampaignEveryUs, [this] { Campaign(); });
   const auto standing = election_->Campaign();
   if (!alive()) return;
   if (!standing.ok() || standing->revision == 0) {
@@ -67,10 +79,11 @@ void SchedulerProcess::Campaign() {
   store_ = std::make_unique<scheduler::EtcdStore>(*kv_, options);
   etcd_heard_us_ = world_.now_us();
   Lead(*store_);
-  if (alive()) world_.fabric().Run(process_, world_.now_us() + kKeepLeaseUs, [this] { KeepLease(); });
+  if (alive()) world_.fabric().Run(process_, world_.now_us() + kKeepLeaseUs, [this, reign = reigns_] { KeepLease(reign); });
 }
 
-void SchedulerProcess::KeepLease() {
+void SchedulerProcess::KeepLease(uint64_t reign) {
+  if (reign != reigns_) return;
   const int64_t asked_us = world_.now_us();
   const auto leads = election_->KeepAlive();
   if (!alive()) return;
@@ -79,7 +92,7 @@ void SchedulerProcess::KeepLease() {
   // Another one may lead by now: it stops answering.
   away_ = world_.now_us() - etcd_heard_us_ >= kLeaseSeconds * 1'000'000;
   const int64_t pause = leads.ok() ? kKeepLeaseUs : kTryAgainUs;
-  world_.fabric().Run(process_, world_.now_us() + pause, [this] { KeepLease(); });
+  world_.fabric().Run(process_, world_.now_us() + pause, [this, reign = reigns_] { KeepLease(reign); });
 }
 
 // What was sent to it while it waited for its store is handled behind that.
@@ -111,15 +124,18 @@ void SchedulerProcess::Lead(scheduler::MetaStore& store) {
   }
   core_ = std::move(started).value();
   AfterCall();
-  world_.fabric().Run(process_, world_.now_us() + kTickUs, [this] { Tick(); });
+  world_.fabric().Run(process_, world_.now_us() + kTickUs, [this, reign = reigns_] { Tick(reign); });
 }
 
-void SchedulerProcess::Tick() {
+void SchedulerProcess::Tick(uint64_t reign) {
+  if (core_ == nullptr || reign != reigns_) return;
   Call([this](int64_t now_us) { core_->OnTick(now_us); });
-  world_.fabric().Run(process_, world_.now_us() + kTickUs, [this] { Tick(); });
+  if (alive() && world_.etcd() != nullptr && core_->cut_off()) return Resign();
+  world_.fabric().Run(process_, world_.now_us() + kTickUs, [this, reign = reigns_] { Tick(reign); });
 }
 
 void SchedulerProcess::OnMessage(ConnId conn, wire::InFrame& frame) {
+  resigned_ = false;  // a node finds it: it stands again
   if (core_ == nullptr || away_) {
     const wire::Refusal refusal{frame.header.request_id, Code::kUnavailable, "this scheduler does not lead"};
     port_->Send(conn, wire::EncodeControl(refusal, world_.pool()));

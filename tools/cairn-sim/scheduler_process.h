@@ -30,8 +30,10 @@ class SchedulerProcess final : public PortHandler {
   scheduler::SchedulerOptions Options() const;
   void Lead(scheduler::MetaStore& store);
   void Campaign();
-  void KeepLease();
-  void Tick();
+  // Both end with the reign that they were begun in.
+  void KeepLease(uint64_t reign);
+  void Tick(uint64_t reign);
+  void Resign();
   void AfterCall();
   template <class Function>
   void Call(Function function);
@@ -46,6 +48,8 @@ class SchedulerProcess final : public PortHandler {
   std::unique_ptr<scheduler::EtcdStore> store_;
   std::unique_ptr<scheduler::Scheduler> core_;
   int64_t etcd_heard_us_ = 0;
+  bool resigned_ = false;  // has led, and waits for a node to find it
+  uint64_t reigns_ = 0;    // that have ended
   bool away_ = false;  // leads, but its store has not answered for as long as its lease lasts
 };
 

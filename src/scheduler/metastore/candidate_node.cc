@@ -45,21 +45,42 @@ class Candidate final : public CandidateNode {
     thread_.join();
   }
 
+  void Resign() override { SetStands(false); }
+  void Stand() override { SetStands(true); }
+
  private:
+  void SetStands(bool stands) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stands_ == stands) return;
+      stands_ = stands;
+      changed_ = true;
+    }
+    wake_.notify_all();
+  }
+
   void Run() {
     milliseconds pause{0};
-    while (Sleep(pause)) pause = leads_ ? KeepAlive() : Campaign();
+    while (Sleep(pause)) pause = !stands_ ? StandBack() : leads_ ? KeepAlive() : Campaign();
     resigning_ = true;
     election_.Resign();  // so that the others need not wait for the lease to end
   }
 
-  // False: the end has come.
+  // False: the end has come. Ends early when it is to resign or to stand.
   bool Sleep(milliseconds time) {
     std::unique_lock lock(mutex_);
-    return !wake_.wait_for(lock, time, [this] { return stop_.load(); });
+    wake_.wait_for(lock, time, [this] { return stop_ || changed_; });
+    changed_ = false;
+    return !stop_;
   }
 
-  // Both give the time until the next try.
+  // All three give the time until the next try.
+  milliseconds StandBack() {
+    if (std::exchange(leads_, false)) election_.Resign();
+    away_ = false;
+    return kCampaignEvery;
+  }
+
   milliseconds Campaign() {
     const Clock::time_point asked = Clock::now();
     const Result<EtcdElection::Standing> standing = election_.Campaign();
@@ -117,6 +138,8 @@ class Candidate final : public CandidateNode {
   const Clock::duration ttl_;
   std::atomic<bool> stop_{false};  // changed under mutex_
   std::atomic<bool> resigning_{false};
+  std::atomic<bool> stands_{true};  // changed under mutex_
+  bool changed_ = false;            // guarded by mutex_
   // Of the thread.
   EtcdGateway kv_;
   EtcdElection election_;

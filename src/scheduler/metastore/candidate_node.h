@@ -19,7 +19,7 @@ class CandidateNode {
   struct Events {
     // Another one leads, at this address; or nobody yet (empty).
     std::function<void(const std::string& leader)> on_standby;
-    // This one leads; the leader key was created in this revision. Once.
+    // This one leads; the leader key was created in this revision. Again only after it has resigned.
     std::function<void(int64_t revision)> on_won;
     // While it leads. False: etcd has not answered for as long as the lease lasts, so another one
     // may lead by now. True: it has answered again, and the lease was still there.
@@ -31,6 +31,9 @@ class CandidateNode {
   // `address`: where this scheduler is, told to whoever asks.
   static std::unique_ptr<CandidateNode> Start(EtcdOptions options, std::string address, Events events,
                                               LogLine log);
+  // It leads and should not: another one may lead, and this one is no candidate until Stand.
+  virtual void Resign() = 0;
+  virtual void Stand() = 0;
   // Resigns and ends the thread, within a second or two.
   virtual ~CandidateNode() = default;
 };
