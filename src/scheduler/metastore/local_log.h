@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "scheduler/metastore/log_files.h"
 #include "scheduler/metastore/metastore.h"
 
 namespace cairn::scheduler {
@@ -18,27 +18,26 @@ class LocalLog final : public MetaStore {
   // Makes the directory where it is missing. kUnavailable: another scheduler uses it. Other errors
   // (kIo) name the path and what the system said.
   static Result<std::unique_ptr<LocalLog>> Open(const std::string& directory);
-  ~LocalLog() override;
-  LocalLog(const LocalLog&) = delete;
-  LocalLog& operator=(const LocalLog&) = delete;
+  explicit LocalLog(std::unique_ptr<LogFiles> files) : files_(std::move(files)) {}
 
-  // Cuts a torn tail off. Damage anywhere else is an error that says what to do.
+  // Leaves a torn tail out, and makes sure that what it returns is durable. Damage anywhere else is an
+  // error that says what to do.
   Result<std::vector<std::vector<std::byte>>> Load() override;
   // Once one of these has failed, all later ones do.
   Status Append(std::span<const std::byte> record) override;
   Status Replace(std::span<const std::byte> record) override;
 
-  // Bytes of a torn append that Load cut off; for a line in the log.
+  // Bytes of a torn append that Load left out; for a line in the log.
   size_t torn_bytes() const { return torn_bytes_; }
 
  private:
-  LocalLog(std::string directory, int directory_fd);
-  Status WriteAside(std::span<const std::byte> record, int* fd);
+  Result<std::unique_ptr<LogFile>> WriteAside(std::span<const std::byte> bytes);
+  Status StartOver(std::span<const std::byte> bytes);
+  Status CheckSize(std::span<const std::byte> record) const;
   Status Broken(Status error);
 
-  const std::string directory_, path_, aside_path_;
-  const int directory_fd_;  // holds the lock
-  int fd_ = -1;             // the log, once there is one
+  const std::unique_ptr<LogFiles> files_;
+  std::unique_ptr<LogFile> log_;  // once there is one
   size_t torn_bytes_ = 0;
   Status broken_;
 };

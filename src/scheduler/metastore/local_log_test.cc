@@ -10,7 +10,9 @@
 #include <fstream>
 #include <string>
 
+#include "base/random.h"
 #include "scheduler/metastore/log_records.h"
+#include "scheduler/metastore/memory_disk.h"
 
 namespace cairn::scheduler {
 namespace {
@@ -181,6 +183,86 @@ TEST_F(LocalLogTest, RecordBeyondTheBoundIsRefused) {
   ASSERT_TRUE((*log)->Load().ok());
   const std::vector<std::byte> huge(kMaxLogRecordBytes + 1);
   EXPECT_EQ((*log)->Append(huge).code(), Code::kResourceExhausted);
+}
+
+// The same log over a disk that loses power inside any write.
+struct DiskLog {
+  explicit DiskLog(MemoryDisk& disk) : log(disk.Files()) {}
+  std::vector<std::string> Load() {
+    auto loaded = log.Load();
+    std::vector<std::string> texts;
+    if (!loaded.ok()) return {loaded.status().ToString()};
+    for (const auto& record : *loaded)
+      texts.emplace_back(reinterpret_cast<const char*>(record.data()), record.size());
+    return texts;
+  }
+  LocalLog log;
+};
+
+TEST(LocalLogOnADisk, PowerFailuresLoseNothingThatWasAcknowledged) {
+  using Fate = MemoryDisk::Fate;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Random random(seed);
+    MemoryDisk disk(seed);
+    uint64_t written = 0;       // the last one that was tried
+    uint64_t acknowledged = 0;  // the last one that has to be there
+    const auto text_of = [](uint64_t n) { return std::to_string(n) + std::string(n * 97 % 1500, 'x'); };
+    for (int start = 0; start < 12; ++start) {
+      disk.PowerOn();
+      disk.set_fate([&](bool) { return random.Chance(0.06) ? Fate::kPowerFails : Fate::kFine; });
+      DiskLog log(disk);
+      const auto loaded = log.Load();
+      if (disk.down()) continue;
+      uint64_t last = 0;
+      if (!loaded.empty()) {
+        last = std::stoull(loaded.back());
+        ASSERT_EQ(loaded.back(), text_of(last)) << "seed " << seed;
+      }
+      ASSERT_GE(last, acknowledged) << "seed " << seed;
+      ASSERT_LE(last, written) << "seed " << seed;
+      acknowledged = written = last;
+      while (!disk.down()) {
+        const std::string text = text_of(++written);
+        const Status status =
+            random.Chance(0.2) ? log.log.Replace(RecordOf(text)) : log.log.Append(RecordOf(text));
+        if (status.ok()) acknowledged = written;
+      }
+    }
+  }
+}
+
+TEST(LocalLogOnADisk, WhatALoadReturnsIsDurableAlsoAfterAFailedSync) {
+  MemoryDisk disk(1);
+  {
+    DiskLog log(disk);
+    log.Load();
+    ASSERT_TRUE(log.log.Append(RecordOf("one")).ok());
+    disk.set_fate([](bool sync) { return sync ? MemoryDisk::Fate::kSyncFails : MemoryDisk::Fate::kFine; });
+    EXPECT_EQ(log.log.Append(RecordOf("two")).code(), Code::kIo);
+    EXPECT_FALSE(log.log.Append(RecordOf("three")).ok()) << "nobody knows what is on the disk";
+    disk.set_fate({});
+  }
+  const std::vector<std::string> both{"one", "two"};
+  EXPECT_EQ(DiskLog(disk).Load(), both);
+  disk.FailPower(MemoryDisk::Left::kNothing);
+  disk.PowerOn();
+  EXPECT_EQ(DiskLog(disk).Load(), both) << "somebody has gone by it";
+}
+
+TEST(LocalLogOnADisk, SectorsInAnotherOrderAreATornTail) {
+  MemoryDisk disk(3);
+  const std::string large(5000, 'x');
+  {
+    DiskLog log(disk);
+    log.Load();
+    ASSERT_TRUE(log.log.Append(RecordOf("one")).ok());
+    int steps = 0;
+    disk.set_fate([&](bool) { return ++steps == 2 ? MemoryDisk::Fate::kPowerFails : MemoryDisk::Fate::kFine; });
+    EXPECT_FALSE(log.log.Append(RecordOf(large)).ok());
+  }
+  disk.set_fate({});
+  disk.PowerOn();
+  EXPECT_EQ(DiskLog(disk).Load().front(), "one");
 }
 
 }  // namespace

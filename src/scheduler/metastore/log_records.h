@@ -1,5 +1,5 @@
 // The bytes of the scheduler's log: records one after the other, each a header of 16 bytes and a
-// payload. Pure functions over bytes; local_log.cc does the files.
+// payload. Pure functions over bytes; local_log.cc writes them.
 //
 //   uint32 length of the payload        little-endian, like everything here
 //   uint32 low half of XXH3-64 over the length and the payload's checksum
