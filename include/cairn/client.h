@@ -231,8 +231,9 @@ class Client {
   Result<DenseTable> CreateDense(TableSpec spec);
   Result<SparseTable> CreateSparse(TableSpec spec);
   Status DropTable(const std::string& name);
-  // Opens when every live worker has entered it.
+  // Opens when every live worker has entered it. BeginBarrier enters it and returns.
   Status Barrier();
+  Pending BeginBarrier();
   // Waits until everything pushed is acknowledged, then leaves the job in good order. The last
   // worker's Finish ends the job.
   Status Finish();

@@ -59,7 +59,19 @@ class PyClient {
 
   void Barrier() {
     RefuseInForkedChild();
-    Check(WaitForOne(barrier_, [shared = *shared_] { return shared->client->Barrier(); }));
+    // One that was interrupted is still entered: this is the same one.
+    Owned<Pending> entered = std::move(barrier_);
+    if (!entered) {
+      nb::gil_scoped_release released;
+      entered.reset(new Pending((*shared_)->client->BeginBarrier()));
+    }
+    try {
+      WaitInSlices([&](int64_t ms) { return entered->WaitFor(ms); });
+    } catch (...) {
+      barrier_ = std::move(entered);
+      throw;
+    }
+    Check(entered->Wait());
   }
 
   void Finish() {
@@ -92,7 +104,8 @@ class PyClient {
   }
 
   Owned<std::shared_ptr<Shared>> shared_;
-  std::shared_ptr<BlockingCall> barrier_, finish_;
+  std::shared_ptr<BlockingCall> finish_;
+  Owned<Pending> barrier_;  // interrupted, and not waited for to its end
 };
 
 PyDense CreateDense(PyClient& self, const std::string& name, uint64_t size, const std::string& dtype,

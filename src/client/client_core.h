@@ -39,6 +39,8 @@ struct ClientCoreOptions {
   int64_t resend_after_us = 3'000'000;  // no answer for so long on a connection: reset it and resend
   int64_t reconnect_min_us = 20'000, reconnect_max_us = 1'000'000;
   int64_t still_waiting_log_us = 10'000'000;
+  // Whether the program does nothing but wait for its calls; null: that is not known.
+  std::function<bool(int64_t now_us)> program_waits;
 };
 
 // One frame of a request, to one shard thread. `into` says where the values of its reply go:

@@ -71,6 +71,7 @@ Status ClientImpl::Start() {
   core.uid = RandomNumber();
   core.seed = RandomNumber();
   core.max_unacked_bytes = options_.max_unacked_bytes;
+  core.program_waits = [waits = waits_](int64_t now_us) { return waits->waits(now_us); };
   core_ = ClientCore::Make(core, network_, pool_, log_, Loop::NowUs());
   loop_.SetTick([this] { return OnTick(); });
   loop_.Start();
@@ -181,12 +182,21 @@ Status ClientImpl::DropTable(const std::string& name) {
       0);
 }
 
-Status ClientImpl::Barrier() {
-  return BlockingCall(
-      [this](int64_t deadline_us, ClientCore::Done done) {
+Pending ClientImpl::BeginBarrier() {
+  waits_->NoteCaller();
+  auto state = std::make_shared<Pending::State>(true);
+  const Status posted = Begin(
+      [this, state, deadline_us = DeadlineUs(0)] {
+        ++calls_;
+        auto done = [this, state](Status status) {
+          --calls_;
+          Publish();
+          state->Complete(std::move(status));
+        };
         core_->Barrier(deadline_us, std::move(done), Loop::NowUs());
       },
-      0);
+      *state);
+  return posted.ok() ? Pending(std::move(state)) : Ready(posted);
 }
 
 Status ClientImpl::Finish() {

@@ -33,6 +33,7 @@
 #include "client/partition.h"
 #include "client/pending_state.h"
 #include "client/unacked_bytes.h"
+#include "client/user_waits.h"
 #include "transport/tcp/loop.h"
 #include "transport/tcp/tcp_network.h"
 #include "wire/cluster_state.h"
@@ -86,7 +87,7 @@ class ClientImpl {
   Status DropTable(const std::string& name);
   Result<uint64_t> NextRound(const TableHandle& table);
   Result<Client::Traffic> Traffic();
-  Status Barrier();
+  Pending BeginBarrier();
   Status Finish();
   // Ends every call under way and the thread. Later calls get kCancelled.
   void Close(const Status& why);
@@ -158,6 +159,7 @@ class ClientImpl {
   const LogLine log_;
   BufferPool pool_;
   client::UnackedBytes unacked_;
+  const std::shared_ptr<client::UserWaits> waits_ = std::make_shared<client::UserWaits>();
   transport::Loop loop_;
   transport::TcpNetwork network_;
   std::unique_ptr<client::ClientCore> core_;

@@ -173,11 +173,15 @@ void ControlCalls::End(ClientCore::Done& done, Status status) {
   done = nullptr;
 }
 
+void ControlCalls::EndBarriers(const Status& why) {
+  for (BarrierCall& call : barriers_) End(call.done, why);
+  barriers_.clear();
+}
+
 void ControlCalls::EndAll(const Status& why) {
   for (auto& [request, call] : tables_) End(call, why);
   tables_.clear();
-  for (BarrierCall& call : barriers_) End(call.done, why);
-  barriers_.clear();
+  EndBarriers(why);
   if (leave_) End(leave_->done, why);
   leave_.reset();
 }

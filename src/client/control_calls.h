@@ -36,6 +36,10 @@ class ControlCalls {
   bool left() const { return left_; }
   // The scheduler has logged it: the call ends well.
   void OnLeft();
+  // Others' calls could end a barrier; these wait for the scheduler.
+  bool in_barrier() const { return !barriers_.empty(); }
+  bool waits_for_scheduler() const { return !tables_.empty() || leaving(); }
+  void EndBarriers(const Status& why);
   // What the oldest of them waits for, in words; empty if none has waited since `since_us`.
   std::string Describe(int64_t since_us, int64_t now_us) const;
 

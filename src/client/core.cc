@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 namespace cairn::client {
 namespace {
@@ -61,6 +62,7 @@ void Core::OnTick(int64_t now_us) {
   CheckDeadlines(now_us);
   LogSlotsMoved(now_us);
   LogWaiting(now_us);
+  ReportBlocked(now_us);
   Settle(now_us);
 }
 
@@ -128,6 +130,7 @@ Status Core::Closed() const {
 void Core::OnRegistered(int64_t) {}
 
 void Core::OnReply(const wire::ControlMessage& message, int64_t now_us) {
+  if (const auto* deadlock = std::get_if<wire::Deadlock>(&message)) return OnDeadlock(*deadlock, now_us);
   calls_.OnReply(message, now_us);
   if (calls_.left() && fatal_.ok()) EndEverything({Code::kInvalidArgument, "this worker has left the job"});
 }

@@ -1,7 +1,8 @@
 // The parts of the client core put together: who is told what, in which order. core.cc has the
 // driver's events and the cluster's state, core_reroute.cc what a new slot map means, core_requests.cc
 // the way of a request, core_rounds.cc what is special about rounds (their two phases, what their
-// answers tell), core_marks.cc when one is over, core_waiting.cc deadlines, log lines and ends.
+// answers tell), core_marks.cc when one is over, core_waiting.cc deadlines, log lines and ends,
+// core_blocked.cc waits that nothing ends.
 #pragma once
 
 #include <cstdint>
@@ -179,6 +180,14 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   std::string AwaitedBy(const Record& record, int64_t now_us) const;
   // Of those that the record waits for, the ones in a barrier, as the scheduler last said.
   std::vector<uint32_t> MissingInBarrier(const Record& record) const;
+  void EndCall(uint64_t id, const std::string& text, int64_t now_us);
+
+  // core_blocked.cc
+  std::optional<wire::Blocked> BlockedNow(int64_t now_us) const;
+  void ReportBlocked(int64_t now_us);
+  void OnDeadlock(const wire::Deadlock& message, int64_t now_us);
+
+  // core_waiting.cc
   // Every call ends with it (pushes that were sent: outcome unknown); the connections close.
   void EndEverything(Status why);
 
@@ -220,6 +229,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   uint64_t submitting_ = 0;  // the request whose Submit runs
   uint64_t unacked_bytes_ = 0;
   int64_t log_us_ = 0;  // when to say again who is awaited
+  int64_t blocked_us_ = 0;  // when to report again that all calls wait for other workers
   uint64_t pushes_ = 0, pulls_ = 0, rounds_ = 0;
 };
 

@@ -31,10 +31,15 @@ void Core::CheckDeadlines(int64_t now_us) {
 void Core::Expire(uint64_t id, int64_t now_us) {
   auto it = requests_.find(id);
   if (it == requests_.end()) return;
+  EndCall(id, WhatOf(it->second) + " was not finished in time: " + AwaitedBy(it->second, now_us), now_us);
+}
+
+// The caller is told; what others need of it goes on.
+void Core::EndCall(uint64_t id, const std::string& text, int64_t now_us) {
+  const auto it = requests_.find(id);
   Record& record = it->second;
   const Request::Kind kind = record.request.kind;
   const bool unknown = kind == Request::Kind::kPush && record.sent;
-  const std::string text = WhatOf(record) + " was not finished in time: " + AwaitedBy(record, now_us);
   const Status status = unknown ? Status(Code::kOutcomeUnknown, text + "; it may still be applied")
                                 : Status(Code::kDeadlineExceeded, text);
   TellCaller(record, status);

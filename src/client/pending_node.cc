@@ -41,27 +41,30 @@ bool Pending::State::StillRuns() {
   return true;
 }
 
-const Status& Pending::State::Wait() {
-  constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
-  if (StillRuns()) Spin(kForEver);
-  if (!ready()) {
+template <class Sleep>
+void Pending::State::SleepUntilReady(Sleep sleep) {
+  if (waits) waits->Enter();
+  {
     std::unique_lock lock(mutex);
     uint32_t running = kRunning;
     phase.compare_exchange_strong(running, kAwaited, std::memory_order_acq_rel);
-    ended.wait(lock, [this] { return ready(); });
+    sleep(lock);
   }
+  if (waits) waits->Leave(Loop::NowUs());
+}
+
+const Status& Pending::State::Wait() {
+  constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
+  if (StillRuns()) Spin(kForEver);
+  if (!ready()) SleepUntilReady([&](auto& lock) { ended.wait(lock, [this] { return ready(); }); });
   return status;
 }
 
 bool Pending::State::WaitUntil(int64_t until_us) {
   if (StillRuns()) Spin(until_us);
-  if (!ready()) {
-    std::unique_lock lock(mutex);
-    uint32_t running = kRunning;
-    phase.compare_exchange_strong(running, kAwaited, std::memory_order_acq_rel);
-    const auto until = std::chrono::steady_clock::time_point(std::chrono::microseconds(until_us));
-    ended.wait_until(lock, until, [this] { return ready(); });
-  }
+  const auto until = std::chrono::steady_clock::time_point(std::chrono::microseconds(until_us));
+  if (!ready())
+    SleepUntilReady([&](auto& lock) { ended.wait_until(lock, until, [this] { return ready(); }); });
   return ready();
 }
 

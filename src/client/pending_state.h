@@ -12,6 +12,7 @@
 #include "cairn/client.h"
 #include "cairn/status.h"
 #include "client/open_trip.h"
+#include "client/user_waits.h"
 #include "transport/tcp/turn.h"
 
 namespace cairn {
@@ -33,11 +34,15 @@ struct Pending::State {
   std::shared_ptr<client::OpenTrip> trip;
   // Of the client's loop, which completes it: who waits may help. Set before anybody else has it.
   std::shared_ptr<transport::LoopTurn> turn;
+  // Of the client, which is told who sleeps. Set before anybody else has it.
+  std::shared_ptr<client::UserWaits> waits;
 
  private:
   enum Phase : uint32_t { kRunning = 0, kAwaited = 1, kReady = 2 };  // kAwaited: somebody sleeps
   void Spin(int64_t until_us) const;
   bool StillRuns();
+  template <class Sleep>
+  void SleepUntilReady(Sleep sleep);
 
   std::atomic<uint32_t> phase{kRunning};
   Status status;  // written before kReady

@@ -225,7 +225,8 @@ Result<SparseTable> Client::CreateSparse(TableSpec spec) {
 }
 
 Status Client::DropTable(const std::string& name) { return impl_->DropTable(name); }
-Status Client::Barrier() { return impl_->Barrier(); }
+Status Client::Barrier() { return BeginBarrier().Wait(); }
+Pending Client::BeginBarrier() { return impl_->BeginBarrier(); }
 Status Client::Finish() { return impl_->Finish(); }
 
 }  // namespace cairn

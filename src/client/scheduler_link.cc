@@ -120,7 +120,7 @@ void SchedulerLink::Heartbeat(int64_t now_us) {
   message.incarnation = incarnation_;
   message.uid = options_.uid;
   message.version = state_->version;
-  message.barrier_count = barrier_base_ + barriers_entered_;
+  message.barrier_count = barrier_count();
   message.stats = owner_.Stats();
   Send(message);
 }
@@ -152,7 +152,8 @@ void SchedulerLink::OnMessage(ConnId conn, const wire::InFrame& frame, int64_t n
   }
   if (auto* m = std::get_if<wire::Refusal>(&*message)) return Take(*m, now_us);
   const bool reply = std::holds_alternative<wire::TableReply>(*message) ||
-                     std::holds_alternative<wire::LeaveReply>(*message);
+                     std::holds_alternative<wire::LeaveReply>(*message) ||
+                     std::holds_alternative<wire::Deadlock>(*message);
   if (reply) owner_.OnReply(*message, now_us);
 }
 

@@ -29,7 +29,7 @@ class SchedulerLink {
     virtual ~Owner() = default;
     virtual void OnRegistered(int64_t now_us) = 0;
     virtual void OnNewState(int64_t now_us) = 0;  // state() has it
-    // Replies to calls: TableReply, LeaveReply, and a Refusal of either.
+    // Replies to calls: TableReply, LeaveReply, a Refusal of either, and a Deadlock.
     virtual void OnReply(const wire::ControlMessage& message, int64_t now_us) = 0;
     // This worker can't go on: refused, or retired.
     virtual void OnRefused(Status why, int64_t now_us) = 0;
@@ -58,6 +58,7 @@ class SchedulerLink {
 
   // The number of the barrier entered, counted from this worker's first.
   uint64_t EnterBarrier(int64_t now_us);
+  uint64_t barrier_count() const { return barrier_base_ + barriers_entered_; }
   bool BarrierOpen(uint64_t number) const { return registered() && barrier_open_ >= barrier_base_ + number; }
 
   const std::shared_ptr<const wire::ClusterState>& state() const { return state_; }

@@ -122,6 +122,7 @@ Pending ClientImpl::Submit(Result<Request> request, const Submission& submission
     unacked_.Free(submission.reserved);
     return Ready(request.status());
   }
+  if (IsRound(request->kind)) waits_->NoteCaller();
   auto state = MakeRecycled<Pending::State>(submission.detached);
   request->deadline_us = submission.deadline_us;
   request->info = submission.info;

@@ -9,6 +9,7 @@ using client::OpenTrip;
 
 Status ClientImpl::Begin(Call<void()> call, Pending::State& state, Then then) {
   state.turn = loop_.turn();
+  state.waits = waits_;
   {
     // Under the lock, so that whatever was begun runs before Close's own call.
     std::lock_guard lock(mutex_);

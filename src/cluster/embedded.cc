@@ -33,6 +33,7 @@ Result<EmbeddedOptions> EmbeddedOptions::FromEnvironment() {
   options.heartbeat_ms = environment->heartbeat_ms.value_or(options.heartbeat_ms);
   options.dead_after_ms = environment->dead_after_ms.value_or(options.dead_after_ms);
   options.rejoin_grace_ms = environment->rejoin_grace_ms.value_or(options.rejoin_grace_ms);
+  options.deadlock_after_ms = environment->deadlock_after_ms.value_or(options.deadlock_after_ms);
   return options;
 }
 
@@ -54,6 +55,7 @@ Result<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedOp
   scheduler.core.heartbeat_us = options.heartbeat_ms * 1000;
   scheduler.core.dead_after_us = options.dead_after_ms * 1000;
   scheduler.core.rejoin_grace_us = options.rejoin_grace_ms * 1000;
+  scheduler.core.deadlock_after_us = options.deadlock_after_ms * 1000;
   scheduler.host = options.host;
   scheduler.port = options.port;
   scheduler.log = silent;

@@ -156,6 +156,7 @@ void ReadCairn(Reader& reader, Environment& out) {
   reader.Timeout(out.dead_after_ms, "CAIRN_DEAD_AFTER_MS");
   reader.Timeout(out.lost_after_ms, "CAIRN_LOST_AFTER_MS");
   reader.Timeout(out.rejoin_grace_ms, "CAIRN_REJOIN_GRACE_MS");
+  reader.Number<int64_t>(out.deadlock_after_ms, "CAIRN_DEADLOCK_AFTER_MS", 0, kMaxTimeoutMs);
   reader.Timeout(out.connect_timeout_ms, "CAIRN_CONNECT_TIMEOUT_MS");
   reader.Timeout(out.call_timeout_ms, "CAIRN_CALL_TIMEOUT_MS");
 }

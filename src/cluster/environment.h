@@ -40,6 +40,7 @@ struct Environment {
   std::optional<std::string> state_dir;
   std::optional<std::string> meta;  // where the schedulers keep their state, as ParseMeta takes it
   std::optional<int64_t> heartbeat_ms, dead_after_ms, lost_after_ms, rejoin_grace_ms, connect_timeout_ms, call_timeout_ms;
+  std::optional<int64_t> deadlock_after_ms;  // 0: never
   // Paddle has no scheduler process: the first server of its list hosts one, on its own port.
   bool hosts_scheduler = false;
   uint32_t verbose = 0;

@@ -1,4 +1,4 @@
-// Who is awaited for what, in the words that users read while they wait.
+// Who is awaited for what, in the words that users read while they wait; and that they wait in vain.
 #include <algorithm>
 
 #include "scheduler/core.h"
@@ -97,6 +97,27 @@ std::string SchedulerCore::AwaitedWhileRunning() const {
     AddSentence(Listed("rank", dead) + (dead.size() == 1 ? " is" : " are") + " dead, not yet restarted",
                 &text);
   return text;
+}
+
+void SchedulerCore::OnBlocked(ConnId conn, const wire::Blocked& report, int64_t now_us) {
+  const auto sender = bound_.find(conn);
+  if (sender == bound_.end() || sender->second != report.incarnation) return;
+  deadlocks_.Take(report, now_us);
+  if (const auto verdict = deadlocks_.Verdict(report)) Send(conn, *verdict);
+}
+
+void SchedulerCore::LookForDeadlock(int64_t now_us) {
+  if (!durable_.running() || now_us - deadlock_looked_us_ < options_.heartbeat_us) return;
+  deadlock_looked_us_ = now_us;
+  std::vector<DeadlockWatch::Worker> workers;
+  for (const wire::WorkerInfo& worker : state().workers) {
+    if (worker.join_view == ViewNumber(0)) continue;
+    const Live* live = FindLive(worker.incarnation);
+    const bool heard = live != nullptr && live->heard;
+    // One that has not been heard yet may be in any barrier, and is not known to wait.
+    workers.push_back({worker.incarnation, worker.rank, heard ? live->barrier_count : 0});
+  }
+  if (const std::string found = deadlocks_.Look(workers, now_us); !found.empty()) log_(found);
 }
 
 }  // namespace cairn::scheduler

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "scheduler/deadlock_watch.h"
 #include "scheduler/durable.h"
 #include "scheduler/hearing.h"
 #include "scheduler/rules.h"
@@ -144,6 +145,10 @@ class SchedulerCore final : public Scheduler {
   void UpdateFinished(int64_t now_us);
   bool AwaitedAtEnd(Incarnation incarnation, const Live& live, int64_t now_us) const;
 
+  // awaiting.cc
+  void OnBlocked(ConnId conn, const wire::Blocked& report, int64_t now_us);
+  void LookForDeadlock(int64_t now_us);
+
   // failover.cc
   void DetectLostServers(int64_t now_us);
   bool HeardLately(uint32_t server, int64_t now_us) const;
@@ -233,6 +238,9 @@ class SchedulerCore final : public Scheduler {
 
   std::map<RequestKey, TableRequest> requests_;      // under way
   std::map<RequestKey, wire::TableReply> answered_;  // so that a late copy gets the same answer
+
+  DeadlockWatch deadlocks_;
+  int64_t deadlock_looked_us_ = INT64_MIN / 2;
 
   std::vector<uint64_t> slot_bytes_;  // as reported by primaries; kUnknownBytes: not yet
   TrafficWatch traffic_;

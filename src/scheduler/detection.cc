@@ -24,6 +24,7 @@ void SchedulerCore::OnTick(int64_t now_us) {
   DetectDeaths(now_us);
   GiveUpAfterGrace(now_us);
   LookAtTraffic(now_us);
+  LookForDeadlock(now_us);
   if (OwnersWorkWaits(now_us)) unsettled_ = true;
   Settle(now_us);
   if (fatal_.ok()) ResendStates(now_us);

@@ -43,7 +43,7 @@ Status CheckOptions(const SchedulerOptions& o) {
                 std::to_string(o.min_in_sync) + ": give more servers and replicas, or a smaller number"};
   if (o.cluster_id.size() > 255 || !IsPrintable(o.cluster_id))
     return {Code::kInvalidArgument, "the cluster id is too long or has control characters"};
-  if (o.heartbeat_us <= 0 || o.dead_after_us <= 0 || o.rejoin_grace_us < 0)
+  if (o.heartbeat_us <= 0 || o.dead_after_us <= 0 || o.rejoin_grace_us < 0 || o.deadlock_after_us < 0)
     return {Code::kInvalidArgument, "heartbeat and dead-after must be above 0"};
   return Status::Ok();
 }
@@ -86,6 +86,7 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options, MetaStore& store, 
       observer_(observer),
       hearing_({options.heartbeat_us, options.dead_after_us, std::max(options.lost_after_us, options.dead_after_us)},
                now_us),
+      deadlocks_(options.deadlock_after_us, 3 * std::max<int64_t>(options.heartbeat_us, 1'000'000)),
       traffic_(options.traffic),
       last_tick_us_(now_us) {}
 
@@ -271,6 +272,7 @@ void SchedulerCore::Handle(ConnId conn, const wire::ControlMessage& message, int
   if (const auto* m = std::get_if<wire::StatusRequest>(&message))
     return Send(conn, wire::StatusReply{m->request, StatusJson(now_us)});
   if (const auto* m = std::get_if<wire::Scale>(&message)) return OnScale(conn, *m, now_us);
+  if (const auto* m = std::get_if<wire::Blocked>(&message)) return OnBlocked(conn, *m, now_us);
   Refuse(conn, Code::kProtocol, std::string("a ") + wire::Name(message) + " came to the scheduler's port");
 }
 

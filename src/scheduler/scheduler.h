@@ -54,6 +54,8 @@ struct SchedulerOptions {
   // unless it is known to have ended.
   int64_t lost_after_us = 60'000'000;
   int64_t rejoin_grace_us = 30'000'000;  // a dead rank is given up after this, once all others are done
+  // Workers that wait for each other so long are told (deadlock_watch.h); 0: never.
+  int64_t deadlock_after_us = 60'000'000;
   TrafficOptions traffic;
   SchedulerBounds bounds;
 };

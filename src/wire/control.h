@@ -164,11 +164,23 @@ struct ReplicaHello {
 // `received`: the last frame of this sender (incarnation and thread) that was taken, 0 if none.
 struct ReplicaHelloReply { uint8_t protocol = kProtocolVersion; uint64_t received = 0; };
 
+// Worker → scheduler, with every heartbeat as long as the program does nothing but wait, and every one of
+// its calls waits for other workers.
+struct Blocked {
+  Incarnation incarnation;
+  uint64_t serial = 0;          // another one as soon as it waits for anything else
+  uint64_t barrier = 0;         // the one that it is in; 0: none
+  std::vector<uint32_t> ranks;  // that every round and pull of it waits for; empty: it has none under way
+  std::string what;             // the oldest of those: "round 118 of table \"w\""
+};
+// Scheduler → worker: what it has reported under this number can't end. The calls end with this text.
+struct Deadlock { uint64_t serial = 0; std::string text; };
+
 using ControlMessage =
     std::variant<Register, Registered, Heartbeat, HeartbeatReply, StateMessage, CreateTable, DropTable,
                  TableReply, Leave, LeaveReply, GiveUp, AbortJob, StatusRequest, StatusReply, Hello,
                  HelloReply, Refusal, StillWaiting, Scale, ReplicaHello, ReplicaHelloReply,
-                 StateDelta, ProcessEnded>;
+                 StateDelta, ProcessEnded, Blocked, Deadlock>;
 
 FramePtr EncodeControl(const ControlMessage& message, BufferPool& pool);
 Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const std::byte> body);

@@ -168,6 +168,19 @@ Status Unpack(const fb::StillWaiting& in, Budget& budget, StillWaiting* out) {
   out->missing_ranks = UnpackNumbers(in.missing_ranks(), budget);
   return Status::Ok();
 }
+Status Unpack(const fb::Blocked& in, Budget& budget, Blocked* out) {
+  out->incarnation = Incarnation{in.incarnation()};
+  out->serial = in.serial();
+  out->barrier = in.barrier();
+  out->ranks = UnpackNumbers(in.ranks(), budget);
+  out->what = UnpackString(in.what(), budget);
+  return Status::Ok();
+}
+Status Unpack(const fb::Deadlock& in, Budget& budget, Deadlock* out) {
+  out->serial = in.serial();
+  out->text = UnpackString(in.text(), budget);
+  return Status::Ok();
+}
 Status Unpack(const fb::Scale& in, Budget&, Scale* out) {
   *out = {in.request(), in.servers()};
   return Status::Ok();
@@ -240,6 +253,8 @@ Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const 
     CAIRN_TAKE(ReplicaHelloReply);
     CAIRN_TAKE(StateDelta);
     CAIRN_TAKE(ProcessEnded);
+    CAIRN_TAKE(Blocked);
+    CAIRN_TAKE(Deadlock);
 #undef CAIRN_TAKE
     case fb::Message::NONE: break;
   }

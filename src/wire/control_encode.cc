@@ -116,6 +116,15 @@ Offset<void> Pack(FlatBufferBuilder& b, const HelloReply& m) {
 Offset<void> Pack(FlatBufferBuilder& b, const Refusal& m) {
   return fb::CreateRefusal(b, m.request, static_cast<uint8_t>(m.code), PackString(b, m.text)).Union();
 }
+Offset<void> Pack(FlatBufferBuilder& b, const Blocked& m) {
+  const auto ranks = PackNumbers(b, m.ranks);
+  const auto what = PackString(b, m.what);
+  return fb::CreateBlocked(b, m.incarnation.value, m.serial, m.barrier, ranks, what).Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const Deadlock& m) {
+  const auto text = PackString(b, m.text);
+  return fb::CreateDeadlock(b, m.serial, text).Union();
+}
 Offset<void> Pack(FlatBufferBuilder& b, const StillWaiting& m) {
   const auto ranks = PackNumbers(b, m.missing_ranks);
   return fb::CreateStillWaiting(b, m.request, m.table.value, m.round.value, ranks).Union();

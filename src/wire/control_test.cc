@@ -51,6 +51,8 @@ auto Fields(const Hello& m) {
 auto Fields(const HelloReply& m) { return std::tie(m.protocol, m.version); }
 auto Fields(const Refusal& m) { return std::tie(m.request, m.code, m.text); }
 auto Fields(const StillWaiting& m) { return std::tie(m.request, m.table, m.round, m.missing_ranks); }
+auto Fields(const Blocked& m) { return std::tie(m.incarnation, m.serial, m.barrier, m.ranks, m.what); }
+auto Fields(const Deadlock& m) { return std::tie(m.serial, m.text); }
 auto Fields(const Scale& m) { return std::tie(m.request, m.servers); }
 auto Fields(const ReplicaHello& m) {
   return std::tie(m.protocol_min, m.protocol_max, m.cluster_id, m.from_server, m.from_thread,

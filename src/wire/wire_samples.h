@@ -112,6 +112,8 @@ inline std::vector<ControlMessage> SampleControl() {
   part.slots.resize(1);
   all.push_back(StateDelta{StateVersion{41}, part, {2}, {3}, {1, 4}, {2}});
   all.push_back(ProcessEnded{77});
+  all.push_back(Blocked{Incarnation{12}, 0xFEDCBA9876543210, 9, {0, 2}, "round 91 of table \"dense\""});
+  all.push_back(Deadlock{0xFEDCBA9876543210, "rank 0 is in a barrier"});
   return all;
 }
 

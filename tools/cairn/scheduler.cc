@@ -19,7 +19,7 @@ struct SchedulerFlags {
   std::optional<std::string> host, state_dir, meta, cluster_id;
   std::optional<uint16_t> port;
   std::optional<uint32_t> servers, workers, slots, replicas, min_in_sync;
-  std::optional<int64_t> heartbeat_ms, dead_after_ms, lost_after_ms, rejoin_grace_ms;
+  std::optional<int64_t> heartbeat_ms, dead_after_ms, lost_after_ms, rejoin_grace_ms, deadlock_after_ms;
   int64_t lease_s = scheduler::EtcdOptions{}.ttl_s;
   int ready_fd = -1;
 };
@@ -59,6 +59,7 @@ scheduler::SchedulerNodeOptions OptionsOf(const SchedulerFlags& flags, const clu
   milliseconds(options.core.dead_after_us, flags.dead_after_ms, environment.dead_after_ms);
   milliseconds(options.core.lost_after_us, flags.lost_after_ms, environment.lost_after_ms);
   milliseconds(options.core.rejoin_grace_us, flags.rejoin_grace_ms, environment.rejoin_grace_ms);
+  milliseconds(options.core.deadlock_after_us, flags.deadlock_after_ms, environment.deadlock_after_ms);
   options.log = LogLine;
   return options;
 }
@@ -188,6 +189,10 @@ void AddScheduler(CLI::App& app, int& exit_code) {
   command
       ->add_option("--rejoin-grace-ms", flags->rejoin_grace_ms,
                    "a dead worker's rank is given up after so long, once all others are done (30000)")
+      ->check(Within(0, 86'400'000));
+  command
+      ->add_option("--deadlock-after-ms", flags->deadlock_after_ms,
+                   "workers that wait for each other so long get an error (60000, at least 5000; 0: never)")
       ->check(Within(0, 86'400'000));
   command->add_option("--ready-fd", flags->ready_fd)->group("");  // for cairn run: the port goes there
   command->callback([flags, &exit_code] { exit_code = RunScheduler(*flags); });

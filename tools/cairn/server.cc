@@ -86,6 +86,7 @@ Result<std::unique_ptr<scheduler::SchedulerNode>> HostScheduler(const cluster::E
   if (environment.dead_after_ms) options.core.dead_after_us = *environment.dead_after_ms * 1000;
   if (environment.lost_after_ms) options.core.lost_after_us = *environment.lost_after_ms * 1000;
   if (environment.rejoin_grace_ms) options.core.rejoin_grace_us = *environment.rejoin_grace_ms * 1000;
+  if (environment.deadlock_after_ms) options.core.deadlock_after_us = *environment.deadlock_after_ms * 1000;
   options.log = LogLine;
   return scheduler::SchedulerNode::Start(std::move(options));
 }
