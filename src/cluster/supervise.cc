@@ -27,7 +27,11 @@ std::string ToString(const ProcessEnd& end) {
 }
 
 Supervisor::Supervisor(const SuperviseOptions& options)
-    : options_(options), replicas_(options.replicas), servers_wanted_(options.nodes * options.servers) {}
+    : options_(options),
+      scale_({options.nodes, options.node_rank, options.workers, options.dismiss_grace_ms}),
+      restarts_(options.max_restarts),
+      replicas_(options.replicas),
+      servers_wanted_(options.nodes * options.servers) {}
 
 std::vector<SuperviseAction> Supervisor::Take() { return std::exchange(actions_, {}); }
 
@@ -117,17 +121,62 @@ std::vector<SuperviseAction> Supervisor::OnStartFailed(const NodeName& node, con
   return Take();
 }
 
-bool Supervisor::TakeRestart(const NodeName& node, const ProcessEnd& end, const std::string& what_follows) {
-  uint32_t& restarts = restarts_[static_cast<size_t>(node.role)];
-  if (restarts >= options_.max_restarts) return false;
-  ++restarts;
-  Say(ToString(node) + " " + ToString(end) + ": starting it again (" + std::to_string(restarts) + " of " +
-      std::to_string(options_.max_restarts) + ")" + what_follows);
+bool Supervisor::TakeRestart(const NodeName& node, const ProcessEnd& end, int64_t now_ms,
+                             const std::string& what_follows) {
+  const std::optional<uint32_t> taken = restarts_.Take(static_cast<uint32_t>(node.role), node.index, now_ms);
+  if (!taken) return false;
+  Say(ToString(node) + " " + ToString(end) + ": starting it again (" + std::to_string(*taken) + " of " +
+      ToString(restarts_.limit()) + ")" + what_follows);
   Start(node);
   return true;
 }
 
+// It may have left in good order, or not have known what SIGTERM is about: it goes in any case.
+void Supervisor::DismissedEnded(const NodeName& node, const ProcessEnd& end) {
+  Say(ToString(node) + " has gone, as it was told to" + (end.clean() ? "" : " (" + ToString(end) + ")"));
+  if (scale_.OnDismissedEnd(node.index)) {
+    Say(ToString(node) + " is wanted again: starting it");
+    return Start(node);
+  }
+  given_up_.insert(node.index);
+  Do(Kind::kGiveUp, node);
+}
+
+std::vector<SuperviseAction> Supervisor::OnWorkersWanted(uint32_t wanted, int64_t now_ms) {
+  if (phase_ != Phase::kRunning) return Take();
+  std::set<uint32_t> running;
+  for (const NodeName& node : alive_)
+    if (node.role == wire::Role::kWorker) running.insert(node.index);
+  const uint32_t before = scale_.wanted();
+  const WorkerScale::Change change = scale_.Follow(wanted, running, now_ms);
+  if (scale_.wanted() == before) return Take();
+  const auto names = [](const std::vector<uint32_t>& ranks) {
+    std::string text = ranks.size() == 1 ? "worker " : "workers ";
+    for (size_t i = 0; i < ranks.size(); ++i)
+      text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
+    return text;
+  };
+  Say("the job is to have " + std::to_string(wanted) + (wanted == 1 ? " worker" : " workers") +
+      (change.start.empty() ? "" : ": starting " + names(change.start)) +
+      (change.dismiss.empty() ? "" : ": " + names(change.dismiss) + (change.dismiss.size() == 1 ? " is" : " are") +
+                                         " told to go (SIGTERM)"));
+  for (uint32_t rank : change.dismiss) Do(Kind::kTerminate, {wire::Role::kWorker, rank});
+  for (uint32_t rank : change.start) {
+    given_up_.erase(rank);
+    Start({wire::Role::kWorker, rank});
+  }
+  return Take();
+}
+
+std::string Supervisor::UsedUp() const {
+  const RestartLimit& limit = restarts_.limit();
+  std::string text = ToString(limit);
+  text.insert(std::to_string(limit.count).size(), limit.count == 1 ? " restart" : " restarts");
+  return text + (limit.count == 1 ? " is" : " are") + " used up (--max-restarts)";
+}
+
 void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms) {
+  if (scale_.IsDismissed(node.index)) return DismissedEnded(node, end);
   if (end.clean()) {
     ++workers_done_;
     return;
@@ -148,9 +197,8 @@ void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_
     return Fail(
         {.exit_code = end.code, .cause = what, .consequence = ": the job ends", .secondary = true}, now_ms);
   }
-  if (TakeRestart(node, end)) return;
-  Say(what + " and is given up: " + std::to_string(options_.max_restarts) +
-      " restarts are used up (--max-restarts)");
+  if (TakeRestart(node, end, now_ms)) return;
+  Say(what + " and is given up: " + UsedUp());
   if (!exit_code_) {
     exit_code_ = end.exit_code();
     cause_ = what + " and was given up";
@@ -168,7 +216,7 @@ void Supervisor::SchedulerEnded(const NodeName& node, const ProcessEnd& end, int
   }
   if (end.clean()) return;
   if (phase_ == Phase::kLeaving && end.signal == 0 && (options_.nodes == 1 || unused_)) return;
-  if (end.signal != 0 && TakeRestart(node, end)) return;
+  if (end.signal != 0 && TakeRestart(node, end, now_ms)) return;
   const std::string words = end.signal == 0 ? last_words_ : "";
   Fail({.exit_code = end.exit_code(),
         .cause = ToString(node) + " " + ToString(end) + (words.empty() ? "" : ": " + words),
@@ -185,7 +233,8 @@ void Supervisor::Fail(const Failure& failure, int64_t now_ms) {
            : failure.cause) +
       failure.consequence);
   if (!exit_code_) {
-    exit_code_ = failure.exit_code;
+    const bool stopped = failure.secondary && failure_seen_.find(kStoppedWords) != std::string::npos;
+    exit_code_ = stopped ? kStoppedCode : failure.exit_code;
     cause_ = failure.cause;
     secondary_ = failure.secondary;
   }
@@ -194,6 +243,17 @@ void Supervisor::Fail(const Failure& failure, int64_t now_ms) {
     actions_.push_back({Kind::kAbort, {}, aborted_});
   }
   StopStage(Phase::kStoppingWorkers, now_ms);
+}
+
+std::vector<SuperviseAction> Supervisor::OnStop(int64_t now_ms) {
+  if (stopping() || phase_ == Phase::kDone) return Take();
+  tail_.reset();
+  exit_code_.reset();  // of a worker that was given up: this is why it ends
+  Fail({.exit_code = kStoppedCode, .cause = std::string(kStoppedWords), .consequence = ": stopping everything"},
+       now_ms);
+  deadline_ms_ = now_ms + options_.interrupt_grace_ms;
+  Settle(now_ms);
+  return Take();
 }
 
 void Supervisor::StopStage(Phase phase, int64_t now_ms, Kind how) {
@@ -269,6 +329,9 @@ std::vector<SuperviseAction> Supervisor::OnSeen(const JobSeen& seen, int64_t now
   if (seen.copied && seen.asked_ms > servers_changed_ms_) died_servers_.clear();
   if (phase_ != Phase::kStarting) over_ = over_ || seen.over;
   if (seen.replicas > 0) replicas_ = seen.replicas;
+  // Once it can be reached again, it takes a moment until it has answered.
+  constexpr int64_t kAnswerMs = 5'000;
+  if (seen.lost_after_ms > 0) options_.lost_grace_ms = seen.lost_after_ms + kAnswerMs;
   if (phase_ == Phase::kRunning && !seen.over) FollowScale(seen);
   if (phase_ == Phase::kLeaving && seen.asked_ms >= leaving_ms_ && !seen.over) unused_ = !seen.anybody_joined;
   if (options_.node_rank > 0) {
@@ -321,9 +384,16 @@ void Supervisor::StopLate(int64_t now_ms) {
 std::vector<SuperviseAction> Supervisor::OnTick(int64_t now_ms) {
   if ((phase_ == Phase::kRunning || phase_ == Phase::kLeaving) && now_ms >= next_give_up_ms_) {
     next_give_up_ms_ = now_ms + options_.give_up_every_ms;
-    for (uint32_t i = 0; i < options_.workers; ++i) {
-      const NodeName worker = Local(wire::Role::kWorker, i);
-      if (phase_ == Phase::kLeaving || given_up_.contains(worker.index)) Do(Kind::kGiveUp, worker);
+    for (uint32_t rank : scale_.ranks()) {
+      if (phase_ == Phase::kLeaving || given_up_.contains(rank)) Do(Kind::kGiveUp, {wire::Role::kWorker, rank});
+    }
+  }
+  if (phase_ == Phase::kRunning) {
+    for (uint32_t rank : scale_.TakeLate(now_ms)) {
+      const NodeName worker{wire::Role::kWorker, rank};
+      Say(ToString(worker) + " did not go within " + std::to_string(options_.dismiss_grace_ms / 1000) +
+          " s, and is killed");
+      Do(Kind::kKill, worker);
     }
   }
   if (options_.node_rank > 0) LookForNode0(now_ms);

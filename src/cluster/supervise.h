@@ -10,9 +10,9 @@
 //   a server killed by a signal      started again where others have copies of what it held (replicas);
 //                                    then given up, as long as there are other servers; else the job ends
 //   a server that ends with 0        has left; another is started if the scheduler wants as many
+//   fewer workers are wanted         those with the highest ranks get SIGTERM, and their ranks are given up
 //
-// Each kind (workers, servers, the scheduler) has max_restarts of its own in a job: workers that fall
-// over again and again leave the cluster its own.
+// How often is a matter of restart_limit.h: workers that fall over again and again leave the cluster its own.
 //
 // A job over several machines has one launcher on each, with a share of the servers and workers. Node
 // 0 has the scheduler; the others wait until it answers. A node whose workers are done stays until its
@@ -20,13 +20,15 @@
 // scheduler, and with it to all.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "cluster/restart_limit.h"
+#include "cluster/worker_scale.h"
 #include "wire/control.h"
 
 namespace cairn::cluster {
@@ -65,17 +67,24 @@ struct SuperviseOptions {
   uint32_t servers = 1;  // on this node, as on every other
   uint32_t workers = 1;
   uint32_t replicas = 1;                 // owners of a partition, until the scheduler has said how many
-  uint32_t max_restarts = 3;             // of this launcher, in the whole job, of each kind
+  RestartLimit max_restarts;             // of this launcher
   int64_t leave_grace_ms = 30'000;       // for servers and scheduler, once the workers have ended
   int64_t late_server_grace_ms = 2'000;  // for servers, once the scheduler has left too
   int64_t give_up_every_ms = 1'000;      // repeated, because the scheduler may be away
   int64_t stop_grace_ms = 5'000;         // between SIGTERM and SIGKILL
   int64_t interrupt_grace_ms = 10'000;   // between SIGINT and SIGTERM: time to save
+  int64_t dismiss_grace_ms = 30'000;     // between SIGTERM and SIGKILL for a worker of which there are too many
   uint32_t nodes = 1;
   uint32_t node_rank = 0;
   int64_t join_grace_ms = 600'000;  // node_rank > 0: how long it waits for the scheduler
-  int64_t lost_grace_ms = 30'000;   // node_rank > 0: a scheduler silent for so long is gone
+  // node_rank > 0: a scheduler silent for so long is gone. More than the time that the scheduler gives others
+  // (its lost_after), unless it says another one.
+  int64_t lost_grace_ms = 65'000;
 };
+
+// Why a job was stopped that `cairn stop` has ended, and the exit code then: as after SIGTERM.
+inline constexpr std::string_view kStoppedWords = "stopped by `cairn stop`";
+inline constexpr int kStoppedCode = 143;
 
 // What the scheduler says of the job.
 struct JobSeen {
@@ -85,6 +94,7 @@ struct JobSeen {
   std::string failure;           // of a failed one
   bool anybody_joined = false;   // some worker, ever
   ServersSeen servers;
+  int64_t lost_after_ms = 0;     // for so long the scheduler may be cut off without ending the job; 0: not said
   uint32_t replicas = 0;         // owners of a partition; 0: not said
   bool copied = false;           // every partition has more than one owner in sync, and all are heard
 };
@@ -124,6 +134,10 @@ class Supervisor {
   std::vector<SuperviseAction> OnTrouble(int exit_code, const std::string& why, int64_t now_ms);
   // An answer of the scheduler's, or that there was none. Needed where nodes > 1, and after kAsk.
   std::vector<SuperviseAction> OnSeen(const JobSeen& seen, int64_t now_ms);
+  // `cairn scale --workers`: so many in the whole job.
+  std::vector<SuperviseAction> OnWorkersWanted(uint32_t wanted, int64_t now_ms);
+  // `cairn stop`: everything is stopped, workers first, with time to save.
+  std::vector<SuperviseAction> OnStop(int64_t now_ms);
   std::vector<SuperviseAction> OnTick(int64_t now_ms);
   // The scheduler has said that the job has failed, and why.
   void OnFailure(const std::string& why);
@@ -137,7 +151,11 @@ class Supervisor {
   // The cause is the scheduler's: what workers said is a consequence.
   bool job_failed() const { return secondary_ && !failure_seen_.empty(); }
   bool interrupted() const { return interrupts_ > 0; }
-  uint32_t restarts() const { return restarts_[0] + restarts_[1] + restarts_[2]; }
+  bool stopped() const {
+    return exit_code_ == kStoppedCode && cause().find(kStoppedWords) != std::string::npos;
+  }
+  const WorkerScale& workers() const { return scale_; }
+  uint32_t restarts() const { return restarts_.total(); }
   uint32_t workers_done() const { return workers_done_; }
   uint32_t servers_given_up() const { return static_cast<uint32_t>(given_up_servers_.size()); }
   uint32_t workers_given_up() const { return static_cast<uint32_t>(given_up_.size()); }
@@ -156,7 +174,9 @@ class Supervisor {
   void Do(SuperviseAction::Kind kind, const NodeName& node) { actions_.push_back({kind, node, {}}); }
   void Say(const std::string& text) { actions_.push_back({SuperviseAction::Kind::kSay, {}, text}); }
   // `what_follows`: for the user, after "starting it again".
-  bool TakeRestart(const NodeName& node, const ProcessEnd& end, const std::string& what_follows = "");
+  bool TakeRestart(const NodeName& node, const ProcessEnd& end, int64_t now_ms,
+                   const std::string& what_follows = "");
+  std::string UsedUp() const;  // "3 restarts within 10 min are used up (--max-restarts)"
   void WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
   void ServerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
   void SchedulerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms);
@@ -172,10 +192,11 @@ class Supervisor {
   void LookForNode0(int64_t now_ms);
   void StartAll();
   // False: it was one of those that others have copies of, or that are no longer needed.
-  bool LosesTables(const NodeName& node, const ProcessEnd& end, bool leaving);
+  bool LosesTables(const NodeName& node, const ProcessEnd& end, bool leaving, int64_t now_ms);
   // Servers that died since every partition had its copies: "servers 0 and 1 died", if there are several.
   std::string DeathsTogether() const;
   void FollowScale(const JobSeen& seen);
+  void DismissedEnded(const NodeName& node, const ProcessEnd& end);
   std::string NameLeaving() const;
   uint32_t CountServers() const;
   uint32_t CountStaying() const;  // those of them that have not been told to go
@@ -186,6 +207,8 @@ class Supervisor {
   std::vector<SuperviseAction> Take();
 
   SuperviseOptions options_;
+  WorkerScale scale_;
+  RestartCounts restarts_;
   Phase phase_ = Phase::kStarting;
   std::set<NodeName> alive_;
   std::set<uint32_t> given_up_;  // ranks that the scheduler is told about, again and again
@@ -197,7 +220,6 @@ class Supervisor {
   int64_t servers_changed_ms_ = 0;  // older answers don't count
   bool over_ = false;               // the scheduler has said so
   std::optional<NodeName> tail_;
-  std::array<uint32_t, 3> restarts_ = {};  // by role
   uint32_t workers_done_ = 0;
   int interrupts_ = 0;
   std::string cause_, failure_seen_, aborted_;  // aborted_: what this launcher has told the scheduler

@@ -46,7 +46,7 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
   }
   // A job whose workers never joined, or were all given up, is a failed one to its servers.
   if (phase_ == Phase::kLeaving && end.signal == 0 && (options_.nodes == 1 || unused_)) return;
-  if (!LosesTables(node, end, leaving)) return;
+  if (!LosesTables(node, end, leaving, now_ms)) return;
   const bool died = end.signal != 0 || end.code > 128;
   // Servers of a failed job say why as their last.
   if (!died && !last_words_.empty() && failure_seen_.empty()) failure_seen_ = last_words_;
@@ -65,7 +65,7 @@ std::string Supervisor::DeathsTogether() const {
   return NamesOf(died_servers_) + " died before their partitions were copied again";
 }
 
-bool Supervisor::LosesTables(const NodeName& node, const ProcessEnd& end, bool leaving) {
+bool Supervisor::LosesTables(const NodeName& node, const ProcessEnd& end, bool leaving, int64_t now_ms) {
   // 128 and more: a signal ended it, and it could still say so.
   const bool died = end.signal != 0 || end.code == kStartAgainCode || end.code > 128;
   if (!died || replicas_ < 2) return true;
@@ -83,11 +83,10 @@ bool Supervisor::LosesTables(const NodeName& node, const ProcessEnd& end, bool l
         (staying == 1 ? " server that it should have" : " servers that it should have"));
     return false;
   }
-  if (TakeRestart(node, end, WhatBecomesOf(end))) return false;
+  if (TakeRestart(node, end, now_ms, WhatBecomesOf(end))) return false;
   // Whether the job can go on without it is the scheduler's to say.
   if (CountServers() == 0 && options_.nodes == 1) return true;
-  Say(what + " and is given up: " + std::to_string(options_.max_restarts) +
-      " restarts are used up (--max-restarts); the job goes on with " +
+  Say(what + " and is given up: " + UsedUp() + "; the job goes on with " +
       std::to_string(CountServers()) + (CountServers() == 1 ? " server" : " servers") +
       (options_.nodes > 1 ? " here" : "") + ", if they have copies of its partitions");
   given_up_servers_.insert(node.index);

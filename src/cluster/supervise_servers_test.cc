@@ -26,7 +26,7 @@ class Owners : public ::testing::Test {
     JobSeen seen{.asked_ms = ++now_, .answered = true, .copied = copied};
     supervisor_.OnSeen(seen, ++now_);
   }
-  Supervisor supervisor_{{.servers = 2, .workers = 1, .replicas = 2, .max_restarts = 2}};
+  Supervisor supervisor_{{.servers = 2, .workers = 1, .replicas = 2, .max_restarts = {.count = 2, .window_ms = 0}}};
   int64_t now_ = 10;
 };
 

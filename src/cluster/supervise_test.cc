@@ -23,7 +23,7 @@ class Supervise : public ::testing::Test {
 
   Supervisor supervisor_{{.servers = 1,
                           .workers = 2,
-                          .max_restarts = 2,
+                          .max_restarts = {.count = 2, .window_ms = 0},
                           .leave_grace_ms = 30'000,
                           .late_server_grace_ms = 2'000,
                           .give_up_every_ms = 1'000,
@@ -65,6 +65,82 @@ TEST_F(Supervise, AKilledWorkerIsStartedAgainUpToTheLimitOfTheJob) {
   End(kScheduler, kClean);
   EXPECT_TRUE(supervisor_.finished());
   EXPECT_EQ(supervisor_.exit_code(), 128 + SIGKILL);
+}
+
+TEST(SuperviseRate, RestartsOfLongAgoDontCount) {
+  Supervisor supervisor({.servers = 1, .workers = 2, .max_restarts = {.count = 1, .window_ms = 60'000}});
+  supervisor.Begin(0);
+  supervisor.OnSchedulerReady(1);
+  EXPECT_EQ(Show(supervisor.OnEnd(Worker(1), kKilled, 1'000)), "start worker 1");
+  EXPECT_EQ(Show(supervisor.OnEnd(Worker(0), kKilled, 2'000)), "start worker 0") << "each has its own";
+  EXPECT_EQ(Said(supervisor.OnEnd(Worker(1), kKilled, 61'000)),
+            "worker 1 was killed by signal 9 (Killed): starting it again (1 of 1 within 1 min)\n");
+  const Actions actions = supervisor.OnEnd(Worker(1), kKilled, 62'000);
+  EXPECT_EQ(Show(actions), "give up 1");
+  EXPECT_EQ(Said(actions),
+            "worker 1 was killed by signal 9 (Killed) and is given up: 1 restart within 1 min is used up "
+            "(--max-restarts)\n");
+  EXPECT_EQ(supervisor.restarts(), 3u);
+}
+
+// `cairn scale --workers`
+class Scaled : public Supervise {
+ protected:
+  std::string Seen(uint32_t workers) {
+    return Show(supervisor_.OnWorkersWanted(workers, ++now_));
+  }
+};
+
+TEST_F(Scaled, MoreWorkersAreStarted) {
+  EXPECT_EQ(Seen(0), "");
+  EXPECT_EQ(Seen(4), "start worker 2; start worker 3");
+  EXPECT_EQ(Seen(4), "");
+  for (uint32_t rank = 0; rank < 4; ++rank) End(Worker(rank), kClean);
+  EXPECT_EQ(Tick(2'000), "give up 0; give up 1; give up 2; give up 3") << "also those that never joined";
+  EXPECT_EQ(supervisor_.workers_done(), 4u);
+}
+
+TEST_F(Scaled, AWorkerThatIsToldToGoEndsAsItLikes) {
+  EXPECT_EQ(Seen(1), "terminate worker 1");
+  EXPECT_EQ(End(Worker(1), {.signal = SIGTERM}), "give up 1") << "not started again";
+  EXPECT_EQ(Seen(2), "start worker 1");
+  EXPECT_EQ(Tick(2'000), "") << "its rank is no longer given up";
+  EXPECT_EQ(Seen(1), "terminate worker 1");
+  EXPECT_EQ(End(Worker(1), {.code = 1}), "give up 1") << "an error while it goes does not end the job";
+  End(Worker(0), kClean);
+  End(Server(0), kClean);
+  End(kScheduler, kClean);
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_EQ(supervisor_.exit_code(), 0);
+}
+
+TEST_F(Scaled, AWorkerThatDoesNotGoIsKilled) {
+  EXPECT_EQ(Seen(1), "terminate worker 1");
+  EXPECT_EQ(Tick(30'010), "");
+  EXPECT_EQ(Tick(30'011), "kill worker 1");
+  EXPECT_EQ(End(Worker(1), kKilled), "give up 1");
+}
+
+// `cairn stop`
+TEST_F(Supervise, AJobThatIsToBeStoppedStopsItsWorkersFirst) {
+  EXPECT_EQ(Show(supervisor_.OnStop(now_)), "terminate worker 0; terminate worker 1");
+  EXPECT_EQ(Show(supervisor_.OnStop(now_)), "") << "once";
+  EXPECT_EQ(Tick(7'009), "") << "time to save";
+  EXPECT_EQ(End(Worker(0), {.signal = SIGTERM}), "");
+  EXPECT_EQ(Tick(7'010), "kill worker 1");
+  EXPECT_EQ(End(Worker(1), kKilled), "terminate scheduler; terminate server 0");
+  End(kScheduler, {.code = 143});
+  End(Server(0), {.code = 130});
+  EXPECT_TRUE(supervisor_.finished());
+  EXPECT_TRUE(supervisor_.stopped());
+  EXPECT_EQ(supervisor_.exit_code(), 143);
+}
+
+TEST_F(Supervise, AJobThatTheSchedulerHasStoppedIsStoppedToo) {
+  supervisor_.OnFailure(std::string(kStoppedWords));
+  EXPECT_EQ(End(Worker(0), {.code = 1}), "terminate worker 1");
+  EXPECT_TRUE(supervisor_.stopped());
+  EXPECT_EQ(supervisor_.exit_code(), 143);
 }
 
 TEST_F(Supervise, AWorkerThatCrashesAfterItHasLeftTheJobIsNotStartedAgain) {
@@ -333,6 +409,18 @@ TEST_F(SecondNode, AFailureHereIsToldToAll) {
             "abort: node 1: worker 3 exited with code 3; terminate worker 2");
 }
 
+TEST_F(SecondNode, AStopOnOneMachineIsAStopOnAll) {
+  Supervisor first(NodeOf2(0));
+  first.Begin(0);
+  first.OnSchedulerReady(1);
+  EXPECT_EQ(Show(first.OnStop(2'000)),
+            "abort: node 0: stopped by `cairn stop`; terminate worker 0; terminate worker 1");
+  const std::string failure = "node 0: stopped by `cairn stop`";
+  supervisor_.OnSeen({.asked_ms = 2'000, .answered = true, .over = true, .failure = failure}, 2'000);
+  EXPECT_EQ(supervisor_.exit_code(), 143);
+  EXPECT_TRUE(supervisor_.stopped());
+}
+
 TEST_F(SecondNode, AFailureElsewhereEndsItHere) {
   EXPECT_EQ(Show(supervisor_.OnSeen(
                 {.asked_ms = 2'000, .answered = true, .over = true, .failure = "node 0: bad"}, 2'000)),
@@ -352,6 +440,26 @@ TEST_F(SecondNode, AVanishedSchedulerEndsIt) {
   EXPECT_EQ(Show(supervisor_.OnTick(30'999)), "");
   EXPECT_EQ(Show(supervisor_.OnTick(31'000)).substr(0, 5), "abort");
   EXPECT_EQ(supervisor_.exit_code(), 1);
+}
+
+TEST_F(SecondNode, ASchedulerThatIsCutOffForLessThanItsOwnPatienceEndsNothing) {
+  supervisor_.OnSeen({.asked_ms = 2'000, .answered = true, .lost_after_ms = 90'000}, 2'000);
+  for (int64_t at = 3'000; at < 92'000; at += 1'000) {
+    supervisor_.OnSeen({.asked_ms = at, .answered = false}, at);
+    ASSERT_EQ(Show(supervisor_.OnTick(at)), "") << at;
+  }
+  supervisor_.OnSeen({.asked_ms = 92'000, .answered = true}, 92'000);
+  EXPECT_EQ(Show(supervisor_.OnTick(186'999)), "");
+  EXPECT_EQ(Show(supervisor_.OnTick(187'000)).substr(0, 5), "abort");
+}
+
+TEST(SuperviseNodes, TwentySecondsWithoutTheSchedulerAreNoReasonToEnd) {
+  SuperviseOptions options = NodeOf2(1);
+  options.lost_grace_ms = SuperviseOptions{}.lost_grace_ms;
+  Supervisor supervisor(options);
+  supervisor.Begin(0);
+  supervisor.OnSeen({.asked_ms = 900, .answered = true}, 1'000);
+  EXPECT_EQ(Show(supervisor.OnTick(61'000)), "");
 }
 
 TEST_F(SecondNode, TheSchedulerMayGoOnceTheServersHaveLeft) {

@@ -34,7 +34,7 @@ def test_a_killed_server_is_started_again_and_no_worker_notices(tmp_path):
         wait_running(run)
         before = status_of(run)["servers"]
         os.kill(child_with(run.process.pid, "cairn server --port 0 --rank 1"), signal.SIGKILL)
-        run.wait_for(r"server 1 was killed by signal 9 \(Killed\): starting it again \(1 of 3\); others have copies")
+        run.wait_for(r"server 1 was killed by signal 9 \(Killed\): starting it again \(1 of 3 within 10 min\); others have copies")
         run.wait_for("every partition has all its copies again")
         after = status_of(run)["servers"]
         assert [s["endpoint"] for s in after] == [s["endpoint"] for s in before]
@@ -169,8 +169,41 @@ def test_a_server_that_dies_while_it_leaves_stays_away_and_one_that_stays_comes_
         assert run.text.count("[server 1] Server listening") == 1, run.text
 
 
+def test_scale_sends_workers_away_and_calls_them_back(tmp_path):
+    with soak(tmp_path, "-s", 2, "-w", 3) as run:
+        wait_running(run)
+        with Run("scale", "--workers", 1) as scale:
+            assert scale.wait() == 0, scale.text
+            assert scale.lines[-1] == "done: 1 worker in the job", scale.text
+        run.wait_for("the job is to have 1 worker: workers 1 and 2 are told to go")
+        for rank in (1, 2):
+            run.wait_for(f"worker {rank} has gone, as it was told to")
+        with Run("scale", "--workers", 2) as scale:
+            assert scale.wait() == 0, scale.text
+        run.wait_for("the job is to have 2 workers: starting worker 1")
+        assert sorted(worker["rank"] for worker in status_of(run)["workers"]) == [0, 1]
+        (tmp_path / "end").touch()
+        assert run.wait() == 0, run.text
+        assert "2 workers done, 0 restarts" in run.lines[-1], run.text
+
+
+def test_scale_starts_more_workers_than_the_job_began_with():
+    script = 'echo "rank $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE"; exec sleep 1000'
+    with Run("run", "--no-logs", "-w", 2, "--", "sh", "-c", script) as run:
+        run.wait_for("rank 1 of 2, 1 of 2")
+        with Run("scale", "--workers", 4, "--no-wait") as scale:
+            assert scale.wait() == 0, scale.text
+        run.wait_for("the job is to have 4 workers: starting workers 2 and 3")
+        for rank in (2, 3):
+            run.wait_for(f"rank {rank} of 4, {rank} of 4")
+        run.signal()
+        assert run.wait() == 130, run.text
+
+
 def test_scale_says_how_to_start_a_server_where_nobody_does(tmp_path):
     with nodes_by_hand(tmp_path) as (address, _), Run("scale", "--servers", 2, "--scheduler", address) as scale:
+        with Run("scale", address, "--workers", 2) as workers:
+            assert workers.wait() == 1 and "start and stop workers by hand" in workers.text, workers.text
         command = scale.wait_for("^  cairn (server --scheduler .*)")[1]
         with Run(*command.split()):
             assert scale.wait() == 0, scale.text
@@ -179,7 +212,7 @@ def test_scale_says_how_to_start_a_server_where_nobody_does(tmp_path):
 
 def test_scale_without_a_job_and_with_nonsense():
     for words, code, text in ((["--servers", "2"], 1, "no job runs here"), (["--servers", "0"], 2, "--servers"),
-                              ([], 2, "--servers is required")):
+                              ([], 2, "--servers or --workers is required"), (["--workers", "0"], 2, "--workers")):
         done = subprocess.run([CAIRN, "scale", *words], env=clean_environment(), capture_output=True, text=True,
                               timeout=SECONDS)
         assert done.returncode == code and text in done.stdout + done.stderr, done

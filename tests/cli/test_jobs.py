@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from processes import CAIRN, SECONDS, Run, clean_environment, wait_gone
+from processes import CAIRN, SECONDS, Run, children_of, clean_environment, wait_gone
 
 WAITS = ("--", "sh", "-c", "echo here; exec sleep 1000")
 
@@ -56,6 +56,44 @@ def test_of_several_jobs_one_is_chosen_by_address_or_name(tmp_path):
         # What the environment names comes first.
         found = status("--json", XDG_RUNTIME_DIR=tmp_path, CAIRN_SCHED_PORT=first.port)
         assert json.loads(found.stdout)["cluster_id"] == first.id
+
+
+def test_stop_ends_a_job_in_good_order(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import signal, sys, time\n"
+        "def save(*_):\n"
+        "    print('saved', flush=True)\n"
+        "    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\n"
+        "print('here', flush=True)\n"
+        "time.sleep(1000)\n")
+    with Run("run", "-s", 2, "-w", 2, "--job-id", "mine", tmp_path / "train.py", XDG_RUNTIME_DIR=tmp_path) as run:
+        run.wait_for("here", count=2)
+        run.wait_for("registered as server 1")
+        children = children_of(run.process.pid)
+        with Run("stop", "mi", XDG_RUNTIME_DIR=tmp_path) as stop:
+            assert stop.wait() == 0 and stop.lines[-1].startswith("stopped, after"), stop.text
+        assert run.wait() == 143, run.text
+        assert run.text.count("] saved") == 2, run.text
+        assert re.match(r"\[cairn\] stopped after \S+ s, by `cairn stop`; logs in", run.lines[-1]), run.text
+        wait_gone(children)
+    with Run("stop", "mi", XDG_RUNTIME_DIR=tmp_path) as stop:
+        assert stop.wait() == 1 and "no job that runs here begins with 'mi'" in stop.text
+
+
+def test_stop_without_a_launcher_and_without_patience(tmp_path):
+    with Run("scheduler", "--cluster-id", "blue", XDG_RUNTIME_DIR=tmp_path) as scheduler:
+        port = scheduler.wait_for(r"Bind to role=scheduler.*port=(\d+)")[1]
+        with Run("server", "--scheduler", f"127.0.0.1:{port}") as server:
+            server.wait_for("registered as server 0")
+            with Run("stop", f"127.0.0.1:{port}", XDG_RUNTIME_DIR=tmp_path) as stop:
+                assert stop.wait() == 0, stop.text
+            assert server.wait() == 1 and "stopped by `cairn stop`" in server.text, server.text
+            assert scheduler.wait() == 1
+    with job(tmp_path) as run:
+        with Run("stop", "--now", XDG_RUNTIME_DIR=tmp_path) as stop:
+            assert stop.wait() == 0, stop.text
+        assert run.wait() == 143 and "stopped after" in run.lines[-1], run.text
 
 
 def test_a_killed_launcher_is_no_job_and_leaves_no_folder(tmp_path):

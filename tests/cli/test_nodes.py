@@ -25,7 +25,7 @@ def scheduler(*options, **variables):
 
 def test_version_and_help():
     assert cairn("--version").stdout.startswith("cairn 0.")
-    for words in ([], ["run"], ["scheduler"], ["server"], ["status"], ["top"], ["scale"]):
+    for words in ([], ["run"], ["scheduler"], ["server"], ["status"], ["top"], ["scale"], ["stop"]):
         done = cairn(*words, "--help")
         assert done.returncode == 0 and "cairn" in done.stdout
     assert cairn("dance").returncode != 0

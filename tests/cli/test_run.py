@@ -54,13 +54,21 @@ def test_a_killed_worker_is_started_again_with_its_rank(tmp_path):
     with launch(script=script) as run:
         assert run.wait() == 0, run.text
         assert run.lines.count("[worker 0] rank 0") == 2
-        assert "[cairn] worker 0 was killed by signal 9 (Killed): starting it again (1 of 3)" in run.lines
+        assert "[cairn] worker 0 was killed by signal 9 (Killed): starting it again (1 of 3 within 10 min)" in run.lines
 
 
 def test_a_worker_that_is_killed_too_often_is_given_up():
     with launch("--max-restarts", 1, "-w", 2, script="[ $RANK = 0 ] || kill -9 $$") as run:
         assert run.wait() == 128 + 9, run.text
         assert any("worker 1" in line and "given up" in line for line in run.lines)
+
+
+def test_a_rate_of_restarts_and_nonsense():
+    with launch("--max-restarts", "1/1h", script="kill -9 $$") as run:
+        assert run.wait() == 128 + 9, run.text
+        assert "worker 0 was killed by signal 9 (Killed) and is given up: 1 restart within 1 h is used up" in run.text
+    with launch("--max-restarts", "3/10m", script="true") as run:
+        assert run.wait() == 2 and "3/10min" in run.text, run.text
 
 
 def test_a_killed_server_ends_the_job_and_is_named():

@@ -18,6 +18,7 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
 void AddStatus(CLI::App& app, int& exit_code);
 void AddTop(CLI::App& app, int& exit_code);
 void AddScale(CLI::App& app, int& exit_code);
+void AddStop(CLI::App& app, int& exit_code);
 void AddDoctor(CLI::App& app, int& exit_code);
 
 inline constexpr int kUsageError = 2;  // of every command

@@ -17,7 +17,9 @@ using Json = nlohmann::json;
 
 constexpr auto kAskEvery = std::chrono::milliseconds(500);
 constexpr int64_t kDrainAnswerMs = 1'000;
-constexpr int64_t kSchedulerAwayMs = 30'000;  // a killed one is back long before
+constexpr int64_t kAnswerMs = 5'000;  // until one that can be reached again has answered
+// A killed one is back long before; one that is cut off for so long ends the job itself (its lost_after).
+constexpr int64_t kSchedulerAwayMs = 65'000;
 
 uint64_t Count(const Json& object, const char* key) {
   const auto found = object.find(key);
@@ -32,7 +34,7 @@ bool IsLeaving(const Json& server) {
 }  // namespace
 
 Drain::Drain(server::ServerNode& node, std::vector<wire::Endpoint> schedulers, int64_t timeout_ms)
-    : node_(node), schedulers_(std::move(schedulers)), timeout_ms_(timeout_ms) {}
+    : node_(node), schedulers_(std::move(schedulers)), timeout_ms_(timeout_ms), away_ms_(kSchedulerAwayMs) {}
 
 Drain::~Drain() {
   {
@@ -76,11 +78,13 @@ std::string Drain::Obstacle(int64_t now_ms) {
   const Result<std::string> text =
       leader.ok() ? AskStatus(*leader, kDrainAnswerMs) : Result<std::string>(leader.status());
   if (!text.ok()) {
-    if (now_ms - heard_ms_ < kSchedulerAwayMs) return "";
-    return "no scheduler has answered for " + Seconds(kSchedulerAwayMs);
+    if (now_ms - heard_ms_ < away_ms_) return "";
+    return "no scheduler has answered for " + Seconds(away_ms_);
   }
   heard_ms_ = now_ms;
   const Json status = Json::parse(*text, nullptr, false);
+  if (const uint64_t lost_after_ms = Count(status, "lost_after_ms"); lost_after_ms > 0)
+    away_ms_ = static_cast<int64_t>(lost_after_ms) + kAnswerMs;
   const std::string phase = status.value("phase", "");
   if (phase == "forming") return "the job has not begun";
   const auto servers = status.find("servers");

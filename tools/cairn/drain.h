@@ -38,6 +38,7 @@ class Drain {
   server::ServerNode& node_;
   const std::vector<wire::Endpoint> schedulers_;  // one of them leads
   const int64_t timeout_ms_;
+  int64_t away_ms_;  // a scheduler that has not answered for so long does not come back
   std::atomic<bool> begun_ = false, stopped_ = false;
   int64_t begun_ms_ = 0, heard_ms_ = 0;
   std::string shown_;

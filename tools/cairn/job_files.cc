@@ -13,6 +13,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "job_wishes.h"
+
 namespace cairn::tool {
 namespace {
 
@@ -47,7 +49,9 @@ bool ReadEntry(const std::filesystem::path& path, JobEntry& out) {
   };
   const Result<wire::Endpoint> address = cluster::ParseEndpoint("address", word("address"));
   if (!address.ok() || address->port == 0) return false;
-  out = {number("pid"), *address, word("cluster_id"), number("started"), word("command")};
+  const auto launcher = json.find("launcher");
+  out = {number("pid"), *address, word("cluster_id"), number("started"), word("command"),
+         launcher != json.end() && launcher->is_boolean() && launcher->get<bool>(), path.string()};
   return true;
 }
 
@@ -92,7 +96,8 @@ Status JobFile::Write(const cluster::Variables& variables, JobEntry entry) {
                      {"address", wire::ToString(entry.scheduler)},
                      {"cluster_id", entry.cluster_id},
                      {"started", static_cast<int64_t>(now.tv_sec)},
-                     {"command", entry.command}};
+                     {"command", entry.command},
+                     {"launcher", entry.launcher}};
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   const std::string path = *folder + "/" + name;
   if (write(lock->fd(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
@@ -107,10 +112,13 @@ Status JobFile::Write(const cluster::Variables& variables, JobEntry entry) {
 }
 
 JobFile::~JobFile() {
-  if (!path_.empty()) unlink(path_.c_str());
+  if (path_.empty()) return;
+  unlink(path_.c_str());
+  RemoveWishes(path_);
 }
 
-std::vector<JobEntry> RunningJobs(const cluster::Variables& variables) {
+// Newest first.
+static std::vector<JobEntry> AllEntries(const cluster::Variables& variables) {
   std::vector<JobEntry> jobs;
   const Result<std::string> folder = JobFolder(variables);
   if (!folder.ok()) return jobs;
@@ -123,6 +131,7 @@ std::vector<JobEntry> RunningJobs(const cluster::Variables& variables) {
     JobEntry entry;
     if (IsStale(path)) {
       unlink(path.c_str());
+      RemoveWishes(path.string());
     } else if (path.filename().string()[0] != '.' && ReadEntry(path, entry)) {
       jobs.push_back(std::move(entry));
     }
@@ -130,7 +139,18 @@ std::vector<JobEntry> RunningJobs(const cluster::Variables& variables) {
   std::sort(jobs.begin(), jobs.end(), [](const JobEntry& a, const JobEntry& b) {
     return a.started_unix != b.started_unix ? a.started_unix > b.started_unix : a.pid > b.pid;
   });
+  return jobs;
+}
+
+std::vector<JobEntry> LaunchersOf(const cluster::Variables& variables, const std::string& cluster_id) {
+  std::vector<JobEntry> jobs = AllEntries(variables);
+  std::erase_if(jobs, [&](const JobEntry& job) { return !job.launcher || job.cluster_id != cluster_id; });
+  return jobs;
+}
+
+std::vector<JobEntry> RunningJobs(const cluster::Variables& variables) {
   std::vector<JobEntry> unique;
+  std::vector<JobEntry> jobs = AllEntries(variables);
   for (JobEntry& job : jobs) {
     const bool known = std::any_of(unique.begin(), unique.end(), [&](const JobEntry& other) {
       return other.scheduler == job.scheduler && other.cluster_id == job.cluster_id;

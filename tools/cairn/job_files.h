@@ -20,6 +20,8 @@ struct JobEntry {
   std::string cluster_id;    // empty: not known
   int64_t started_unix = 0;  // seconds
   std::string command;
+  bool launcher = false;     // cairn run, which starts and stops processes
+  std::string path = {};     // of the file; filled in by RunningJobs
 };
 
 // Says that a job runs here, as long as it lives.
@@ -32,6 +34,7 @@ class JobFile {
 
   // pid and time are filled in. An error is no reason not to run: status then wants an address.
   Status Write(const cluster::Variables& variables, JobEntry entry);
+  const std::string& path() const { return path_; }  // empty: there is none
 
  private:
   std::string path_;
@@ -42,6 +45,8 @@ class JobFile {
 Result<std::string> JobFolder(const cluster::Variables& variables);
 // Newest first; two launchers of the same job are one. Unreadable files are left out.
 std::vector<JobEntry> RunningJobs(const cluster::Variables& variables);
+// Every `cairn run` of the job that is on this machine.
+std::vector<JobEntry> LaunchersOf(const cluster::Variables& variables, const std::string& cluster_id);
 // This process's command line, shortened.
 std::string OwnCommand();
 

@@ -189,9 +189,12 @@ std::vector<std::string> Launcher::EnvironmentFor(const NodeName& name) const {
     std::erase_if(variables,
                   [](const auto& variable) { return variable.first.starts_with("TORCHELASTIC_"); });
     variables["RANK"] = std::to_string(name.index);
-    variables["LOCAL_RANK"] = std::to_string(name.index - share.node_rank * share.workers);
-    variables["WORLD_SIZE"] = std::to_string(share.nodes * share.workers);
-    variables["LOCAL_WORLD_SIZE"] = std::to_string(share.workers);
+    // Those that `cairn scale` has added come after the others, on node 0.
+    const uint32_t at_start = share.nodes * share.workers, first = share.node_rank * share.workers;
+    const uint32_t local = name.index < at_start ? name.index - first : share.workers + name.index - at_start;
+    variables["LOCAL_RANK"] = std::to_string(local);
+    variables["WORLD_SIZE"] = std::to_string(std::max(at_start, supervisor_.workers().wanted()));
+    variables["LOCAL_WORLD_SIZE"] = std::to_string(supervisor_.workers().on_this_node());
     variables["MASTER_ADDR"] = place_.torch.host;
     variables["MASTER_PORT"] = std::to_string(place_.torch.port);
     variables.emplace("PYTHONUNBUFFERED", "1");  // its lines come when they are printed

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "job_wishes.h"
 #include "launcher.h"
 #include "progress.h"
 
@@ -21,7 +22,7 @@ void Launcher::SchedulerKnown() {
   if (poller_.started()) return;
   poller_.Start(place_.scheduler);
   const Status written = job_file_.Write(
-      variables_, {.scheduler = place_.scheduler, .cluster_id = place_.cluster_id, .command = OwnCommand()});
+      variables_, {.scheduler = place_.scheduler, .cluster_id = place_.cluster_id, .command = OwnCommand(), .launcher = true});
   if (!written.ok()) {
     Say("`cairn status` will need the address " + wire::ToString(place_.scheduler) + ": " +
         written.message());
@@ -51,10 +52,20 @@ std::set<uint32_t> Launcher::LeavingHere(const ClusterSummary& summary) {
   for (auto& [name, node] : nodes_) {
     if (name.role != wire::Role::kServer || node.child.pid <= 0) continue;
     ReadAddress(node);
-    const ClusterSummary::ServerCounts* entry = EntryOf(node, summary);
+    const ClusterSummary::Server* entry = EntryOf(node, summary);
     if (entry != nullptr && entry->leaving) leaving.insert(name.index);
   }
   return leaving;
+}
+
+// The numbers of the servers of now become those of the job so far.
+void Launcher::Count(ClusterSummary& summary) {
+  std::vector<cluster::ServerCounts> servers;
+  for (const ClusterSummary::Server& server : summary.each) servers.push_back(server.counts);
+  const cluster::JobCounts::Totals totals = counts_.Next(servers, MonotonicMs());
+  summary.rounds = totals.rounds;
+  summary.pushes = totals.pushes;
+  rounds_per_s_ = totals.rounds_per_s;
 }
 
 void Launcher::Watch() {
@@ -64,13 +75,14 @@ void Launcher::Watch() {
     seen.asked_ms = answer->asked_ms;
     silent_ = !answer->summary.has_value();
     if (answer->summary) {
-      counts_.Apply(*answer->summary);
+      Count(*answer->summary);
       const ClusterSummary& summary = *answer->summary;
       seen.answered = true;
       seen.over = summary.phase == "ended" || summary.phase == "failed";
       seen.failure = summary.phase == "failed" ? summary.failure : "";
       seen.anybody_joined = summary.anybody_joined();
       seen.servers = {summary.servers_wanted, LeavingHere(summary)};
+      seen.lost_after_ms = summary.lost_after_ms;
       seen.replicas = summary.replicas;
       seen.copied = summary.copied_but_for(0);
       TellOfCopies(summary);
@@ -80,7 +92,19 @@ void Launcher::Watch() {
     }
     Perform(supervisor_.OnSeen(seen, MonotonicMs()));
   }
+  FollowWishes();
   ShowProgress();
+}
+
+void Launcher::FollowWishes() {
+  constexpr int64_t kLookEveryMs = 300;
+  const int64_t now = MonotonicMs();
+  if (now < next_wishes_ms_ || job_file_.path().empty()) return;
+  next_wishes_ms_ = now + kLookEveryMs;
+  const std::optional<Wishes> wishes = ReadWishes(job_file_.path());
+  if (!wishes) return;
+  if (wishes->stop) Perform(supervisor_.OnStop(now));
+  if (wishes->workers > 0) Perform(supervisor_.OnWorkersWanted(wishes->workers, now));
 }
 
 // Deaths and moves leave partitions with fewer copies than they should have, for a while.
@@ -126,7 +150,7 @@ void Launcher::ShowProgress() {
   if (!options_.progress.value_or(true) || supervisor_.finished()) return;
   const int64_t now = MonotonicMs();
   if (now < next_progress_ms_) return;
-  const std::string line = ProgressLine({now - started_ms_, silent_, last_answer_});
+  const std::string line = ProgressLine({now - started_ms_, silent_, last_answer_, rounds_per_s_});
   if (screen_.live()) {
     next_progress_ms_ = now + 500;
     return screen_.SetProgress(line);
@@ -141,7 +165,7 @@ void Launcher::ReadFinal(const std::string& line) {
   Result<ClusterSummary> summary = ParseSummary(line);
   if (!summary.ok()) return;
   final_ = std::move(summary).value();
-  counts_.Apply(*final_);
+  Count(*final_);
   cluster::JobSeen seen{.asked_ms = MonotonicMs(), .answered = true, .over = true};
   seen.failure = final_->phase == "failed" ? final_->failure : "";
   seen.anybody_joined = final_->anybody_joined();
@@ -180,8 +204,9 @@ std::string Launcher::Summary() const {
   if (supervisor_.exit_code() != 0) {
     const bool workers_fault = !first_to_fail_.empty() && !supervisor_.job_failed();
     const std::string cause = workers_fault ? first_to_fail_ : supervisor_.cause();
-    return (cause == "interrupted" ? "interrupted after " + seconds
-                                   : "failed after " + seconds + ": " + cause) +
+    return (supervisor_.stopped()    ? "stopped after " + seconds + ", by `cairn stop`"
+            : cause == "interrupted" ? "interrupted after " + seconds
+                                     : "failed after " + seconds + ": " + cause) +
            (logs.empty() ? "" : "; " + logs);
   }
   std::string line = "finished in " + seconds + ": " + Counted(supervisor_.workers_done(), "worker") +

@@ -171,11 +171,11 @@ void Launcher::ReadAddress(Node& node) {
 }
 
 // One that was started again on its port is not yet the one that the scheduler still has there.
-const ClusterSummary::ServerCounts* Launcher::EntryOf(const Node& node, const ClusterSummary& summary) const {
+const ClusterSummary::Server* Launcher::EntryOf(const Node& node, const ClusterSummary& summary) const {
   if (node.endpoint.port == 0) return nullptr;
   const std::string address = wire::ToString(node.endpoint);
-  for (const ClusterSummary::ServerCounts& server : summary.counts)
-    if (server.endpoint == address && server.incarnation > node.gone) return &server;
+  for (const ClusterSummary::Server& server : summary.each)
+    if (server.endpoint == address && server.counts.incarnation > node.gone) return &server;
   return nullptr;
 }
 
@@ -274,14 +274,14 @@ void Launcher::JudgeWithScheduler(const NodeName& name, Node& node) {
 void Launcher::JudgeServer(const NodeName& name, Node& node, const ClusterSummary* now) {
   const ClusterSummary* newest = now != nullptr ? now : last_answer_.summary ? &*last_answer_.summary : nullptr;
   if (newest == nullptr) return;
-  const ClusterSummary::ServerCounts* entry = EntryOf(node, *newest);
+  const ClusterSummary::Server* entry = EntryOf(node, *newest);
   if (newest->phase == "running") {
     cluster::ServersSeen seen{newest->servers_wanted, LeavingHere(*newest)};
     // It ends well only if it was let go, and the scheduler has forgotten it by then.
     if ((entry != nullptr && entry->leaving) || (now != nullptr && node.end.clean())) seen.leaving.insert(name.index);
     node.end.servers = std::move(seen);
   }
-  if (entry != nullptr) node.gone = entry->incarnation;
+  if (entry != nullptr) node.gone = entry->counts.incarnation;
   if (now != nullptr && now->phase == "running" && !node.end.clean())
     node.end.has_copies = now->copied_but_for(1);
 }

@@ -82,7 +82,7 @@ class Launcher {
   void StartProcess(const cluster::NodeName& name);
   void ReadAddress(Node& node);
   // What the scheduler says of the server that runs, or has just ended, here.
-  const ClusterSummary::ServerCounts* EntryOf(const Node& node, const ClusterSummary& summary) const;
+  const ClusterSummary::Server* EntryOf(const Node& node, const ClusterSummary& summary) const;
   Node& NodeOf(const cluster::NodeName& name);
   void SignalGroup(const cluster::NodeName& name, int signal);
   void PollOnce();
@@ -102,7 +102,9 @@ class Launcher {
   void Watch();
   std::set<uint32_t> LeavingHere(const ClusterSummary& summary);
   void CheckSameJob(const ClusterSummary& summary);
+  void Count(ClusterSummary& summary);
   void ShowProgress();
+  void FollowWishes();
   void TellOfCopies(const ClusterSummary& summary);
   void TellOfStandstill(const ClusterSummary& summary);
   const Node* FirstToFail(const Node& told) const;
@@ -131,9 +133,10 @@ class Launcher {
   std::string ready_text_;
   bool colour_ = false;
   const int64_t started_ms_;
-  int64_t next_progress_ms_ = 0;
+  int64_t next_progress_ms_ = 0, next_wishes_ms_ = 0;
   StatusPoller::Answer last_answer_;
-  SteadyCounts counts_;
+  cluster::JobCounts counts_;
+  double rounds_per_s_ = 0;
   bool silent_ = false;            // the scheduler has not answered the last question
   int64_t copying_since_ms_ = 0;   // some partition lacks a copy; 0: none does
   uint32_t complete_answers_ = 0;  // in a row, since then

@@ -96,30 +96,12 @@ Result<LogFolder> LogFolder::New(const cluster::Variables& variables, const std:
 
 void LogFile::Open(const LogFolder& folder, const std::string& name) {
   if (folder.path().empty()) return;
-  max_bytes_ = folder.max_file_bytes();
-  path_ = folder.path() + "/" + name + ".log";
-  file_.open(path_, std::ios::app);
-  failed_ = !file_.is_open();
-}
-
-void LogFile::Write(std::string_view line) {
-  if (!file_.is_open() || bytes_ >= max_bytes_) return;
-  bytes_ += line.size() + 1;
-  file_ << line << '\n';
-  if (bytes_ >= max_bytes_)
-    file_ << "[cairn] the log ends here: " << (max_bytes_ >> 20) << " MiB are enough\n";
-}
-
-void LogFile::Flush() {
-  if (file_.is_open() && !file_.flush()) {
-    failed_ = true;
-    file_.close();
-  }
+  failed_ = !file_.Open(folder.path() + "/" + name + ".log", folder.max_file_bytes());
 }
 
 Status LogFile::TakeError() {
   if (!std::exchange(failed_, false)) return Status::Ok();
-  return {Code::kIo, path_ + " can't be written: going on without it"};
+  return {Code::kIo, file_.path() + " can't be written: going on without it"};
 }
 
 }  // namespace cairn::tool

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <string_view>
 
 #include "cairn/status.h"
 #include "cluster/environment.h"
+#include "cluster/rotating_file.h"
 #include "owner_lock.h"
 
 namespace cairn::tool {
@@ -17,8 +17,9 @@ namespace cairn::tool {
 class LogFolder {
  public:
   static constexpr size_t kKept = 20;
-  // Nobody looks after the default folder: a process that talks without end must not fill the disk.
-  static constexpr uint64_t kMaxDefaultFileBytes = uint64_t{256} << 20;
+  // Nobody looks after the default folder: a process that talks without end must not fill the disk. Of each
+  // file there is an older one, too.
+  static constexpr uint64_t kMaxDefaultFileBytes = uint64_t{128} << 20;
 
   LogFolder() = default;  // no logs
   // A folder that the user named; files that are there already are appended to.
@@ -32,7 +33,7 @@ class LogFolder {
 
  private:
   std::string path_;
-  uint64_t max_file_bytes_ = UINT64_MAX;
+  uint64_t max_file_bytes_ = cluster::RotatingFile::kNoBound;
   OwnerLock lock_;
 };
 
@@ -43,15 +44,13 @@ std::string StateHome(const cluster::Variables& variables);
 class LogFile {
  public:
   void Open(const LogFolder& folder, const std::string& name);
-  void Write(std::string_view line);
-  void Flush();
+  void Write(std::string_view line) { file_.Write(line); }
+  void Flush() { failed_ = !file_.Flush() || failed_; }
   // Not ok once it could not be written; told once.
   Status TakeError();
 
  private:
-  std::ofstream file_;
-  std::string path_;
-  uint64_t bytes_ = 0, max_bytes_ = 0;
+  cluster::RotatingFile file_;
   bool failed_ = false;
 };
 

@@ -75,8 +75,9 @@ int main(int argc, char** argv) {
       "  cairn status\n"
       "  cairn top\n"
       "  cairn doctor\n"
-      "More servers, or fewer, while it runs:\n"
+      "More servers or workers, or fewer, while it runs; and its end:\n"
       "  cairn scale --servers 4\n"
+      "  cairn stop\n"
       "Over two machines, the same on both but for the rank:\n"
       "  cairn run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 -s 1 -w 2 train.py --my-flags\n"
       "Or every process by itself:\n"
@@ -93,6 +94,7 @@ int main(int argc, char** argv) {
   cairn::tool::AddStatus(app, exit_code);
   cairn::tool::AddTop(app, exit_code);
   cairn::tool::AddScale(app, exit_code);
+  cairn::tool::AddStop(app, exit_code);
   cairn::tool::AddDoctor(app, exit_code);
   app.add_subcommand("guard", "")->group("")->callback([&] { exit_code = cairn::tool::RunGuard(); });
   const std::string first = argc > 1 ? argv[1] : "";
@@ -100,7 +102,7 @@ int main(int argc, char** argv) {
   const bool known = std::any_of(commands.begin(), commands.end(),
                                  [&](const CLI::App* command) { return command->get_name() == first; });
   if (!first.empty() && first[0] != '-' && !known) {
-    cairn::tool::Complain("no command is called '" + first + "': run, status, top, scale, doctor, scheduler or server");
+    cairn::tool::Complain("no command is called '" + first + "': run, status, top, scale, stop, doctor, scheduler or server");
     return cairn::tool::kUsageError;
   }
   if (first == "run") {

@@ -61,7 +61,7 @@ std::string ProgressLine(const ProgressView& view) {
     line += Counted(s.servers, "server") + " " + Counted(s.workers, "worker");
     if (s.done > 0) line += " (" + std::to_string(s.done) + " done)";
     line += s.sync_tables || s.rounds > 0
-                ? "  round " + std::to_string(s.rounds) + "  " + CountRate(view.last.rounds_per_s, "rounds")
+                ? "  round " + std::to_string(s.rounds) + "  " + CountRate(view.rounds_per_s, "rounds")
                 : "  " + CountRate(s.pushes_per_s, "pushes");
     line += "  " + ByteRate(s.bytes_per_s);
     if (!s.slots.complete()) {

@@ -12,6 +12,7 @@ struct ProgressView {
   int64_t elapsed_ms = 0;
   bool silent = false;        // the scheduler has not answered lately
   StatusPoller::Answer last;  // without a summary: nothing is known yet
+  double rounds_per_s = 0;
 };
 
 // "[cairn] 0:42  2 servers 2 workers  round 118  23.1 rounds/s  12.3 MB/s"

@@ -149,12 +149,16 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
   command->add_option("-m,--module", options->module, "run a Python module, as python -m does")
       ->type_name("MODULE");
   command
-      ->add_option(
-          "--max-restarts", supervise.max_restarts,
-          "restarts in the whole job after a death by a signal: so many of workers, of servers and of the "
-          "scheduler (3)")
-      ->type_name("N")
-      ->check(Within(0, 1'000'000));
+      ->add_option_function<std::string>(
+          "--max-restarts",
+          [&supervise](const std::string& text) {
+            const Result<cluster::RestartLimit> limit = cluster::ParseRestartLimit(text);
+            if (!limit.ok()) throw CLI::ValidationError("--max-restarts", limit.status().message());
+            supervise.max_restarts = *limit;
+          },
+          "restarts after a death by a signal: N/TIME is so many of each process within the time (3/10min; s, "
+          "min, h or d), N alone so many in the whole job, of workers, of servers and of the scheduler")
+      ->type_name("N[/TIME]");
   command
       ->add_option(
           "--replicas", options->replicas,

@@ -1,15 +1,19 @@
-// cairn scale: how many servers a running job should have. The scheduler moves partitions to those
-// that come and off those that go; `cairn run` starts the processes.
+// cairn scale: how many servers and workers a running job should have. The scheduler moves partitions to
+// servers that come and off those that go; `cairn run` starts the processes, and stops workers.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
+#include <utility>
 #include <variant>
 
 #include "commands.h"
 #include "job_choice.h"
+#include "job_files.h"
+#include "job_wishes.h"
 #include "progress.h"
 #include "scheduler_call.h"
 #include "status_poller.h"
@@ -19,7 +23,7 @@ namespace {
 
 struct ScaleFlags {
   std::optional<std::string> scheduler;
-  uint32_t servers = 0;
+  uint32_t servers = 0, workers = 0;  // 0: as many as there are
   bool no_wait = false;
   int64_t timeout_s = 600;
 };
@@ -29,6 +33,7 @@ constexpr int64_t kEveryMs = 500;
 // Moves come a few at a time: so many quiet answers in a row say that there are no more to come.
 constexpr int kQuietAnswers = 4;
 constexpr int64_t kNobodyComesMs = 3'000;
+constexpr int64_t kSchedulerGoneMs = 10'000;  // one that was killed is back before
 
 uint32_t Staying(const ClusterSummary& summary) {
   return summary.servers - std::min(summary.servers, summary.servers_leaving);
@@ -95,20 +100,9 @@ int WaitForBalance(wire::Endpoint scheduler, const ScaleFlags& flags) {
                   "; it goes on, and `cairn top` shows how far it is");
 }
 
-int RunScale(const ScaleFlags& flags) {
-  const Result<wire::Endpoint> scheduler = ChooseScheduler(flags.scheduler);
-  if (!scheduler.ok()) return Complain("scale: " + scheduler.status().message());
-  const Result<ClusterSummary> before = AskSummary(*scheduler, kScaleAnswerMs);
-  if (!before.ok()) return Complain("scale: " + before.status().message());
-  const Result<wire::ControlMessage> answer =
-      AskScheduler(*scheduler, wire::Scale{1, flags.servers}, kScaleAnswerMs);
-  if (!answer.ok()) return Complain("scale: " + answer.status().message());
-  if (const auto* refusal = std::get_if<wire::Refusal>(&*answer)) return Complain("scale: " + refusal->text);
-  if (!std::holds_alternative<wire::StatusReply>(*answer))
-    return Complain("scale: " + wire::ToString(*scheduler) + " is no scheduler that can scale");
-  const uint32_t now = Staying(*before);
-  std::printf("cluster %s: %s → %u", before->cluster_id.c_str(), Counted(now, "server").c_str(),
-              flags.servers);
+void SayServers(const ClusterSummary& before, const ScaleFlags& flags) {
+  const uint32_t now = Staying(before);
+  std::printf("cluster %s: %s → %u", before.cluster_id.c_str(), Counted(now, "server").c_str(), flags.servers);
   if (flags.servers > now) {
     std::puts(": when the new ones are there, partitions move to them while the job goes on");
   } else if (flags.servers < now) {
@@ -121,24 +115,116 @@ int RunScale(const ScaleFlags& flags) {
   } else {
     std::puts(": as it is");
   }
+}
+
+// Of the ranks that there should be: those that are neither live nor done.
+uint32_t MissingWorkers(const ClusterSummary& summary, uint32_t workers) {
+  std::set<uint32_t> there(summary.live_ranks.begin(), summary.live_ranks.end());
+  there.insert(summary.done_ranks.begin(), summary.done_ranks.end());
+  uint32_t missing = 0;
+  for (uint32_t rank = 0; rank < workers; ++rank) missing += there.contains(rank) ? 0 : 1;
+  return missing;
+}
+
+Status AskForServers(const wire::Endpoint& scheduler, uint32_t servers) {
+  const Result<wire::ControlMessage> answer = AskScheduler(scheduler, wire::Scale{1, servers}, kScaleAnswerMs);
+  if (!answer.ok()) return answer.status();
+  if (const auto* refusal = std::get_if<wire::Refusal>(&*answer)) return {refusal->code, refusal->text};
+  if (std::holds_alternative<wire::StatusReply>(*answer)) return Status::Ok();
+  return {Code::kProtocol, wire::ToString(scheduler) + " is no scheduler that can scale"};
+}
+
+// Workers are the launchers' affair.
+Status AskForWorkers(const std::string& cluster_id, uint32_t workers) {
+  const std::vector<JobEntry> launchers = LaunchersOf(cluster::ProcessVariables(), cluster_id);
+  if (launchers.empty())
+    return {Code::kNotFound,
+            "`cairn run` starts and stops workers, and none of this job is on this machine: ask there, or start and "
+            "stop workers by hand, as you did the others"};
+  for (const JobEntry& launcher : launchers)
+    if (Status told = WriteWishes(launcher.path, {.workers = workers}); !told.ok()) return told;
+  return Status::Ok();
+}
+
+int WaitForWorkers(wire::Endpoint scheduler, const ScaleFlags& flags) {
+  const int64_t begin_ms = MonotonicMs(), end_ms = begin_ms + flags.timeout_s * 1000;
+  std::string shown;
+  int64_t answered_ms = begin_ms;
+  while (MonotonicMs() < end_ms) {
+    const Result<ClusterSummary> summary = AskSummary(scheduler, kScaleAnswerMs);
+    if (!summary.ok() && MonotonicMs() - answered_ms >= kSchedulerGoneMs)
+      return Complain("scale: has the job ended? " + summary.status().message());
+    if (summary.ok()) {
+      answered_ms = MonotonicMs();
+      if (summary->phase == "failed") return Complain("scale: the job has failed: " + summary->failure);
+      if (summary->phase == "ended") return Complain("scale: the job is over");
+      const uint32_t missing = MissingWorkers(*summary, flags.workers);
+      const auto too_many =
+          std::count_if(summary->live_ranks.begin(), summary->live_ranks.end(),
+                        [&](uint32_t rank) { return rank >= flags.workers; });
+      const std::string progress = Counted(summary->live_ranks.size(), "worker") + " in the job" +
+                                   (too_many > 0 ? ", " + std::to_string(too_many) + " to go" : "") +
+                                   (missing > 0 ? ", " + std::to_string(missing) + " to come" : "");
+      if (std::exchange(shown, progress) != progress)
+        std::printf("%s  %s\n", Seconds(MonotonicMs() - begin_ms).c_str(), progress.c_str());
+      if (missing == 0 && too_many == 0) {
+        std::printf("done: %s\n", progress.c_str());
+        return 0;
+      }
+      std::fflush(stdout);
+    } else if (Result<wire::Endpoint> other = ChooseScheduler(flags.scheduler); other.ok()) {
+      scheduler = *std::move(other);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(kEveryMs));  // between two looks
+  }
+  return Complain("scale: not done after " + Seconds(flags.timeout_s * 1000) + "; it goes on");
+}
+
+int RunScale(const ScaleFlags& flags) {
+  if (flags.servers == 0 && flags.workers == 0)
+    return ComplainOfUsage("scale: --servers or --workers is required: how many should there be?");
+
+  const Result<wire::Endpoint> scheduler = ChooseScheduler(flags.scheduler);
+  if (!scheduler.ok()) return Complain("scale: " + scheduler.status().message());
+  const Result<ClusterSummary> before = AskSummary(*scheduler, kScaleAnswerMs);
+  if (!before.ok()) return Complain("scale: " + before.status().message());
+  if (flags.servers > 0) {
+    if (Status asked = AskForServers(*scheduler, flags.servers); !asked.ok())
+      return Complain("scale: " + asked.message());
+  }
+  if (flags.workers > 0) {
+    if (before->phase == "ended" || before->phase == "failed") return Complain("scale: the job is over");
+    if (Status asked = AskForWorkers(before->cluster_id, flags.workers); !asked.ok())
+      return Complain("scale: " + asked.message());
+    std::printf("cluster %s: %s → %u\n", before->cluster_id.c_str(),
+                Counted(before->live_ranks.size(), "worker").c_str(), flags.workers);
+  }
+  if (flags.servers > 0) SayServers(*before, flags);
   std::fflush(stdout);
-  return flags.no_wait ? 0 : WaitForBalance(*scheduler, flags);
+  if (flags.no_wait) return 0;
+  const int servers = flags.servers > 0 ? WaitForBalance(*scheduler, flags) : 0;
+  return servers != 0 || flags.workers == 0 ? servers : WaitForWorkers(*scheduler, flags);
 }
 
 }  // namespace
 
 void AddScale(CLI::App& app, int& exit_code) {
-  auto* command = app.add_subcommand("scale", "Changes the number of servers of a running job");
+  auto* command = app.add_subcommand("scale", "Changes the number of servers or workers of a running job");
   command->footer(
       "The servers of a job that `cairn run` has started come and go by themselves; others are started by\n"
       "hand (cairn server --scheduler HOST:PORT). Nothing stops meanwhile. Which job: as for cairn status.\n"
       "  cairn scale --servers 4\n"
-      "  cairn scale run-x4 --servers 4\n"
+      "  cairn scale run-x4 --workers 8\n"
       "  cairn scale 10.0.0.1:9000 --servers 3 --no-wait");
   auto flags = std::make_shared<ScaleFlags>();
   command->add_option("-s,--servers", flags->servers, "servers that the job should have")
       ->type_name("N")
-      ->required()
+      ->check(Within(1, 65535));
+  command
+      ->add_option("-w,--workers", flags->workers,
+                   "workers that the job should have: `cairn run` starts more, or sends those with the highest "
+                   "ranks away (SIGTERM)")
+      ->type_name("N")
       ->check(Within(1, 65535));
   auto* job = command->add_option("job", flags->scheduler, kSchedulerHelp);
   command->add_option("--scheduler", flags->scheduler, "the same as an option")->excludes(job);

@@ -15,7 +15,6 @@ using Json = nlohmann::json;
 
 constexpr auto kPollEvery = std::chrono::milliseconds(1000);
 constexpr int64_t kPollAnswerMs = 1000;
-constexpr int64_t kRateWindowMs = 5000;  // nodes report every second: less would only show that
 
 std::string Word(const Json& object, const char* key) {
   const auto found = object.find(key);
@@ -48,6 +47,9 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
   out.phase = Word(json, "phase");
   out.failure = Word(json, "failure");
   out.awaiting = Word(json, "awaiting");
+  out.lost_after_ms = static_cast<int64_t>(AtLeastZero(json, "lost_after_ms"));
+  for (const Json& worker : List(json, "workers"))
+    if (worker.is_object()) out.live_ranks.push_back(static_cast<uint32_t>(AtLeastZero(worker, "rank")));
   out.expected_servers = static_cast<uint32_t>(AtLeastZero(json, "expected_servers"));
   out.expected_workers = static_cast<uint32_t>(AtLeastZero(json, "expected_workers"));
   out.view = static_cast<uint64_t>(AtLeastZero(json, "view"));
@@ -70,11 +72,12 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
   for (const Json& server : List(json, "servers")) {
     if (!server.is_object()) continue;
     ++out.servers;
-    out.counts.push_back({.incarnation = static_cast<uint64_t>(AtLeastZero(server, "incarnation")),
-                          .endpoint = Word(server, "endpoint")});
+    ClusterSummary::Server& one = out.each.emplace_back();
+    one.counts.incarnation = static_cast<uint64_t>(AtLeastZero(server, "incarnation"));
+    one.endpoint = Word(server, "endpoint");
     if (const auto leaving = server.find("leaving"); leaving != server.end() && leaving->is_boolean())
-      out.counts.back().leaving = leaving->get<bool>();
-    out.servers_leaving += out.counts.back().leaving ? 1 : 0;
+      one.leaving = leaving->get<bool>();
+    out.servers_leaving += one.leaving ? 1 : 0;
     if (const auto there = server.find("connected"); there != server.end() && there->is_boolean())
       out.servers_connected += there->get<bool>() ? 1 : 0;
     out.pushes_per_s += AtLeastZero(server, "pushes_per_s");
@@ -83,8 +86,8 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
     if (stats == server.end() || !stats->is_object()) continue;
     out.rounds = std::max(out.rounds, static_cast<uint64_t>(AtLeastZero(*stats, "rounds")));
     out.pushes += static_cast<uint64_t>(AtLeastZero(*stats, "pushes"));
-    out.counts.back().rounds = static_cast<uint64_t>(AtLeastZero(*stats, "rounds"));
-    out.counts.back().pushes = static_cast<uint64_t>(AtLeastZero(*stats, "pushes"));
+    one.counts.rounds = static_cast<uint64_t>(AtLeastZero(*stats, "rounds"));
+    one.counts.pushes = static_cast<uint64_t>(AtLeastZero(*stats, "pushes"));
   }
   for (const Json& table : List(json, "tables")) {
     if (table.is_object() && Word(table, "mode") == "sync") out.sync_tables = true;
@@ -97,28 +100,6 @@ Result<ClusterSummary> AskSummary(const wire::Endpoint& scheduler, int64_t timeo
   if (!answer.ok()) return answer.status();
   if (const auto* reply = std::get_if<wire::StatusReply>(&*answer)) return ParseSummary(reply->json);
   return Result<ClusterSummary>(Code::kProtocol, wire::ToString(scheduler) + " is no scheduler");
-}
-
-uint64_t SteadyCounts::Count::Next(uint64_t now) {
-  if (now < last) before += last - now;
-  last = now;
-  return before + now;
-}
-
-void SteadyCounts::Apply(ClusterSummary& summary) {
-  std::map<uint64_t, ClusterSummary::ServerCounts> servers;
-  uint64_t rounds = 0, pushes = 0;
-  for (const ClusterSummary::ServerCounts& now : summary.counts) {
-    ClusterSummary::ServerCounts& server = servers[now.incarnation];
-    if (const auto known = servers_.find(now.incarnation); known != servers_.end()) server = known->second;
-    server.rounds = std::max(server.rounds, now.rounds);
-    server.pushes = std::max(server.pushes, now.pushes);
-    rounds = std::max(rounds, server.rounds);
-    pushes += server.pushes;
-  }
-  servers_ = std::move(servers);
-  summary.rounds = rounds_.Next(rounds);
-  summary.pushes = pushes_.Next(pushes);
 }
 
 StatusPoller::~StatusPoller() {
@@ -157,23 +138,11 @@ void StatusPoller::Loop() {
     Answer answer;
     answer.asked_ms = MonotonicMs();
     Result<ClusterSummary> summary = AskSummary(scheduler_, kPollAnswerMs);
-    if (summary.ok()) {
-      answer.rounds_per_s = RoundsPerSecond(MonotonicMs(), summary->rounds);
-      answer.summary = std::move(summary).value();
-    }
+    if (summary.ok()) answer.summary = std::move(summary).value();
     lock.lock();
     newest_ = std::move(answer);
     wake_.wait_for(lock, kPollEvery, [this] { return stop_ || hurry_; });
   }
-}
-
-double StatusPoller::RoundsPerSecond(int64_t now_ms, uint64_t rounds) {
-  if (!history_.empty() && rounds < history_.back().second) history_.clear();  // servers started anew
-  history_.emplace_back(now_ms, rounds);
-  while (history_.size() > 2 && history_[1].first <= now_ms - kRateWindowMs) history_.pop_front();
-  const auto [from_ms, from_rounds] = history_.front();
-  if (now_ms - from_ms < 500) return 0;
-  return static_cast<double>(rounds - from_rounds) * 1000.0 / static_cast<double>(now_ms - from_ms);
 }
 
 }  // namespace cairn::tool

@@ -4,16 +4,14 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "cairn/status.h"
+#include "cluster/job_counts.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::tool {
@@ -38,15 +36,16 @@ struct ClusterSummary {
   uint32_t expected_servers = 0, expected_workers = 0;
   uint32_t servers = 0, workers = 0, done = 0;
   uint32_t servers_connected = 0, min_in_sync = 0;
-  std::vector<uint32_t> done_ranks;
+  std::vector<uint32_t> done_ranks, live_ranks;
+  int64_t lost_after_ms = 0;    // 0: not said
   uint64_t view = 0;                // 0: the cluster has never been complete
   uint64_t rounds = 0, pushes = 0;  // rounds: of the server that has closed the most
-  struct ServerCounts {
-    uint64_t incarnation = 0, rounds = 0, pushes = 0;
+  struct Server {
+    cluster::ServerCounts counts;
     std::string endpoint;
     bool leaving = false;
   };
-  std::vector<ServerCounts> counts;  // of each server
+  std::vector<Server> each;
   double pushes_per_s = 0, bytes_per_s = 0;
   bool sync_tables = false;
   uint32_t servers_wanted = 0, servers_leaving = 0, replicas = 0;  // 0: not said, or none
@@ -60,22 +59,6 @@ struct ClusterSummary {
   }
   bool anybody_joined() const { return workers > 0 || done > 0 || view > 0; }
 };
-// Servers count from their start, and a scheduler that was started again has not heard them yet: keeps
-// rounds and pushes from falling.
-class SteadyCounts {
- public:
-  void Apply(ClusterSummary& summary);
-  // Something counted since the last answer went with a server: the numbers are what is known.
-  bool incomplete() const { return rounds_.before > 0 || pushes_.before > 0; }
-
- private:
-  struct Count {
-    uint64_t before = 0, last = 0;  // of servers that are gone; of those that are there
-    uint64_t Next(uint64_t now);
-  };
-  std::map<uint64_t, ClusterSummary::ServerCounts> servers_;  // by incarnation, those of the last answer
-  Count rounds_, pushes_;
-};
 // An error if `json` is no status of a scheduler.
 Result<ClusterSummary> ParseSummary(const std::string& json);
 // One question, waiting for the answer.
@@ -86,7 +69,6 @@ class StatusPoller {
   struct Answer {
     int64_t asked_ms = 0;                   // monotonic; the state is no older than this
     std::optional<ClusterSummary> summary;  // nothing: it did not answer
-    double rounds_per_s = 0;
   };
 
   StatusPoller() = default;
@@ -104,12 +86,10 @@ class StatusPoller {
 
  private:
   void Loop();
-  double RoundsPerSecond(int64_t now_ms, uint64_t rounds);
 
   wire::Endpoint scheduler_;
   std::thread thread_;
-  std::deque<std::pair<int64_t, uint64_t>> history_;  // (ms, rounds), of the thread
-  std::mutex mutex_;                                  // guards what follows
+  std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
   bool stop_ = false, hurry_ = false;
   std::optional<Answer> newest_;
