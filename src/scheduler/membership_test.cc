@@ -223,5 +223,23 @@ TEST(Forming, ArrivalsAreToldTogether) {
   EXPECT_EQ(told(), std::ssize(nodes)) << "that it is complete is told at once";
 }
 
+// The network of the tests has every node on another machine than the scheduler's.
+TEST(Membership, ALoopbackAddressFromAnotherMachineIsRefused) {
+  FakeCluster c(FakeCluster::Options(1, 1));
+  c.Start();
+  for (const char* host : {"127.0.0.1", "127.0.1.1", "::1", "localhost"}) {
+    const ConnId conn = c.NewConn();
+    c.Tell(conn, wire::Register{.role = wire::Role::kServer, .uid = 77, .endpoint = {host, 9000}, .threads = 1});
+    const auto refusal = c.Last<wire::Refusal>(conn);
+    ASSERT_TRUE(refusal.has_value()) << host;
+    EXPECT_EQ(refusal->code, Code::kInvalidArgument);
+    EXPECT_NE(refusal->text.find("--host"), std::string::npos) << refusal->text;
+    EXPECT_TRUE(c.state().servers.empty());
+  }
+  const ConnId conn = c.NewConn();
+  c.Tell(conn, wire::Register{.role = wire::Role::kWorker, .uid = 78, .endpoint = {"127.0.0.1", 0}});
+  EXPECT_FALSE(c.Last<wire::Refusal>(conn).has_value()) << "nobody connects to a worker";
+}
+
 }  // namespace
 }  // namespace cairn::scheduler

@@ -4,6 +4,7 @@
 
 #include "base/planted.h"
 #include "scheduler/core.h"
+#include "scheduler/reachable.h"
 
 namespace cairn::scheduler {
 namespace {
@@ -31,6 +32,8 @@ void SchedulerCore::OnRegister(ConnId conn, const wire::Register& request, int64
     return AnswerKnown(conn, *durable_.FindNode(known->second), now_us);
   auto refuse = [&](Code code, std::string text) { RefuseNode(conn, Incarnation(0), code, std::move(text)); };
   if (Status status = CheckRegister(durable_, request); !status.ok())
+    return refuse(status.code(), status.message());
+  if (Status status = CheckReachable(request, network_.SameHost(conn)); !status.ok())
     return refuse(status.code(), status.message());
   if (state().phase == wire::Phase::kEnded)
     return refuse(Code::kJobFailed,

@@ -188,6 +188,7 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
                {"expected_servers", s.expected_servers},
                {"expected_workers", s.expected_workers},
                {"servers_wanted", s.expected_servers},
+               {"lost_after_ms", options_.lost_after_us / 1000},
                {"replicas", s.replicas},
                {"min_in_sync", s.min_in_sync},
                {"failovers", s.failovers},

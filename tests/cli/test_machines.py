@@ -182,6 +182,17 @@ def test_a_name_that_is_never_known_is_no_reason_to_ignore_signals(namespaces):
         assert server.wait() == 1 and "for 0.6 s" in server.lines[-1], server.text
 
 
+def test_a_loopback_address_from_another_machine_is_refused(namespaces):
+    (here, address), (there, _) = namespaces
+    with Run("scheduler", "--host", "0.0.0.0", "--port", 9000, before=here) as scheduler:
+        scheduler.wait_for("Bind to role=scheduler")
+        with Run("server", "--scheduler", f"{address}:9000", "--host", "127.0.0.1", before=there) as server:
+            assert server.wait() == 1 and "nobody else can reach a loopback address" in server.text, server.text
+            assert "--host" in server.lines[-1], server.text
+        with Run("server", "--scheduler", f"{address}:9000", "--host", "127.0.0.1", before=here) as server:
+            server.wait_for("registered as server 0")  # on the scheduler's machine it may be as it is
+
+
 def test_a_machine_without_a_network_yet_is_waited_for(namespaces):
     (here, address), (there, other_address) = namespaces
     interface = subprocess.run([*there, "ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
