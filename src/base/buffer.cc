@@ -28,11 +28,9 @@ size_t ClassSize(size_t size) {
 class BufferPoolState {
  public:
   explicit BufferPoolState(size_t keep_bytes) : keep_bytes_(keep_bytes) {}
-  ~BufferPoolState() {
-    for (auto& [size, list] : free_)
-      for (std::byte* p : list) std::free(p);
-  }
+  ~BufferPoolState() { FreeKept(); }
 
+  // Null if the system has no more.
   std::byte* Take(size_t size) {
     {
       std::lock_guard lock(mutex_);
@@ -46,7 +44,10 @@ class BufferPoolState {
       allocated_ += size;
     }
     void* p = std::aligned_alloc(kAlignment, size);
-    if (p == nullptr) throw std::bad_alloc();
+    if (p == nullptr) {  // what is kept for later may be what is missing now
+      FreeKept();
+      p = std::aligned_alloc(kAlignment, size);
+    }
     return static_cast<std::byte*>(p);
   }
 
@@ -68,6 +69,15 @@ class BufferPoolState {
   }
 
  private:
+  void FreeKept() {
+    std::lock_guard lock(mutex_);
+    for (auto& [size, list] : free_) {
+      for (std::byte* p : list) std::free(p);
+      list.clear();
+    }
+    kept_ = 0;
+  }
+
   std::mutex mutex_;  // guards everything below
   std::map<size_t, std::vector<std::byte*>> free_;
   size_t kept_ = 0;
@@ -110,11 +120,20 @@ BufferPool::BufferPool(size_t keep_bytes) : state_(std::make_shared<BufferPoolSt
 
 Buffer BufferPool::Get(size_t size) {
   Buffer buffer;
-  buffer.capacity_ = ClassSize(size);
-  buffer.data_ = state_->Take(buffer.capacity_);
+  if (!TryGet(size, &buffer)) throw std::bad_alloc();
+  return buffer;
+}
+
+bool BufferPool::TryGet(size_t size, Buffer* out) {
+  Buffer buffer;
+  const size_t capacity = ClassSize(size);
+  buffer.data_ = state_->Take(capacity);
+  if (buffer.data_ == nullptr) return false;
+  buffer.capacity_ = capacity;
   buffer.size_ = size;
   buffer.pool_ = state_;
-  return buffer;
+  *out = std::move(buffer);
+  return true;
 }
 
 size_t BufferPool::allocated_bytes() const { return state_->allocated(); }

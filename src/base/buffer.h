@@ -46,7 +46,10 @@ class BufferPool {
  public:
   static constexpr size_t kDefaultKeepBytes = size_t{256} << 20;
   explicit BufferPool(size_t keep_bytes = kDefaultKeepBytes);
+  // Throws std::bad_alloc.
   Buffer Get(size_t size);
+  // For sizes that a peer asks for. False if the system has no more; then *out is as it was.
+  bool TryGet(size_t size, Buffer* out);
   // Bytes handed out by the system since the start (a warm path does not raise it).
   size_t allocated_bytes() const;
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "base/check.h"
+
 namespace cairn {
 
 template <class Tag, class Rep>
@@ -32,9 +34,14 @@ using ConnId = StrongId<struct ConnIdTag, uint64_t>;            // a connection,
 // (epoch, index) of an operation in a slot's order, packed so that it compares as one number.
 struct Position {
   static constexpr int kIndexBits = 40;
+  // A million operations a second for twelve days. A primary says so and stops well before it
+  // (server/slot_owners.cc): a position that began again at 0 would look older than all others.
+  static constexpr uint64_t kMaxIndex = (uint64_t{1} << kIndexBits) - 1;
+  static constexpr uint64_t kMaxEpoch = (uint64_t{1} << (64 - kIndexBits)) - 1;
   uint64_t packed = 0;
   static constexpr Position Of(uint64_t epoch, uint64_t index) {
-    return Position{(epoch << kIndexBits) | (index & ((uint64_t{1} << kIndexBits) - 1))};
+    CAIRN_CHECK(index <= kMaxIndex && epoch <= kMaxEpoch);
+    return Position{(epoch << kIndexBits) | index};
   }
   constexpr uint64_t epoch() const { return packed >> kIndexBits; }
   constexpr uint64_t index() const { return packed & ((uint64_t{1} << kIndexBits) - 1); }

@@ -79,6 +79,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
     uint64_t moves = 0;              // pieces that its frames were cut into by new slot maps
     Status outcome;
     std::vector<uint32_t> missing_ranks;  // as a shard last said
+    std::string waits_for;                // the same, of an answer that is held
     bool when_assigned = false;           // a pull that waits until somebody has assigned values
     // Rounds: what the answers so far have said.
     bool all_joined = true;  // every one of them, that every worker had joined

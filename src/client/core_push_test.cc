@@ -474,5 +474,25 @@ TEST_F(InTurnsAtTheBound, ALargePushWaitsUntilItIsAlone) {
   EXPECT_EQ(std::ranges::count(types, wire::FrameType::kPush), static_cast<long>(first.size()));
 }
 
+// Its primary holds the answer back until a backup has it: nothing is lost, so nothing is sent again.
+TEST_F(PushTest, AreNotSentAgainWhileTheServerSaysThatTheAnswerWaits) {
+  c.StartAll();
+  Push(1);
+  Push(2);
+  const wire::FrameHeader first = c.Inbox(kLink)[0].header;
+  const ConnId conn = c.conn_of.at(kLink);
+  const uint64_t sent = c.core->frames_sent();
+  for (int second = 0; second < 15; ++second) {
+    c.Wait(1'000'000);
+    c.Say(conn, wire::StillWaiting{first.request_id, table.id, Round{0}, {}, "server 1 thread 0 to confirm"});
+  }
+  EXPECT_EQ(c.conn_of.at(kLink), conn);
+  EXPECT_EQ(c.core->frames_sent(), sent);
+  // Silence is silence again.
+  c.Wait(4'000'000);
+  EXPECT_NE(c.conn_of.at(kLink), conn);
+  EXPECT_EQ(c.core->frames_sent(), sent + 2);
+}
+
 }  // namespace
 }  // namespace cairn::client

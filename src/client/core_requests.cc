@@ -295,7 +295,9 @@ void Core::OnFrameEnd(const Outgoing& frame, const Status& outcome, const Answer
 }
 
 void Core::OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& message) {
-  requests_.at(frame.request).missing_ranks = message.missing_ranks;
+  Record& record = requests_.at(frame.request);
+  record.missing_ranks = message.missing_ranks;
+  record.waits_for = message.waits_for;
 }
 
 void Core::Finish(uint64_t id, int64_t now_us) {

@@ -138,6 +138,7 @@ std::string Core::AwaitedBy(const Record& record, int64_t now_us) const {
     text += (i == 0 ? "" : ", ") + silent[i]->Describe() + (trouble.empty() ? "" : " (" + trouble + ")");
   }
   if (silent.size() > kNamedLinks) text += " and " + std::to_string(silent.size() - kNamedLinks) + " more";
+  if (!record.waits_for.empty()) text += ", which waits for " + record.waits_for;
   // Healthy servers may not answer while a partition has too few copies: then that comes first.
   if (!scheduler_.Silent(now_us) && scheduler_.said_blocked())
     return scheduler + "; " + text;

@@ -73,6 +73,7 @@ void ShardLink::OnControl(const wire::InFrame& frame, int64_t now_us) {
     auto it = queue_.find(waiting->request);
     if (it == queue_.end()) return;
     it->second.heard_us = now_us;
+    if (!it->second.parks) oldest_us_ = now_us;  // the shard has it, and what came before it
     owner_.OnStillWaiting(it->second, *waiting);
   }
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/memory_limits.h"
 
 namespace cairn::cluster {
 
@@ -20,6 +21,8 @@ std::string ToString(const NodeName& node) {
 }
 
 std::string ToString(const ProcessEnd& end) {
+  if (end.signal == 0 && end.code == kOutOfMemoryCode)
+    return "ran out of memory (exit code " + std::to_string(end.code) + ")";
   if (end.signal == 0) return "exited with code " + std::to_string(end.code);
   const char* name = sigdescr_np(end.signal);
   return "was killed by signal " + std::to_string(end.signal) +
@@ -192,7 +195,7 @@ void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_
     }
     return;
   }
-  if (end.signal == 0 && end.code != kStartAgainCode) {
+  if (end.signal == 0 && end.code != kStartAgainCode && end.code != kOutOfMemoryCode) {
     tail_ = node;
     return Fail(
         {.exit_code = end.code, .cause = what, .consequence = ": the job ends", .secondary = true}, now_ms);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/memory_limits.h"
 #include "cluster/supervise.h"
 
 namespace cairn::cluster {
@@ -10,6 +11,10 @@ namespace {
 constexpr const char* kNotEvenOneCopy =
     ": its part of the tables is lost and the job ends; with --replicas 2, and two servers or more, it "
     "would have gone on";
+
+constexpr const char* kNoMemory =
+    ": its part of the tables is lost and the job ends; use more servers, servers with more memory, or smaller "
+    "tables";
 
 // For the user, of a server that is started again.
 std::string WhatBecomesOf(const ProcessEnd& server) {
@@ -53,6 +58,7 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
   Fail({.exit_code = end.exit_code(),
         .cause = ToString(node) + " " + ToString(end),
         .consequence = !died           ? ": the job ends"
+                       : end.code == kOutOfMemoryCode ? kNoMemory
                        : options_.replicas < 2 ? kNotEvenOneCopy
                                        : ": no other server is left, its part of the tables is lost and the "
                                          "job ends",

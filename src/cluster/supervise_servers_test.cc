@@ -1,6 +1,7 @@
 // Servers that die, come back, leave and are wanted.
 #include <gtest/gtest.h>
 
+#include "base/memory_limits.h"
 #include "cluster/supervise.h"
 #include "cluster/supervise_words.h"
 
@@ -36,6 +37,20 @@ TEST_F(Owners, AKilledServerIsStartedAgain) {
   EXPECT_EQ(Show(actions), "start server 1");
   EXPECT_NE(Said(actions).find("copied back"), std::string::npos) << Said(actions);
   EXPECT_EQ(End(Server(0), {.code = kStartAgainCode}), "start server 0") << "it was taken for dead";
+}
+
+TEST_F(Owners, AServerThatRanOutOfMemoryIsSaidToBe) {
+  const Actions actions = supervisor_.OnEnd(Server(1), {.code = kOutOfMemoryCode}, now_);
+  EXPECT_EQ(Show(actions), "start server 1");
+  EXPECT_NE(Said(actions).find("server 1 ran out of memory (exit code 140): starting it again"), std::string::npos)
+      << Said(actions);
+  Supervisor one{{.servers = 1, .workers = 1, .replicas = 1, .max_restarts = 2}};
+  one.Begin(0);
+  one.OnSchedulerReady(1);
+  const std::string said = Said(one.OnEnd(Server(0), {.code = kOutOfMemoryCode}, now_));
+  EXPECT_NE(said.find("ran out of memory"), std::string::npos) << said;
+  EXPECT_NE(said.find("servers with more memory"), std::string::npos) << said;
+  EXPECT_EQ(said.find("--replicas"), std::string::npos) << "more copies would need more memory: " << said;
 }
 
 TEST_F(Owners, OthersHaveCopiesIsSaidOnlyIfItIsKnown) {

@@ -68,6 +68,17 @@ void SchedulerCore::Unbind(ConnId conn, int64_t now_us) {
   bound_.erase(it);
 }
 
+// Beyond the bound at once, or one that opens many would have them all until the next tick.
+void SchedulerCore::NoteCaller(ConnId conn, int64_t now_us) {
+  if (bound_.contains(conn)) return callers_.Forget(conn);
+  callers_.Heard(conn, now_us);
+  if (callers_.size() > options_.max_callers) CloseLateCallers(now_us);
+}
+
+void SchedulerCore::CloseLateCallers(int64_t now_us) {
+  for (ConnId conn : callers_.TakeLate(now_us)) network_.Close(conn);
+}
+
 bool SchedulerCore::HoldsStatesBack(int64_t now_us) const {
   return durable_.forming() && live_.size() > kFewNodes && now_us - told_us_ < kFormingGapUs;
 }

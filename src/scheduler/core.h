@@ -15,9 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "scheduler/callers.h"
 #include "scheduler/deadlock_watch.h"
 #include "scheduler/durable.h"
 #include "scheduler/hearing.h"
+#include "scheduler/memory_room.h"
 #include "scheduler/rules.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/traffic_watch.h"
@@ -64,6 +66,7 @@ class SchedulerCore final : public Scheduler {
     bool wants_to_leave = false;       // servers: says so itself
     bool told_needed = false;          // servers: has been logged as silent, but needed
     bool told_slow = false;            // servers: has been logged as slow, but needed
+    bool told_full = false;            // servers: has been logged as having no memory for copies
     int64_t rest_until_us = 0;         // servers: was too slow; no copy is begun to it before
     bool told_ahead = false;           // has been logged for holding a version that we have not made
     wire::NodeStats stats, rate_base;  // rate_base: the sample that rates are measured from
@@ -103,6 +106,8 @@ class SchedulerCore final : public Scheduler {
   void SendStateIfBehind(Live& node, int64_t now_us);
   void Bind(Incarnation incarnation, ConnId conn, int64_t now_us);
   void Unbind(ConnId conn, int64_t now_us);
+  void NoteCaller(ConnId conn, int64_t now_us);
+  void CloseLateCallers(int64_t now_us);
   Live* FindLive(Incarnation incarnation);
   const Live* FindLive(Incarnation incarnation) const;
 
@@ -156,11 +161,12 @@ class SchedulerCore final : public Scheduler {
   // The slots that would hang on nobody who is heard, were this server declared dead now.
   std::vector<uint32_t> SlotsThatNeed(const wire::ServerInfo& server, int64_t now_us) const;
   // One record: the job goes on with the other owners, or has failed. The server is retired.
-  void LoseServer(const wire::ServerInfo& lost, const std::string& how, int64_t now_us);
+  void LoseServer(const wire::ServerInfo& lost, std::string how, int64_t now_us);
   void AlarmIfSingle(size_t slots, const std::string& why);
 
   // moves.cc
   void TakeOwnersReport(Live& node, uint32_t index, const wire::Heartbeat& heartbeat, int64_t now_us);
+  bool EndOverRuin(uint32_t index, const std::vector<wire::SlotNews>& all);
   void LookAtTraffic(int64_t now_us);
   bool OwnersWorkWaits(int64_t now_us) const;
   bool AdvanceOwners(int64_t now_us);  // one record with all that can be done about owners now
@@ -174,6 +180,7 @@ class SchedulerCore final : public Scheduler {
   bool AllServersHeard() const;
   SlotBytes KnownBytes() const;
   PlacementLimits Limits(int64_t now_us) const;
+  void AvoidThoseWithoutMemory(const SlotBytes& bytes, PlacementLimits* limits);
   int64_t OwnersGapUs() const;
   bool PlacementDue(int64_t now_us) const;
 
@@ -188,6 +195,7 @@ class SchedulerCore final : public Scheduler {
   std::optional<wire::TableReply> Carry(const RequestKey& key, const TableRequest& request);
   wire::TableReply Create(const RequestKey& key, const TableSpec& spec);
   wire::TableReply Drop(const RequestKey& key, const std::string& name);
+  std::vector<ServerMemory> MemoryOfServers() const;  // of those that are there
   void AnswerTables();
   bool ServersHold(StateVersion version) const;
   void RememberAnswer(const RequestKey& key, const wire::TableReply& reply);
@@ -227,6 +235,7 @@ class SchedulerCore final : public Scheduler {
   Hearing hearing_;
   std::map<Incarnation, Live> live_;  // nodes of the state; workers that left, while connected
   std::map<ConnId, Incarnation> bound_;
+  Callers callers_{options_.max_callers, options_.caller_idle_us};  // connections that are not in bound_
   bool untold_ = false;    // the newest state has not been broadcast
   int64_t told_us_ = INT64_MIN / 2;
   bool unsettled_ = true;  // something may follow from what happened last

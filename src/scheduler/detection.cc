@@ -21,6 +21,7 @@ void SchedulerCore::OnTick(int64_t now_us) {
   const int64_t since_last_us = now_us - last_tick_us_;
   NoticePause(now_us);
   LookForIsolation(now_us, since_last_us);
+  CloseLateCallers(now_us);
   DetectDeaths(now_us);
   GiveUpAfterGrace(now_us);
   LookAtTraffic(now_us);

@@ -8,6 +8,8 @@
 namespace cairn::scheduler {
 namespace {
 
+constexpr const char* kMoreMemory = "more servers, servers with more memory, or smaller tables";
+
 std::string Named(const wire::ServerInfo& server) {
   return "server " + std::to_string(server.index) + " (" + ToString(server.endpoint) + ")";
 }
@@ -20,10 +22,12 @@ size_t NewlySingle(const wire::ClusterState& before, const wire::ClusterState& a
 }
 
 std::string FailureOf(const wire::ClusterState& state, const wire::ServerInfo& server, const std::string& how,
-                      const std::vector<uint32_t>& slots) {
+                      const std::vector<uint32_t>& slots, bool out_of_memory) {
   const std::string lost = Named(server) + " is lost: " + how + "; ";
   const std::string which = Listed("partition", slots) + " (" + std::to_string(slots.size()) + " of " +
                             std::to_string(state.slots.size()) + ")";
+  if (out_of_memory)
+    return lost + "no other owner of " + which + " is left: start the job again with " + kMoreMemory;
   if (state.replicas > 1)
     return lost + "no other owner of " + which +
            " was in sync: all others had died or were still being copied to; start the job anew, and with "
@@ -86,11 +90,15 @@ void SchedulerCore::DetectLostServers(int64_t now_us) {
   }
 }
 
-void SchedulerCore::LoseServer(const wire::ServerInfo& lost, const std::string& how, int64_t now_us) {
+void SchedulerCore::LoseServer(const wire::ServerInfo& lost, std::string how, int64_t now_us) {
   if (durable_.over()) return;
+  const Live* live = FindLive(lost.incarnation);
+  const std::string memory =
+      live == nullptr ? "" : ProbablyOutOfMemory(live->stats.memory, live->stats.memory_bytes);
+  how += memory;
   DurableState next = Next();
   if (const std::vector<uint32_t> only = SlotsOnlyAt(state(), lost.index); !only.empty()) {
-    FailJob(next, FailureOf(state(), lost, how, only));
+    FailJob(next, FailureOf(state(), lost, how, only, !memory.empty()));
     (void)Commit(std::move(next));
     return;
   }

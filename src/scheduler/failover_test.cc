@@ -376,5 +376,31 @@ TEST(Automatic, TwoReplicasAsSoonAsThereAreTwoServers) {
   }
 }
 
+// A primary that can't go on with a slot ends the job, if it is the one of now.
+TEST(Ruin, EndsTheJobLoudly) {
+  for (const auto kind : {wire::SlotNews::kNotWhole, wire::SlotNews::kSpent}) {
+    FakeCluster c(FakeCluster::Options(2, 1));
+    c.options.replicas = 2;
+    c.Start();
+    FakeNode s0 = c.Server(9000), s1 = c.Server(9001), w = c.Worker(1);
+    for (FakeNode* node : {&s0, &s1, &w}) c.Beat(*node);
+    uint32_t slot = 0;
+    while (c.state().slots[slot].server != 1) ++slot;
+    const uint64_t epoch = c.state().slots[slot].epoch;
+    s1.beat.news = {{slot, kind, 1, epoch + 1, StateVersion(0)}};
+    c.Beat(s1);
+    s0.beat.news = {{slot, kind, 0, epoch, StateVersion(0)}};
+    c.Beat(s0);
+    EXPECT_EQ(c.state().phase, wire::Phase::kRunning) << "of another epoch, and of one that is not its primary";
+    s1.beat.news = {{slot, kind, 1, epoch, StateVersion(0)}};
+    c.Beat(s1);
+    EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
+    const std::string words = kind == wire::SlotNews::kSpent ? "as many operations as can be counted"
+                                                             : "whose copy of it is not whole";
+    EXPECT_NE(c.state().failure.find("partition " + std::to_string(slot)), std::string::npos);
+    EXPECT_NE(c.state().failure.find(words), std::string::npos) << c.state().failure;
+  }
+}
+
 }  // namespace
 }  // namespace cairn::scheduler

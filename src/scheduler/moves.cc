@@ -57,6 +57,7 @@ struct SchedulerCore::OwnersRecord {
 
 void SchedulerCore::TakeOwnersReport(Live& node, uint32_t index, const wire::Heartbeat& heartbeat,
                                      int64_t now_us) {
+  if (EndOverRuin(index, heartbeat.news)) return;
   if (heartbeat.leaving && !node.wants_to_leave) node.wants_to_leave = unsettled_ = true;
   // What a primary no longer says is no longer so.
   if (heartbeat.version >= node.news_held && (!heartbeat.news.empty() || !node.news.empty())) {
@@ -74,6 +75,19 @@ void SchedulerCore::TakeOwnersReport(Live& node, uint32_t index, const wire::Hea
     bytes_changed_ |= std::exchange(slot_bytes_[load.slot], bytes) != bytes;
     traffic_.Take(load, index, now_us);
   }
+}
+
+// A primary that can't go on with a slot: nobody else may have more of it, so nobody is tried.
+bool SchedulerCore::EndOverRuin(uint32_t index, const std::vector<wire::SlotNews>& all) {
+  if (durable_.over()) return false;
+  const auto news = std::find_if(all.begin(), all.end(), [&](const wire::SlotNews& n) {
+    return IsRuin(state(), index, n);
+  });
+  if (news == all.end()) return false;
+  DurableState next = Next();
+  FailJob(next, WordsOfRuin(*news));
+  (void)Commit(std::move(next));
+  return true;
 }
 
 void SchedulerCore::LookAtTraffic(int64_t now_us) {
@@ -242,15 +256,30 @@ PlacementLimits SchedulerCore::Limits(int64_t now_us) const {
   return limits;
 }
 
+// A copy that does not fit kills the server that gets it, and then the next one.
+void SchedulerCore::AvoidThoseWithoutMemory(const SlotBytes& bytes, PlacementLimits* limits) {
+  const auto largest = std::max_element(bytes.begin(), bytes.end());
+  if (largest == bytes.end()) return;
+  for (uint32_t index : WithoutRoom(MemoryOfServers(), *largest * limits->copies_per_server)) {
+    limits->avoid.push_back(index);
+    Live* live = FindLive(state().FindServer(index)->incarnation);
+    if (!std::exchange(live->told_full, true))
+      log_("server " + std::to_string(index) + " has only " + Bytes(live->stats.memory.bytes) +
+           " of memory left (" + Words(live->stats.memory.kind) + "): no partitions are copied to it");
+  }
+}
+
 void SchedulerCore::PlaceSlots(DurableState& next, int64_t now_us, OwnersRecord* record) {
   if (!AllServersHeard()) return;  // a restarted scheduler does not know the sizes yet
   placed_us_ = now_us;
   bytes_changed_ = false;
-  const PlacementLimits limits = Limits(now_us);
+  const SlotBytes bytes = KnownBytes();
+  PlacementLimits limits = Limits(now_us);
+  AvoidThoseWithoutMemory(bytes, &limits);
   avoided_ = !limits.avoid.empty();
   const bool for_traffic = std::exchange(traffic_due_, false);
   const SlotTraffic traffic = for_traffic ? traffic_.Rates(now_us) : SlotTraffic();
-  record->placed = Place(next, KnownBytes(), limits, for_traffic ? &traffic : nullptr);
+  record->placed = Place(next, bytes, limits, for_traffic ? &traffic : nullptr);
   record->any |= record->placed.any();
   if (for_traffic && record->placed.any() == !record->placed.for_traffic.empty()) {
     if (!record->placed.for_traffic.empty()) record->traffic = SpreadOf(state(), traffic);

@@ -157,9 +157,27 @@ NewsEffect TakeNews(DurableState& d, uint32_t sender, StateVersion held, const w
       DropBackup(d, news.slot, news.server);
       return NewsEffect::kTaken;
     case wire::SlotNews::kDiverged: DropBackup(d, news.slot, news.server); return NewsEffect::kTaken;
-    case wire::SlotNews::kHandedOver: break;
+    case wire::SlotNews::kHandedOver:
+    case wire::SlotNews::kNotWhole:
+    case wire::SlotNews::kSpent: break;  // IsRuin
   }
   return NewsEffect::kStale;
+}
+
+bool IsRuin(const wire::ClusterState& state, uint32_t sender, const wire::SlotNews& news) {
+  if (news.kind != wire::SlotNews::kNotWhole && news.kind != wire::SlotNews::kSpent) return false;
+  return news.slot < state.slots.size() && state.slots[news.slot].server == sender &&
+         state.slots[news.slot].epoch == news.epoch;
+}
+
+std::string WordsOfRuin(const wire::SlotNews& news) {
+  const std::string which = "partition " + std::to_string(news.slot);
+  const std::string server = "server " + std::to_string(news.server);
+  if (news.kind == wire::SlotNews::kSpent)
+    return which + " has had as many operations as can be counted (2^40): start the job again, with more "
+                   "partitions (--slots) if this was soon";
+  return which + " went to " + server + ", whose copy of it is not whole: what was acknowledged of it may be "
+                 "lost, so the job ends. Start it again, and please report this";
 }
 
 }  // namespace cairn::scheduler

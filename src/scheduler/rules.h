@@ -79,6 +79,10 @@ enum class NewsEffect : uint8_t {
 // `sender`: the server that says it, by index; `held`: the version that it held.
 NewsEffect TakeNews(DurableState& d, uint32_t sender, StateVersion held, const wire::SlotNews& news);
 
+// Whether `sender`, the slot's primary, says that it can't go on with it; and what the job ends with then.
+bool IsRuin(const wire::ClusterState& state, uint32_t sender, const wire::SlotNews& news);
+std::string WordsOfRuin(const wire::SlotNews& news);
+
 // --- placement.cc, balance.cc, traffic.cc (rules 46, 53) ---
 
 struct PlacementLimits {

@@ -251,10 +251,12 @@ void SchedulerCore::OnMessage(ConnId conn, const wire::InFrame& frame, int64_t n
   if (!message.ok()) {
     Refuse(conn, Code::kProtocol, message.status().message(), frame.header.request_id);
     Unbind(conn, now_us);
+    callers_.Forget(conn);
     network_.Close(conn);
     return;
   }
   Handle(conn, *message, now_us);
+  NoteCaller(conn, now_us);
   Settle(now_us);
 }
 
@@ -279,6 +281,7 @@ void SchedulerCore::Handle(ConnId conn, const wire::ControlMessage& message, int
 void SchedulerCore::OnDisconnect(ConnId conn, int64_t now_us) {
   if (!fatal_.ok()) return;
   Unbind(conn, now_us);
+  callers_.Forget(conn);
   std::erase_if(requests_, [&](const auto& entry) { return entry.second.conn == conn; });
   Settle(now_us);
 }

@@ -58,6 +58,9 @@ struct SchedulerOptions {
   int64_t deadlock_after_us = 60'000'000;
   TrafficOptions traffic;
   SchedulerBounds bounds;
+  // Connections that are no node's: so many at a time, and each for so long after it last spoke.
+  uint32_t max_callers = 1024;
+  int64_t caller_idle_us = 30'000'000;
 };
 
 // What the simulator looks at. Called synchronously; must not call back.

@@ -46,7 +46,7 @@ class Node final : public SchedulerNode {
                  {.on_connected = [](ConnId) {},
                   .on_message = [this](ConnId conn, wire::InFrame& frame) { OnMessage(conn, frame); },
                   .on_disconnect = [this](ConnId conn) { OnDisconnect(conn); }},
-                 {.max_accepted_body_bytes = kMaxBodyToScheduler, .log = log_}) {}
+                 {.max_accepted_body_bytes = kMaxBodyToScheduler, .accepts = wire::IsForNodes, .log = log_}) {}
 
   // The candidate first: it posts to the loop.
   ~Node() override {
@@ -56,6 +56,8 @@ class Node final : public SchedulerNode {
 
   Status Run() {
     transport::RaiseFileLimit();
+    options_.core.max_callers = static_cast<uint32_t>(
+        std::min<uint64_t>(options_.core.max_callers, std::max<uint64_t>(transport::FileLimit() / 4, 4)));
     endpoint_ = options_.advertised;
     if (options_.listen) {
       auto listener = transport::Listener::Open(loop_, pool_,

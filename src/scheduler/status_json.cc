@@ -31,6 +31,7 @@ Json StatsJson(const wire::NodeStats& s) {
           {"bytes_out", s.bytes_out},
           {"rows", s.rows},
           {"memory_bytes", s.memory_bytes},
+          {"memory_left_bytes", s.memory.kind == MemoryKind::kUnknown ? Json() : Json(s.memory.bytes)},
           {"connections", s.connections},
           {"round_trips", s.round_trips},
           {"replicated_bytes", s.replicated_bytes}};

@@ -71,6 +71,10 @@ wire::TableReply SchedulerCore::Create(const RequestKey& key, const TableSpec& s
     return reply;
   }
   if (Status status = CheckRoom(state(), spec); !status.ok()) return refuse(status.code(), status.message());
+  if (Status status = CheckMemory(state(), spec, MemoryOfServers()); !status.ok()) {
+    log_(status.message());
+    return refuse(status.code(), status.message());
+  }
   DurableState next = Next();
   reply.version = next.state.version;
   reply.table = AddTable(next, spec);
@@ -78,6 +82,14 @@ wire::TableReply SchedulerCore::Create(const RequestKey& key, const TableSpec& s
   if (Commit(std::move(next)))
     log_("table " + std::to_string(reply.table.value) + " \"" + spec.name + "\": " + Describe(spec));
   return reply;
+}
+
+std::vector<ServerMemory> SchedulerCore::MemoryOfServers() const {
+  std::vector<ServerMemory> servers;
+  for (const wire::ServerInfo& server : state().servers)
+    if (const Live* live = FindLive(server.incarnation))
+      servers.push_back({server.index, live->stats.memory, live->stats.dense_bytes});
+  return servers;
 }
 
 wire::TableReply SchedulerCore::Drop(const RequestKey& key, const std::string& name) {

@@ -98,6 +98,7 @@ Status ShardImpl::TakeOperation(uint16_t from, const wire::OpView& op) {
   if (local == OwnedSlots::kNotHere || slots_[local].role != OwnedSlot::Role::kBackup)
     return refuse("not a backup of it");
   OwnedSlot& slot = slots_[local];
+  if (h.index > Position::kMaxIndex || h.epoch > Position::kMaxEpoch) return refuse("no position is so far");
   const bool theirs = state_->slots[h.slot].server == from && h.epoch == slot.epoch;
   if (!theirs) return refuse("it has another primary");
   switch (h.kind) {

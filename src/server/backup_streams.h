@@ -56,6 +56,7 @@ struct HeldAnswer {
   bool every_slot = false;          // is about all slots of the shard
   RecycledVector<uint32_t> locals;  // else: about these
   RecycledVector<std::pair<BackupStream*, uint64_t>> marks;  // frames that have to be confirmed
+  int64_t told_us = 0;  // when it was made, or its client was last told that it waits
 };
 using HeldAnswers = RecycledMap<uint64_t, HeldAnswer>;  // by the order of making
 

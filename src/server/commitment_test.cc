@@ -135,5 +135,46 @@ TEST(Commitment, ABackupThatLacksWhatIsNotSentAgainIsNotCounted) {
   EXPECT_FALSE(h.News(0, wire::SlotNews::kDiverged).empty());
 }
 
+// A client that hears nothing takes its connection for dead and sends everything again.
+TEST(Commitment, WhoeverWaitsForAHeldAnswerHearsSo) {
+  OwnersHarness h(2, 1);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
+  h.Carry();
+  h.stalled.insert(1);
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 3, 2}}));
+  h[0].Deliver(1, h[0].Pull(1, table, {0}));
+  h[0].shard->OnTick(h.now += 900'000);
+  EXPECT_EQ(h[0].Answer(0), "");
+  for (int second = 0; second < 3; ++second) {
+    h[0].shard->OnTick(h.now += 1'000'000);
+    EXPECT_EQ(h[0].Answer(0), "held for server 1 thread 0 at host:2 to confirm") << "the oldest speaks for both";
+    EXPECT_EQ(h[0].Answer(1), "held for server 1 thread 0 at host:2 to confirm");
+    EXPECT_EQ(h[0].Answer(0), "");
+  }
+  h.stalled.clear();
+  for (int i = 0; i < 50; ++i) {  // the stream connects again
+    h[0].shard->OnTick(h.now += 100'000);
+    h.Carry();
+  }
+  EXPECT_EQ(h[0].AnswerAtLast(0), "applied");
+  EXPECT_EQ(h[0].AnswerAtLast(0), "applied");
+  EXPECT_EQ(h[0].AnswerAtLast(1), "values -5");
+  h[0].shard->OnTick(h.now += 2'000'000);
+  EXPECT_EQ(h[0].Answer(0), "");
+}
+
+TEST(Commitment, AnAnswerThatWaitsForOwnersSaysHowMany) {
+  OwnersHarness h(2, 1);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
+  h.Carry();
+  h.state.min_in_sync = 2;
+  for (wire::SlotOwner& owner : h.state.slots) owner.backups.clear();
+  h.Publish();
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
+  h[0].shard->OnTick(h.now += 1'000'000);
+  EXPECT_EQ(h[0].Answer(0), "held for 2 owners in sync (--min-in-sync)");
+}
+
 }  // namespace
 }  // namespace cairn::server

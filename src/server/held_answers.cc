@@ -15,6 +15,7 @@ void ShardImpl::SendWhenCommitted(ConnId conn, wire::FramePtr frame,
   held.conn = conn;
   held.frame = std::move(frame);
   held.every_slot = every_slot;
+  held.told_us = now_us_;
   if (!every_slot) {
     held.locals.reserve(entries.size());
     for (const wire::SlotEntry& entry : entries)
@@ -86,6 +87,28 @@ void ShardImpl::AdvanceHeld(uint64_t id) {
   HeldAnswer ready = std::move(held);
   held_.erase(it);
   Send(ready.conn, std::move(ready.frame));
+}
+
+// A client that hears nothing takes its connection for dead and sends everything again. The oldest
+// answer of a connection speaks for those behind it.
+void ShardImpl::TellHeld(int64_t now_us) {
+  told_.clear();
+  for (auto& [id, held] : held_) {
+    if (!told_.emplace(held.conn, true).second || now_us - held.told_us < options_.held_waiting_us) continue;
+    held.told_us = now_us;
+    const wire::FrameHeader& answer = held.frame->header();
+    Send(held.conn, wire::EncodeControl(wire::StillWaiting{answer.request_id, TableId{answer.table}, Round{0},
+                                                           {}, HeldFor(held)},
+                                        pool_));
+  }
+}
+
+std::string ShardImpl::HeldFor(const HeldAnswer& held) const {
+  if (!held.marks.empty()) return held.marks.back().first->sender.Describe() + " to confirm";
+  bool enough = true;
+  ForEachLocal(held, [&](const OwnedSlot& slot) { enough &= slot.enough; });
+  if (!enough) return std::to_string(state_->min_in_sync) + " owners in sync (--min-in-sync)";
+  return "the scheduler to drop a backup that can't follow";
 }
 
 // Whoever owns the slot now decides: the client asks there.

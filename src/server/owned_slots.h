@@ -52,7 +52,11 @@ struct OwnedSlot {
   OwnedSlot(SlotId slot, uint32_t refusals_kept) : id(slot), numbers(refusals_kept) {}
   SlotId id;
   Role role = Role::kNone;
-  bool owned = false;  // its primary, and not handing it over: takes requests
+  bool owned = false;  // its primary, not handing it over, and not ruined: takes requests
+  // A primary that can't go on. The scheduler hears of it and ends the job.
+  enum class Ruin : uint8_t { kNone, kNotWhole, kSpent };
+  Ruin ruin = Ruin::kNone;
+  bool told_nearly_spent = false;
   uint64_t epoch = 1;
   uint64_t index = 0;  // of the last operation applied
   StateVersion since;  // frames made under an older state are refused

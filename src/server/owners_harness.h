@@ -111,6 +111,7 @@ class OwnersHarness {
   std::set<uint32_t> stalled;  // what goes to them waits
   int64_t now = 0;
   std::function<void(uint32_t to, const wire::OpView&)> on_operation;  // sees what is carried
+  std::function<void(uint32_t to, wire::InFrame&)> alter;              // may change it before
 
  private:
   struct Pipe {
@@ -125,6 +126,7 @@ class OwnersHarness {
     while (auto frame = nodes[from]->NextOn(conn)) {
       if (gone.contains(from) || gone.contains(to)) continue;
       any = true;
+      if (alter) alter(to, *frame);
       if (on_operation && frame->header.type == wire::FrameType::kReplicate) {
         wire::OpReader reader(frame->body());
         for (wire::OpView op; reader.Next(&op);) on_operation(to, op);

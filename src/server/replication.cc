@@ -215,6 +215,11 @@ std::vector<wire::SlotNews> ShardImpl::news() const {
     const auto say = [&](wire::SlotNews::Kind kind, uint16_t server, StateVersion added) {
       news.push_back({slot.id.value, kind, server, slot.epoch, added});
     };
+    if (slot.ruin != OwnedSlot::Ruin::kNone) {
+      say(slot.ruin == OwnedSlot::Ruin::kSpent ? wire::SlotNews::kSpent : wire::SlotNews::kNotWhole,
+          static_cast<uint16_t>(server_index_), StateVersion{0});
+      continue;
+    }
     for (const SlotBackup& backup : slot.backups) {
       if (backup.broken) {
         say(wire::SlotNews::kDiverged, backup.server, backup.added);

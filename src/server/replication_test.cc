@@ -348,7 +348,7 @@ TEST(Replication, ARestartedBackupIsAnotherOne) {
     h[0].shard->OnTick(h.now);
     h.Carry();
   }
-  EXPECT_EQ(h[0].Answer(0), "");
+  EXPECT_EQ(h[0].AnswerAtLast(0), "");
 }
 
 TEST(Replication, HandingOverLosesNothing) {
@@ -402,7 +402,7 @@ TEST(Replication, ABackupThatIsTakenAwayIsNoLongerWaitedFor) {
   EXPECT_TRUE(h.News(0, wire::SlotNews::kSlow).empty()) << "it did not run itself";
   for (int i = 0; i < 110; ++i) h[0].shard->OnTick(h.now += 100'000);
   EXPECT_FALSE(h.News(0, wire::SlotNews::kSlow).empty());
-  EXPECT_EQ(h[0].Answer(0), "");
+  EXPECT_EQ(h[0].AnswerAtLast(0), "");
   for (wire::SlotOwner& owner : h.state.slots) owner.backups.clear();
   h.Publish();
   EXPECT_EQ(h[0].Answer(0), "applied");

@@ -28,6 +28,7 @@ struct ServerControlOptions {
   int64_t heartbeat_us = 1'000'000;
   int64_t register_deadline_us = 600'000'000;  // gives up if no scheduler answers
   int64_t orphan_after_us = 600'000'000;       // leaves if the scheduler is not heard for so long
+  std::function<MemoryLeft()> memory_left;     // asked for each heartbeat; empty: not known
 };
 
 // What one shard thread last said; the driver keeps one per thread and hands all of them over.
@@ -39,6 +40,7 @@ struct ShardReport {
   std::vector<wire::SlotNews> news;
   std::vector<wire::SlotLoad> loads;
   Shard::HotReport hot;
+  uint64_t reusable_bytes = 0;  // Shard::reusable_bytes
 };
 
 class ServerControl {

@@ -20,6 +20,7 @@ struct MergedReport {
   std::vector<wire::SlotNews> news;
   std::vector<wire::SlotLoad> loads;
   Shard::HotReport hot;
+  uint64_t reusable_bytes = 0;
 };
 MergedReport Merge(const std::vector<ShardReport>& reports);
 

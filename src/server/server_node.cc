@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/memory_limits.h"
 #include "server/shard_node.h"
 #include "table/page_supply.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/loop.h"
 #include "transport/tcp/node_end.h"
+#include "transport/tcp/receipt_budget.h"
 #include "transport/tcp/sockets.h"
 #include "transport/tcp/tcp_network.h"
 #include "wire/control.h"
@@ -112,7 +114,7 @@ class Node final : public ServerNode {
       };
       shard.log = log_;
       shard.pages = &pages_;
-      shards_.push_back(std::make_unique<ShardNode>(shard, on_report, log_));
+      shards_.push_back(std::make_unique<ShardNode>(shard, receipts_, on_report, log_));
     }
   }
 
@@ -120,6 +122,7 @@ class Node final : public ServerNode {
     options_.control.endpoint = endpoint_;
     options_.control.threads = options_.threads;
     options_.control.uid = RandomNumber();
+    options_.control.memory_left = [files = MemoryFilesOfThisProcess()] { return ReadMemoryLeft(files); };
     ServerControl::Events events;
     events.on_registered = [this](uint32_t index, Incarnation incarnation) {
       index_.store(index, std::memory_order_relaxed);
@@ -220,6 +223,8 @@ class Node final : public ServerNode {
   std::unique_ptr<transport::Listener> listener_;
   wire::Endpoint endpoint_;
   table::PageSupply pages_;  // outlives the shards
+  transport::ReceiptBudget receipts_{
+      transport::ReceiptLimitsFor(ReadMemoryLeft(MemoryFilesOfThisProcess()))};  // outlives the shards
   std::vector<std::unique_ptr<ShardNode>> shards_;
   std::vector<ShardReport> reports_;  // the newest of each thread
   std::unique_ptr<ServerControl> control_;

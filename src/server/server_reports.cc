@@ -39,6 +39,7 @@ void AddStats(wire::NodeStats& sum, const wire::NodeStats& stats) {
   sum.bytes_out += stats.bytes_out;
   sum.rows += stats.rows;
   sum.memory_bytes += stats.memory_bytes;
+  sum.dense_bytes += stats.dense_bytes;
   sum.connections += stats.connections;
   sum.replicated_bytes += stats.replicated_bytes;
   sum.unconfirmed_bytes += stats.unconfirmed_bytes;
@@ -60,6 +61,7 @@ MergedReport Merge(const std::vector<ShardReport>& reports) {
     merged.version = std::min(merged.version, report.version);
     if (report.hold_view != merged.hold_view) merged.hold_view = ViewNumber{0};
     AddStats(merged.stats, report.stats);
+    merged.reusable_bytes += report.reusable_bytes;
     merged.news.insert(merged.news.end(), report.news.begin(), report.news.end());
     merged.loads.insert(merged.loads.end(), report.loads.begin(), report.loads.end());
     merged.hot.rows.insert(merged.hot.rows.end(), report.hot.rows.begin(), report.hot.rows.end());
@@ -115,6 +117,10 @@ wire::Heartbeat ServerControlImpl::MakeBriefHeartbeat() const {
   heartbeat.version = report_.version;
   heartbeat.end_confirmed = ending_;
   heartbeat.stats = report_.stats;
+  if (options_.memory_left) {
+    heartbeat.stats.memory = options_.memory_left();
+    heartbeat.stats.memory.bytes += report_.reusable_bytes;
+  }
   heartbeat.leaving = leaving_;
   return heartbeat;
 }

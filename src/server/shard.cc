@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "base/planted.h"
+#include "server/request_size.h"
 #include "server/shard_impl.h"
 
 namespace cairn::server {
@@ -219,6 +220,8 @@ void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
 void ShardImpl::OnTick(int64_t now_us) {
   NoteTime(now_us);
   TellStillWaiting(now_us);
+  TellHeld(now_us);
+  WatchPositions();
   AgeHotRows(now_us);
   if (!streams_.empty()) OnTimers(now_us);
 }
@@ -273,6 +276,12 @@ void ShardImpl::Violation(ConnId conn, const wire::FrameHeader& request, const S
   network_.Close(conn);
 }
 
+uint64_t ShardImpl::MostBodyBytes(const wire::FrameHeader& header) const {
+  const auto table = tables_.find(TableId{header.table});
+  return MostRequestBytes(header, table == tables_.end() ? nullptr : &table->second.info.spec,
+                          slots_.slot_count());
+}
+
 wire::NodeStats ShardImpl::stats() const {
   wire::NodeStats stats = stats_;
   stats.connections = connections_.size();
@@ -280,7 +289,9 @@ wire::NodeStats ShardImpl::stats() const {
     for (const auto& rows : table.rows) {
       if (!rows) continue;
       stats.rows += rows->rows();
-      stats.memory_bytes += rows->memory_bytes();
+      const uint64_t bytes = rows->memory_bytes();
+      stats.memory_bytes += bytes;
+      if (!table.sparse()) stats.dense_bytes += bytes;
     }
   }
   for (const auto& [key, stream] : streams_) {

@@ -82,6 +82,7 @@ struct ShardOptions {
   uint64_t early_contribution_budget = uint64_t{1} << 30;  // deterministic: bytes kept for their turn
   uint32_t refusals_kept = 1024;  // per client and slot; a client has no more in flight
   int64_t still_waiting_us = 3'000'000;
+  int64_t held_waiting_us = 1'000'000;  // the same for answers that are held; clients resend after 3 s
   // Of the values of one answer; leaves room for header and entries.
   uint64_t most_value_bytes = wire::kMaxBodyBytes - (uint64_t{2} << 20);
   // Replication.
@@ -120,6 +121,9 @@ class Shard {
   virtual ViewNumber hold_view() const = 0;
   virtual std::vector<wire::TableRound> hold_rounds() const = 0;
   virtual wire::NodeStats stats() const = 0;
+  virtual uint64_t reusable_bytes() const = 0;  // memory that it holds and no table has
+  // The largest body that a frame with this header may have here (server/request_size.h).
+  virtual uint64_t MostBodyBytes(const wire::FrameHeader& header) const = 0;
   // What is to be said of slots that this shard is the primary of.
   virtual std::vector<wire::SlotNews> news() const = 0;
   virtual std::vector<wire::SlotLoad> loads() const = 0;

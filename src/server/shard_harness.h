@@ -293,6 +293,12 @@ class ShardHarness {
   // "" where nothing came; "applied", "closed", "values 1 2", "report slot=sum_squares …" with "!"
   // where it is not finite, or "slot:code@number … text"; "all joined, " before it.
   std::string Answer(uint32_t rank) { return Describe(Next(rank)); }
+  // The same without what is only said while the answer waits.
+  std::string AnswerAtLast(uint32_t rank) {
+    std::string answer = Answer(rank);
+    while (answer.starts_with("held for ")) answer = Answer(rank);
+    return answer;
+  }
   static std::string Describe(const std::optional<wire::InFrame>& frame) {
     if (!frame) return "";
     const wire::FrameHeader& header = frame->header;
@@ -342,7 +348,7 @@ class ShardHarness {
     if (auto* waiting = std::get_if<wire::StillWaiting>(&message)) {
       std::string text = "waiting in round " + std::to_string(waiting->round.value) + " for";
       for (uint32_t rank : waiting->missing_ranks) text += " " + std::to_string(rank);
-      return text;
+      return waiting->waits_for.empty() ? text : "held for " + waiting->waits_for;
     }
     return wire::Name(message);
   }

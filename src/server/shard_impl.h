@@ -51,6 +51,8 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   ViewNumber hold_view() const override { return hold_view_; }
   std::vector<wire::TableRound> hold_rounds() const override { return hold_rounds_; }
   wire::NodeStats stats() const override;
+  uint64_t MostBodyBytes(const wire::FrameHeader& header) const override;
+  uint64_t reusable_bytes() const override { return arena_.mapped_bytes() - arena_.used_bytes(); }
   bool TakeNewsFlag() override { return std::exchange(news_changed_, false); }
   std::vector<wire::SlotNews> news() const override;
   std::vector<wire::SlotLoad> loads() const override;
@@ -130,6 +132,8 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void SendError(ConnId conn, const wire::FrameHeader& request, const Status& error);
   void Violation(ConnId conn, const wire::FrameHeader& request, const Status& error);  // and closes
   void TellStillWaiting(int64_t now_us);
+  void TellHeld(int64_t now_us);
+  std::string HeldFor(const HeldAnswer& held) const;  // whom it waits for, in words
   std::string SlotsWords() const;
 
   // slot_owners.cc
@@ -137,6 +141,8 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void BePrimary(uint32_t local, const wire::SlotOwner& owner);
   void BeBackup(uint32_t local, const wire::SlotOwner& owner, const wire::Backup& backup);
   void LetGo(uint32_t local);
+  void Ruin(OwnedSlot& slot, OwnedSlot::Ruin ruin);
+  void WatchPositions();
   void UpdateBackups(uint32_t local, const wire::SlotOwner& owner);
   void TellPromoted(uint32_t local, SlotBackup& backup, const std::deque<std::vector<std::byte>>& tail);
 
@@ -317,6 +323,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   std::map<ReceiverKey, ReplicaSource> sources_;
   std::map<ConnId, ReceiverKey> replica_conns_;
   HeldAnswers held_;
+  RecycledMap<ConnId, bool> told_;  // of one look at them
   std::vector<uint64_t> blocked_;        // held until the owners change
   std::vector<uint32_t> catching_up_;    // slots with a backup that is about to be reported
   uint64_t next_held_ = 1;

@@ -21,7 +21,8 @@ bool IsHelloReply(const wire::Frame& frame) {
 }
 }  // namespace
 
-ShardNode::ShardNode(const ShardOptions& options, OnReport on_report, LogLine log)
+ShardNode::ShardNode(const ShardOptions& options, transport::ReceiptBudget& receipts, OnReport on_report,
+                     LogLine log)
     : options_(options),
       on_report_(std::move(on_report)),
       loop_("cairn-shard-" + std::to_string(options.thread)),
@@ -33,7 +34,10 @@ ShardNode::ShardNode(const ShardOptions& options, OnReport on_report, LogLine lo
                       if (shard_->TakeNewsFlag()) Report();
                     },
                 .on_disconnect = [this](ConnId conn) { shard_->OnDisconnect(conn, Loop::NowUs()); }},
-               {.accepts = IsHelloReply, .log = std::move(log)}),
+               {.accepts = IsHelloReply,
+                .most_body = [this](const wire::FrameHeader& header) { return shard_->MostBodyBytes(header); },
+                .receipts = &receipts,
+                .log = std::move(log)}),
       shard_(Shard::Make(options_, network_, pool_)) {}
 
 ShardNode::~ShardNode() { loop_.Stop(); }
@@ -76,7 +80,7 @@ void ShardNode::Report() {
   stats.bytes_out = network_.bytes_out();
   on_report_(options_.thread,
              {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), stats, shard_->news(),
-              shard_->loads(), shard_->hot_rows()});
+              shard_->loads(), shard_->hot_rows(), shard_->reusable_bytes()});
 }
 
 }  // namespace cairn::server

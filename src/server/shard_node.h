@@ -21,7 +21,8 @@ class ShardNode {
   // Called on the shard's loop: after each state, and with a tick about once a second.
   using OnReport = std::function<void(uint32_t thread, ShardReport)>;
 
-  ShardNode(const ShardOptions& options, OnReport on_report, LogLine log);
+  // `receipts` is that of the whole server and outlives it.
+  ShardNode(const ShardOptions& options, transport::ReceiptBudget& receipts, OnReport on_report, LogLine log);
   ~ShardNode();  // ends the thread
   void Start();
 

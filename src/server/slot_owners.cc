@@ -7,6 +7,11 @@
 #include "server/shard_impl.h"
 
 namespace cairn::server {
+namespace {
+// It is looked at every 100 ms: 2^24 operations are far more than a slot has in that time.
+constexpr uint64_t kSpent = Position::kMaxIndex - (uint64_t{1} << 24);
+constexpr uint64_t kNearlySpent = kSpent / 8 * 7;
+}  // namespace
 
 // True if a slot for which requests may be waiting is no longer taken care of here.
 bool ShardImpl::UpdateOwners() {
@@ -59,6 +64,7 @@ void ShardImpl::LetGo(uint32_t local) {
   OwnedSlot& slot = slots_[local];
   slot.role = OwnedSlot::Role::kNone;
   slot.owned = slot.handing_over = slot.deposed = false;
+  slot.ruin = OwnedSlot::Ruin::kNone;
   slot.backups.clear();
   ClearSlot(local);
 }
@@ -68,11 +74,10 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   const auto was = slot.role;
   std::deque<std::vector<std::byte>> tail;
   if (was == OwnedSlot::Role::kBackup) {
-    if (!slot.whole)
-      Log("ERROR: partition " + std::to_string(slot.id.value) + " was given to this server without a whole copy");
     tail = slot.tail;  // it goes to the other owners too
     slot.committed = slot.index;
-    (void)ApplyTail(local, slot.received);
+    const bool applied = ApplyTail(local, slot.received);
+    if (!slot.whole || !applied) Ruin(slot, OwnedSlot::Ruin::kNotWhole);
     if (CAIRN_BUG(kPromoteWithoutNumbers)) slot.numbers.Clear();
     slot.backups.clear();
     slot.deposed = false;
@@ -86,7 +91,7 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   slot.handing_over = owner.heir != wire::kNoServer;
   if (!slot.handing_over)
     for (SlotBackup& backup : slot.backups) backup.compared = false;
-  slot.owned = !slot.handing_over || CAIRN_BUG(kHandoverUndrained);
+  slot.owned = (!slot.handing_over || CAIRN_BUG(kHandoverUndrained)) && slot.ruin == OwnedSlot::Ruin::kNone;
   handing_over_ += slot.handing_over;
   UpdateBackups(local, owner);
   // Without one that is gone more may be committed: those who are left are to hear of it, and a primary
@@ -94,7 +99,8 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   if (was == OwnedSlot::Role::kPrimary) Recommit(slot);
   // Or all of the slot's first epoch: nothing can have been committed in it either.
   const bool late = was == OwnedSlot::Role::kNone && owner.epoch > 1;
-  if (was == OwnedSlot::Role::kBackup || again || late) {
+  const bool begins = was == OwnedSlot::Role::kBackup || again || late;
+  if (begins && slot.ruin == OwnedSlot::Ruin::kNone) {
     for (SlotBackup& backup : slot.backups)
       if (backup.fed()) TellPromoted(local, backup, tail);
     if (observer_ != nullptr && !late) observer_->OnPromoted(slot.id, slot.position());
@@ -103,6 +109,29 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   for (const wire::Backup& backup : owner.backups) in_sync += backup.in_sync;
   slot.enough = in_sync >= state_->min_in_sync || CAIRN_BUG(kMinInSyncIgnored);
   short_of_owners_ |= !slot.enough;
+}
+
+// Nothing of the slot is served from now on.
+void ShardImpl::Ruin(OwnedSlot& slot, OwnedSlot::Ruin ruin) {
+  slot.ruin = ruin;
+  slot.owned = false;
+  news_changed_ = true;
+  Log("ERROR: partition " + std::to_string(slot.id.value) +
+      (ruin == OwnedSlot::Ruin::kNotWhole
+           ? " was given to this server, whose copy of it is not whole: the job has to end"
+           : " has had " + std::to_string(slot.index) + " operations, more can't be counted: the job has to end"));
+}
+
+// Long before an index is too large for a position.
+void ShardImpl::WatchPositions() {
+  for (uint32_t local = 0; local < slots_.size(); ++local) {
+    OwnedSlot& slot = slots_[local];
+    if (slot.index < kNearlySpent || !slot.primary()) [[likely]] continue;
+    if (!std::exchange(slot.told_nearly_spent, true))
+      Log("partition " + std::to_string(slot.id.value) + " has had " + std::to_string(slot.index) + " of " +
+          std::to_string(kSpent) + " operations that can be counted: start the job again before they are used up");
+    if (slot.index >= kSpent && slot.ruin == OwnedSlot::Ruin::kNone) Ruin(slot, OwnedSlot::Ruin::kSpent);
+  }
 }
 
 void ShardImpl::UpdateBackups(uint32_t local, const wire::SlotOwner& owner) {
@@ -169,6 +198,7 @@ void ShardImpl::BeBackup(uint32_t local, const wire::SlotOwner& owner, const wir
   const bool was_primary = slot.role == OwnedSlot::Role::kPrimary;
   slot.role = OwnedSlot::Role::kBackup;
   slot.owned = slot.handing_over = slot.deposed = false;
+  slot.ruin = OwnedSlot::Ruin::kNone;
   slot.enough = true;
   slot.since = owner.since;
   if (fresh) {

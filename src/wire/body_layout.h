@@ -29,6 +29,10 @@ inline constexpr uint32_t kMaxControlBytes = uint32_t{16} << 20;
 
 inline Status BadFrame(std::string text) { return {Code::kProtocol, "bad frame: " + std::move(text)}; }
 
+inline Status NoMemory(uint64_t bytes) {
+  return {Code::kResourceExhausted, "there is no memory for a body of " + std::to_string(bytes) + " bytes now"};
+}
+
 constexpr uint64_t AlignUp(uint64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
 constexpr bool HasParams(FrameType type) {

@@ -15,6 +15,8 @@ namespace {
 
 // Not worth a look: what a packet has room for anyway.
 constexpr size_t kLeastBytes = 512;
+// No block of lz4 unfolds further.
+constexpr uint64_t kMostLz4 = 255;
 // lz4 is used where one byte in so many is saved.
 constexpr size_t kLeastGain = 16;
 
@@ -177,7 +179,10 @@ Status DecodeFrame(InFrame* frame, uint32_t max_body_bytes, BufferPool& pool) {
   header.body_bytes = prefix.plain_bytes;
   header.checksum = 0;
   if (Status checked = CheckHeader(header, max_body_bytes); !checked.ok()) return checked;
-  Buffer plain = pool.Get(prefix.plain_bytes);
+  if (prefix.coding == Coding::kLz4 && prefix.plain_bytes > kMostLz4 * body.size())
+    return BadFrame("lz4 does not make so much of so little");
+  Buffer plain;
+  if (!pool.TryGet(prefix.plain_bytes, &plain)) return NoMemory(prefix.plain_bytes);
   if (!Take(header, prefix.coding, body.subspan(kCodedPrefixBytes), plain.bytes())) {
     return BadFrame("what is coded does not give the " + std::to_string(prefix.plain_bytes) +
                     " bytes that it says");

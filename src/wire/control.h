@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/memory_limits.h"
 #include "cairn/status.h"
 #include "wire/cluster_state.h"
 #include "wire/frame.h"
@@ -46,6 +47,8 @@ struct NodeStats {  // cumulative, for `cairn status`
   uint64_t round_trips = 0;  // requests that were the first of their round trip (kFlagTrip)
   uint64_t replicated_bytes = 0;   // servers: sent to backups
   uint64_t unconfirmed_bytes = 0;  // servers: of these, not yet confirmed (not cumulative)
+  uint64_t dense_bytes = 0;        // servers: of memory_bytes, what dense tables take
+  MemoryLeft memory;               // servers: as it was when dense_bytes was counted
 };
 // What a primary says of one of its slots, in every heartbeat until the state reflects it. Each kind
 // counts only if slot, epoch and (but for kHandedOver) the backup with its `added` are still so.
@@ -55,6 +58,9 @@ struct SlotNews {
     kHandedOver = 2,  // the primary takes nothing more; the heir has everything
     kSlow = 3,        // the backup has confirmed nothing for too long
     kDiverged = 4,    // the backup's content differs from the primary's at the same position
+    // The last two are about the primary itself (`server` is its own index, `added` is 0) and end the job.
+    kNotWhole = 5,    // it was made primary without a whole copy
+    kSpent = 6,       // its order has come to the last index that a position can hold
   };
   uint32_t slot = 0;
   Kind kind = kCaughtUp;
@@ -145,8 +151,15 @@ struct Hello {
 struct HelloReply { uint8_t protocol = kProtocolVersion; StateVersion version; };
 // The peer said something that can't be granted. kUnavailable means: try again later.
 struct Refusal { uint64_t request = 0; Code code = Code::kInternal; std::string text; };
-// Shard → worker, every few seconds while a request of its is parked.
-struct StillWaiting { uint64_t request = 0; TableId table; Round round; std::vector<uint32_t> missing_ranks; };
+// Shard → worker, every few seconds while a request of its is parked, and every second while an answer
+// is held: of the oldest such answer on the connection, with whom it waits for in words.
+struct StillWaiting {
+  uint64_t request = 0;
+  TableId table;
+  Round round;  // 0: an answer is held
+  std::vector<uint32_t> missing_ranks;
+  std::string waits_for;
+};
 
 // Tool → scheduler: the job should have so many servers. Answered with a StatusReply, or a Refusal.
 struct Scale { uint64_t request = 0; uint32_t servers = 0; };
@@ -187,6 +200,8 @@ Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const 
 // The state alone, as it lies in the scheduler's log.
 std::vector<std::byte> EncodeState(const ClusterState& state);
 Result<ClusterState> DecodeState(std::span<const std::byte> bytes);
+// Of a frame that EncodeControl has made: whether only a registered node gets such a message.
+bool IsForNodes(const Frame& own);
 // Name of the message for traces and logs.
 const char* Name(const ControlMessage& message);
 

@@ -49,13 +49,16 @@ Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
   if (const fb::NodeStats* s = in.stats()) {
     out->stats = {s->pushes(),    s->pulls(), s->rounds(),       s->bytes_in(),   s->bytes_out(),
                   s->rows(),      s->memory_bytes(), s->connections(), s->round_trips(),
-                  s->replicated_bytes(), s->unconfirmed_bytes()};
+                  s->replicated_bytes(), s->unconfirmed_bytes(), s->dense_bytes(), {}};
+    if (s->memory_kind() > static_cast<uint8_t>(MemoryKind::kAddressSpace))
+      return BadControl("kind of memory " + std::to_string(s->memory_kind()));
+    out->stats.memory = {static_cast<MemoryKind>(s->memory_kind()), s->memory_left(), s->memory_group()};
   }
   out->hold_version = StateVersion{in.hold_version()};
   out->leaving = in.leaving();
   if (const auto* news = in.news(); news != nullptr && budget.TakeStructs(*news)) {
     for (const fb::SlotNews* n : *news) {
-      if (n->kind() < SlotNews::kCaughtUp || n->kind() > SlotNews::kDiverged)
+      if (n->kind() < SlotNews::kCaughtUp || n->kind() > SlotNews::kSpent)
         return BadControl("slot news " + std::to_string(n->kind()));
       out->news.push_back({n->slot(), static_cast<SlotNews::Kind>(n->kind()), n->server(), n->epoch(),
                            StateVersion{n->added()}});
@@ -166,7 +169,8 @@ Status Unpack(const fb::StillWaiting& in, Budget& budget, StillWaiting* out) {
   out->table = TableId{in.table()};
   out->round = Round{in.round()};
   out->missing_ranks = UnpackNumbers(in.missing_ranks(), budget);
-  return Status::Ok();
+  out->waits_for = UnpackString(in.waits_for(), budget);
+  return CheckLength("who is waited for", out->waits_for.size(), kMaxTextBytes);
 }
 Status Unpack(const fb::Blocked& in, Budget& budget, Blocked* out) {
   out->incarnation = Incarnation{in.incarnation()};

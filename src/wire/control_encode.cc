@@ -32,7 +32,8 @@ Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
   const NodeStats& s = m.stats;
   const auto stats = fb::CreateNodeStats(b, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
                                          s.memory_bytes, s.connections, s.round_trips, s.replicated_bytes,
-                                         s.unconfirmed_bytes);
+                                         s.unconfirmed_bytes, s.dense_bytes, s.memory.bytes, s.memory.group,
+                                         static_cast<uint8_t>(s.memory.kind));
   std::vector<fb::SlotNews> news;
   for (const SlotNews& n : m.news)
     news.emplace_back(n.epoch, n.added.value, n.slot, n.server, static_cast<uint8_t>(n.kind));
@@ -127,7 +128,8 @@ Offset<void> Pack(FlatBufferBuilder& b, const Deadlock& m) {
 }
 Offset<void> Pack(FlatBufferBuilder& b, const StillWaiting& m) {
   const auto ranks = PackNumbers(b, m.missing_ranks);
-  return fb::CreateStillWaiting(b, m.request, m.table.value, m.round.value, ranks).Union();
+  const auto waits_for = PackString(b, CutText(m.waits_for));
+  return fb::CreateStillWaiting(b, m.request, m.table.value, m.round.value, ranks, waits_for).Union();
 }
 
 Offset<void> Pack(FlatBufferBuilder& b, const Scale& m) {
@@ -170,6 +172,19 @@ FramePtr EncodeControl(const ControlMessage& message, BufferPool& pool) {
   std::memcpy(frame->head.data() + sizeof(FrameHeader), b.GetBufferPointer(), b.GetSize());
   Seal(*frame);
   return frame;
+}
+
+bool IsForNodes(const Frame& own) {
+  if (own.header().type != FrameType::kControl) return false;
+  switch (flatbuffers::GetRoot<fb::Control>(own.head.data() + sizeof(FrameHeader))->message_type()) {
+    case fb::Message::Registered:
+    case fb::Message::HeartbeatReply:
+    case fb::Message::StateMessage:
+    case fb::Message::StateDelta:
+    case fb::Message::TableReply:
+    case fb::Message::LeaveReply: return true;
+    default: return false;
+  }
 }
 
 const char* Name(const ControlMessage& message) {

@@ -27,7 +27,8 @@ auto Fields(const Heartbeat& m) {
   const NodeStats& s = m.stats;
   return std::tie(m.incarnation, m.uid, m.version, m.barrier_count, m.hold_view, m.open_rounds,
                   m.end_confirmed, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
-                  s.memory_bytes, s.connections, s.round_trips, s.replicated_bytes, s.unconfirmed_bytes,
+                  s.memory_bytes, s.connections, s.round_trips, s.replicated_bytes, s.unconfirmed_bytes, s.dense_bytes,
+                  s.memory.kind, s.memory.bytes, s.memory.group,
                   m.hold_version, m.leaving, m.news, m.loads, m.hot_rows, m.sampled);
 }
 auto Fields(const HeartbeatReply& m) {
@@ -50,7 +51,9 @@ auto Fields(const Hello& m) {
 }
 auto Fields(const HelloReply& m) { return std::tie(m.protocol, m.version); }
 auto Fields(const Refusal& m) { return std::tie(m.request, m.code, m.text); }
-auto Fields(const StillWaiting& m) { return std::tie(m.request, m.table, m.round, m.missing_ranks); }
+auto Fields(const StillWaiting& m) {
+  return std::tie(m.request, m.table, m.round, m.missing_ranks, m.waits_for);
+}
 auto Fields(const Blocked& m) { return std::tie(m.incarnation, m.serial, m.barrier, m.ranks, m.what); }
 auto Fields(const Deadlock& m) { return std::tie(m.serial, m.text); }
 auto Fields(const Scale& m) { return std::tie(m.request, m.servers); }
@@ -103,6 +106,23 @@ TEST_F(Control, EveryMessageComesThroughWithEveryField) {
     ASSERT_TRUE(out.ok()) << Name(all[i]) << ": " << out.status().ToString();
     EXPECT_TRUE(Same(all[i], *out)) << Name(all[i]);
   }
+}
+
+TEST_F(Control, WhatServersSayOfMemoryAndOfHeldAnswersComesThrough) {
+  const std::vector<ControlMessage> messages = {SampleMemoryHeartbeat(), SampleHeldAnswer()};
+  for (const ControlMessage& message : messages) {
+    const InFrame in = Send(message);
+    const Result<ControlMessage> out = DecodeControl(in.header, in.body());
+    ASSERT_TRUE(out.ok()) << out.status().ToString();
+    EXPECT_TRUE(Same(message, *out)) << Name(message);
+  }
+  flatbuffers::FlatBufferBuilder b;
+  fb::NodeStatsBuilder stats(b);
+  stats.add_memory_kind(4);
+  const auto made = stats.Finish();
+  fb::HeartbeatBuilder heartbeat(b);
+  heartbeat.add_stats(made);
+  EXPECT_FALSE(DecodeRaw(b, fb::Message::Heartbeat, heartbeat.Finish()).ok()) << "a kind that nobody knows";
 }
 
 TEST_F(Control, TheStorageOfATableComesThrough) {
@@ -219,13 +239,13 @@ TEST_F(Control, RequiredPartsAndKnownValues) {
 }
 
 TEST_F(Control, NewsOfAnUnknownKindAreRefused) {
-  for (const uint8_t kind : {0, 1, 4, 5, 255}) {
+  for (const uint8_t kind : {0, 1, 6, 7, 255}) {
     flatbuffers::FlatBufferBuilder b;
     const fb::SlotNews one(3, 10, 2, 1, kind);
     const auto news = b.CreateVectorOfStructs(&one, 1);
     fb::HeartbeatBuilder heartbeat(b);
     heartbeat.add_news(news);
-    EXPECT_EQ(DecodeRaw(b, fb::Message::Heartbeat, heartbeat.Finish()).ok(), kind >= 1 && kind <= 4) << +kind;
+    EXPECT_EQ(DecodeRaw(b, fb::Message::Heartbeat, heartbeat.Finish()).ok(), kind >= 1 && kind <= 6) << +kind;
   }
 }
 

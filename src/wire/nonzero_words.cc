@@ -77,11 +77,11 @@ void NonZeroWriter::Put(std::span<const std::byte> piece) {
 }
 
 bool ReadNonZero(std::span<const std::byte> coded, std::span<std::byte> to) {
-  if (!to.empty()) std::memset(to.data(), 0, to.size());
   if (coded.size() < sizeof(uint32_t)) return false;
   const uint64_t count = WordAt(coded.data());
   const std::span<const std::byte> rest = coded.subspan(sizeof(uint32_t));
   if (count * kWord > rest.size() || (rest.size() - count * kWord) % 2 != 0) return false;
+  if (!to.empty()) std::memset(to.data(), 0, to.size());
   const std::span<const std::byte> gaps = rest.first(rest.size() - count * kWord);
   const std::byte* value = gaps.data() + gaps.size();
   const uint64_t words = to.size() / kWord;

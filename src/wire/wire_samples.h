@@ -70,6 +70,21 @@ inline ClusterState SampleState() {
   return state;
 }
 
+// With what servers say of their memory.
+inline Heartbeat SampleMemoryHeartbeat() {
+  Heartbeat heartbeat;
+  heartbeat.incarnation = Incarnation{12};
+  heartbeat.uid = 77;
+  heartbeat.stats.memory_bytes = 7;
+  heartbeat.stats.dense_bytes = 5;
+  heartbeat.stats.memory = {MemoryKind::kControlGroup, uint64_t{3} << 30, 0xABCDEF};
+  return heartbeat;
+}
+
+inline StillWaiting SampleHeldAnswer() {
+  return {105, TableId{4}, Round{0}, {}, "server 1 thread 0 to confirm"};
+}
+
 // In the order of the variant.
 inline std::vector<ControlMessage> SampleControl() {
   std::vector<ControlMessage> all;
@@ -104,7 +119,7 @@ inline std::vector<ControlMessage> SampleControl() {
   all.push_back(Hello{1, 2, "c-7f3a", Incarnation{12}, Incarnation{2}, 1});
   all.push_back(HelloReply{1, StateVersion{41}});
   all.push_back(Refusal{104, Code::kRetired, "incarnation 12 was declared dead"});
-  all.push_back(StillWaiting{105, TableId{4}, Round{91}, {0, 2}});
+  all.push_back(StillWaiting{105, TableId{4}, Round{91}, {0, 2}, ""});
   all.push_back(Scale{106, 5});
   all.push_back(ReplicaHello{1, 2, "c-7f3a", 4, 2, Incarnation{10}, Incarnation{2}, 1});
   all.push_back(ReplicaHelloReply{1, 1234567890123});

@@ -14,6 +14,7 @@
 #include "raw_peer.h"
 #include "scheduler/scheduler_node.h"
 #include "wire/cluster_state.h"
+#include "wire/coding.h"
 
 namespace cairn {
 namespace {
@@ -247,6 +248,37 @@ TEST_F(BadInput, FramesThatAreNoFrames) {
     ASSERT_TRUE(data_->SendBytes(bytes.bytes()));
     EXPECT_TRUE(data_->Closed());
   }
+  ExpectAlive();
+}
+
+// Some hundred bytes that say they are 64 MiB of zeros: refused by the table's size, before any of it is made.
+TEST_F(BadInput, CodedFramesAreHeldToTheirTable) {
+  const std::vector<float> zeros(16 << 20);
+  const wire::SlotEntry entry{0, static_cast<uint32_t>(zeros.size()), 1};
+  wire::PushParams params;
+  wire::DataParts parts;
+  parts.type = FrameType::kPush;
+  parts.request_id = ++request_;
+  parts.incarnation = registered_.incarnation;
+  parts.state_version = state_.version;
+  parts.table = state_.FindTable(std::string("w"))->id;
+  parts.params = &params;
+  parts.entries = {&entry, 1};
+  parts.values = {std::as_bytes(std::span(zeros))};
+  parts.coding = wire::Coding::kNonZero;
+  const wire::FramePtr plain = wire::EncodeData(std::move(parts), data_->pool());
+  const wire::FramePtr coded = wire::CodeFrame(*plain, data_->pool());
+  ASSERT_TRUE(coded);
+  ASSERT_LT(coded->bytes(), 1000u);
+  ASSERT_TRUE(data_->Send(coded));
+  const auto answer = data_->Receive();
+  ASSERT_TRUE(answer);
+  ASSERT_EQ(answer->header.type, FrameType::kError);
+  const auto error = wire::DecodeError(answer->header, answer->body());
+  ASSERT_TRUE(error.ok());
+  EXPECT_EQ(error->code, Code::kProtocol);
+  EXPECT_NE(error->text.find("are allowed"), std::string_view::npos) << error->text;
+  EXPECT_TRUE(data_->Closed());
   ExpectAlive();
 }
 

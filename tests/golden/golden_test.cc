@@ -49,6 +49,10 @@ std::map<std::string, std::string> Wanted() {
     const FramePtr frame = EncodeControl(message, pool);
     files["frames/control_" + std::string(Name(message)) + ".bin"] = AsString(Flatten(*frame, pool).bytes());
   }
+  files["frames/control_Heartbeat_memory.bin"] =
+      AsString(Flatten(*EncodeControl(SampleMemoryHeartbeat(), pool), pool).bytes());
+  files["frames/control_StillWaiting_held.bin"] =
+      AsString(Flatten(*EncodeControl(SampleHeldAnswer(), pool), pool).bytes());
   files["states/full.bin"] = AsString(EncodeState(SampleState()));
   files["states/empty.bin"] = AsString(EncodeState(ClusterState()));
   return files;

@@ -6,6 +6,7 @@
 
 #include "transport/shm/handshake.h"
 #include "transport/shm/rendezvous.h"
+#include "transport/tcp/sockets.h"
 
 namespace cairn::transport::shm {
 namespace asio = boost::asio;
@@ -57,7 +58,10 @@ void Acceptor::Close() {
 void Acceptor::Accept() {
   const auto on_accept = [this, alive = alive_](const error_code& error, stream_protocol::socket socket) {
     if (!*alive) return;
-    if (error && error != asio::error::connection_aborted) return Retry();
+    if (error && error != asio::error::connection_aborted) {
+      if (IsTooManyFiles(error.value())) say_("can't accept connections of this host: " + TooManyFiles());
+      return Retry();
+    }
     if (!error) Add(std::move(socket));
     Accept();
   };
@@ -93,6 +97,7 @@ void Acceptor::OnSetup(const std::shared_ptr<Waiting>& held) {
   Result<Memory> peers = ReceiveSetup(fd);
   if (!peers.ok()) {
     if (peers.status().code() == Code::kProtocol) say_("closed a connection: " + peers.status().message());
+    if (peers.status().code() == Code::kResourceExhausted) say_(peers.status().message());
     return Forget(one);
   }
   Result<Memory> own = Memory::Create(options_.choice.ring_bytes);

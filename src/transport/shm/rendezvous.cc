@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/tcp/sockets.h"
+
 namespace cairn::transport::shm {
 namespace asio = boost::asio;
 namespace {
@@ -130,6 +132,9 @@ Result<Memory> ReceiveSetup(int fd) {
                     setup.version == wanted.version;
   if (good) return Memory::MapPeers(descriptors[0], setup.ring_bytes);
   for (const int descriptor : descriptors) close(descriptor);
+  // The kernel drops a descriptor that this process has no room for, and says no more than this.
+  if (got == static_cast<ssize_t>(sizeof(setup)) && descriptors.empty() && (message.msg_flags & MSG_CTRUNC) != 0)
+    return Status(Code::kResourceExhausted, "shared memory: " + TooManyFiles());
   if (got == 0) return Status(Code::kUnavailable, "shared memory: the peer does not want it");
   return Status(Code::kProtocol, "a peer asked for shared memory in words that this version does not know");
 }

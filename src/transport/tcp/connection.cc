@@ -3,6 +3,7 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -14,18 +15,32 @@
 namespace cairn::transport {
 using boost::system::error_code;
 
+namespace {
+// Without the port, which every connection of a peer has its own of; a process on this host as it is.
+std::string AddressOf(const std::string& peer) {
+  const size_t colon = peer.find_last_of(':');
+  return colon == std::string::npos ? peer : peer.substr(0, colon);
+}
+}  // namespace
+
 std::shared_ptr<Connection> Connection::Over(DetachedPipe pipe, Loop& loop, BufferPool& pool,
                                              const ConnectionOptions& options) {
-  if (pipe.rings) return shm::ShmConnection::Make(std::move(pipe), loop, pool, options);
-  return TcpConnection::Make(std::move(pipe), loop, pool, options);
+  try {
+    if (pipe.rings) return shm::ShmConnection::Make(std::move(pipe), loop, pool, options);
+    return TcpConnection::Make(std::move(pipe), loop, pool, options);
+  } catch (const std::bad_alloc&) {
+    return nullptr;  // no memory for its buffer: whoever it is may come again
+  }
 }
 
 Connection::Connection(Loop& loop, BufferPool& pool, const ConnectionOptions& options, std::string peer)
     : loop_(loop),
       pool_(pool),
       linger_(loop.context()),
+      starved_(loop.context()),
+      stalled_(loop.context()),
       options_(options),
-      reader_(pool, options.max_body_bytes),
+      reader_(pool, options.max_body_bytes, {options.most_body, options.receipts, AddressOf(peer)}),
       peer_(std::move(peer)) {}
 
 void Connection::Start(Owner* owner) {
@@ -84,10 +99,36 @@ void Connection::Deliver() {
     }
     Result<bool> next = reader_.Next(&frame);
     if (!next.ok()) return BadFrame(next.status());
+    if (!*next && reader_.starved()) return WaitForRoom();
+    starved_since_us_ = 0;
     if (!*next) break;
     owner_->OnFrame(*this, frame);
   }
   if (state_ != State::kClosed) Read();
+}
+
+// The bodies of others leave no room for the next one: it is not read until they do.
+void Connection::WaitForRoom() {
+  const int64_t now_us = Loop::NowUs();
+  if (starved_since_us_ == 0) starved_since_us_ = now_us;
+  if (now_us - starved_since_us_ > kMostStarvedUs)
+    return BadFrame({Code::kResourceExhausted, "other messages under way leave no memory for this one"});
+  starved_.expires_after(std::chrono::milliseconds(kStarvedRetryMs));
+  starved_.async_wait(loop_.InTurn([self = shared_from_this()](const error_code& cancelled) {
+    if (!cancelled && self->state_ == State::kOpen) self->Deliver();
+  }));
+}
+
+void Connection::WatchBody() {
+  watching_ = true;
+  watched_bytes_ = bytes_in_;
+  stalled_.expires_after(std::chrono::milliseconds(kStalledBodyMs));
+  stalled_.async_wait(loop_.InTurn([self = shared_from_this()](const error_code& cancelled) {
+    self->watching_ = false;
+    if (cancelled || self->state_ != State::kOpen || !self->reader_.has_receipt()) return;
+    if (self->bytes_in_ != self->watched_bytes_) return self->WatchBody();
+    self->Lost({Code::kUnavailable, self->peer_ + ": the rest of a message did not come"});
+  }));
 }
 
 void Connection::Read() {
@@ -107,6 +148,7 @@ void Connection::OnRead(size_t bytes) {
   reader_.Filled(bytes);
   if (reader_.in_body()) bulk_progress_ += bytes;
   Deliver();
+  if (reader_.has_receipt() && !watching_ && state_ == State::kOpen) WatchBody();
 }
 
 // Frames sent by one handler leave together: the flush runs after it.
@@ -168,6 +210,8 @@ void Connection::CloseNow() {
   state_ = State::kClosed;
   queue_.Clear();
   linger_.cancel();
+  starved_.cancel();
+  stalled_.cancel();
   ClosePipe();
 }
 

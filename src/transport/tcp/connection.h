@@ -26,6 +26,11 @@ namespace cairn::transport {
 
 // A connection that is closed after its last frames is given so long to deliver them.
 inline constexpr int64_t kLingerMs = 2'000;
+// A body that finds no room in the budget is tried again so often, and refused after so long.
+inline constexpr int64_t kStarvedRetryMs = 10;
+inline constexpr int64_t kMostStarvedUs = 30'000'000;
+// A large body of which nothing comes for so long holds room that others may need: the connection is lost.
+inline constexpr int64_t kStalledBodyMs = 30'000;
 // One write call takes at most so much, and one turn of the loop at most so much of one connection.
 inline constexpr size_t kWritePieceBytes = 256 * 1024;
 inline constexpr size_t kWritePieces = 64;
@@ -37,6 +42,9 @@ struct ConnectionOptions {
   // that asks and does not read its answers is stopped, not buffered for. 0: never (only one side
   // of a pair may stop reading, or both wait for each other).
   size_t stop_reading_at_bytes = 0;
+  // Of frames from strangers (frame_reader.h). They outlive the connection.
+  const MostBody* most_body = nullptr;
+  ReceiptBudget* receipts = nullptr;
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -114,8 +122,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void OnFlushed();
   void BadFrame(const Status& why);
   bool OverBound() const;
+  void WaitForRoom();
+  void WatchBody();
 
   boost::asio::steady_timer linger_;
+  boost::asio::steady_timer starved_;  // until the next try, while the budget has no room
+  boost::asio::steady_timer stalled_;  // until the next look at a large body
+  int64_t starved_since_us_ = 0;       // 0: not starved
+  bool watching_ = false;              // stalled_ runs
+  uint64_t watched_bytes_ = 0;         // bytes_in_ at the last look
   const ConnectionOptions options_;
   FrameReader reader_;
   WriteQueue queue_;

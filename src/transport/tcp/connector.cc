@@ -72,7 +72,11 @@ void Connector::TryTcp(const Results& found, Results::iterator next) {
   socket_.close(error);
   socket_.open(next->endpoint().protocol(), error);
   if (error) {
-    const auto fail = [self, error] { self->Finish(Status(Code::kUnavailable, error.message())); };
+    const Status why = IsTooManyFiles(error.value())
+                           ? Status(Code::kResourceExhausted,
+                                    "can't connect to " + wire::ToString(to_) + ": " + TooManyFiles())
+                           : Status(Code::kUnavailable, error.message());
+    const auto fail = [self, why] { self->Finish(why); };
     return asio::post(socket_.get_executor(), loop_.InTurn(fail));
   }
   TuneSocket(socket_.native_handle());

@@ -20,8 +20,11 @@ wire::FrameHeader NoHeader() {
 }
 }  // namespace
 
-FrameReader::FrameReader(BufferPool& pool, uint32_t max_body_bytes)
-    : pool_(pool), max_body_bytes_(max_body_bytes), inbound_(pool.Get(kInboundBytes)), header_(NoHeader()) {}
+FrameReader::FrameReader(BufferPool& pool, uint32_t max_body_bytes, ReadGuards guards)
+    : pool_(pool),
+      max_body_bytes_(max_body_bytes),
+      guards_(std::move(guards)),
+      inbound_(pool.Get(kInboundBytes)), header_(NoHeader()) {}
 
 std::array<std::span<std::byte>, 2> FrameReader::Space() {
   if (in_body()) {
@@ -83,14 +86,20 @@ Result<bool> FrameReader::BeginFrame() {
                                        ", this node version " + std::to_string(wire::kProtocolVersion) +
                                        ": run the same Cairn everywhere");
   }
-  if (Status checked = wire::CheckHeader(header_, max_body_bytes_); !checked.ok()) return checked;
+  if (Status checked = wire::CheckHeader(header_, MostBodyBytes()); !checked.ok()) return checked;
+  starved_ = !TakeReceipt();
+  if (starved_) return false;
+  if (header_.body_bytes > 0 && !pool_.TryGet(header_.body_bytes, &body_)) {
+    GiveReceipt();
+    return Status(Code::kResourceExhausted, "there is no memory for a body of " +
+                                                std::to_string(header_.body_bytes) + " bytes now");
+  }
   begin_ += kHeaderBytes;
   begun_ = true;
   body_need_ = header_.body_bytes;
   body_was_large_ = body_need_ >= kInboundBytes;
   body_have_ = std::min(body_need_, end_ - begin_);
   if (body_need_ > 0) {
-    body_ = pool_.Get(body_need_);
     std::memcpy(body_.data(), inbound_.data() + begin_, body_have_);
     begin_ += body_have_;
   }
@@ -100,14 +109,33 @@ Result<bool> FrameReader::BeginFrame() {
 Result<bool> FrameReader::FinishFrame(wire::InFrame* frame) {
   begun_ = false;
   body_need_ = body_have_ = 0;
+  GiveReceipt();
   if (Status checked = wire::CheckBody(header_, body_.bytes()); !checked.ok()) return checked;
   frame->header = header_;
   frame->storage = std::move(body_);
   body_ = Buffer();
   if ((header_.flags & wire::kFlagCoded) != 0) {
-    if (Status decoded = wire::DecodeFrame(frame, max_body_bytes_, pool_); !decoded.ok()) return decoded;
+    if (Status decoded = wire::DecodeFrame(frame, MostBodyBytes(), pool_); !decoded.ok()) return decoded;
   }
   return true;
+}
+
+// Of the frame that header_ is of.
+uint32_t FrameReader::MostBodyBytes() const {
+  const bool small = header_.body_bytes <= ReceiptBudget::kSmallBody && (header_.flags & wire::kFlagCoded) == 0;
+  if (guards_.most_body == nullptr || small) return max_body_bytes_;
+  return static_cast<uint32_t>(std::min<uint64_t>(max_body_bytes_, (*guards_.most_body)(header_)));
+}
+
+bool FrameReader::TakeReceipt() {
+  if (guards_.receipts == nullptr || header_.body_bytes <= ReceiptBudget::kSmallBody) return true;
+  if (!guards_.receipts->Take(guards_.peer, header_.body_bytes)) return false;
+  receipt_bytes_ = header_.body_bytes;
+  return true;
+}
+
+void FrameReader::GiveReceipt() {
+  if (receipt_bytes_ > 0) guards_.receipts->Give(guards_.peer, std::exchange(receipt_bytes_, 0));
 }
 
 void FrameReader::Preload(std::span<const std::byte> bytes) {
@@ -117,7 +145,8 @@ void FrameReader::Preload(std::span<const std::byte> bytes) {
 }
 
 void FrameReader::Reset() {
-  begun_ = body_was_large_ = false;
+  GiveReceipt();
+  begun_ = body_was_large_ = starved_ = false;
   begin_ = end_ = body_need_ = body_have_ = 0;
   body_ = Buffer();
 }

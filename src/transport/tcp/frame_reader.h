@@ -7,13 +7,27 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 
 #include "base/buffer.h"
 #include "cairn/status.h"
+#include "transport/tcp/receipt_budget.h"
 #include "wire/frame.h"
 
 namespace cairn::transport {
+
+// The largest body that a frame with this header may have, coded ones (kFlagCoded) once they are plain:
+// what the node knows of its table.
+using MostBody = std::function<uint64_t(const wire::FrameHeader&)>;
+
+// What a node that takes frames from strangers sets. Both outlive the reader; null: no such bound.
+struct ReadGuards {
+  const MostBody* most_body = nullptr;
+  ReceiptBudget* receipts = nullptr;
+  std::string peer = {};  // whose budget it is
+};
 
 class FrameReader {
  public:
@@ -21,7 +35,10 @@ class FrameReader {
   // At most so much of a body is asked for in one read: pieces that fit the cache.
   static constexpr size_t kPieceBytes = 256 * 1024;
 
-  FrameReader(BufferPool& pool, uint32_t max_body_bytes);
+  FrameReader(BufferPool& pool, uint32_t max_body_bytes, ReadGuards guards = {});
+  FrameReader(const FrameReader&) = delete;
+  FrameReader& operator=(const FrameReader&) = delete;
+  ~FrameReader() { GiveReceipt(); }
 
   // The limit for bodies whose header has not been read yet.
   void set_max_body_bytes(uint32_t bytes) { max_body_bytes_ = bytes; }
@@ -44,6 +61,11 @@ class FrameReader {
   // Forgets everything read so far: for a connection that only drains.
   void Reset();
 
+  // Next said false because the receipts of others leave no room for the next body: to be asked again
+  // later, and nothing is to be read until then.
+  bool starved() const { return starved_; }
+  // A body that counts among the receipts is under way.
+  bool has_receipt() const { return receipt_bytes_ > 0; }
   // In the middle of a body.
   bool in_body() const { return body_have_ < body_need_; }
 
@@ -51,9 +73,15 @@ class FrameReader {
   size_t Ahead() const;
   Result<bool> BeginFrame();
   Result<bool> FinishFrame(wire::InFrame* frame);
+  uint32_t MostBodyBytes() const;
+  bool TakeReceipt();
+  void GiveReceipt();
 
   BufferPool& pool_;
   uint32_t max_body_bytes_;
+  const ReadGuards guards_;
+  uint64_t receipt_bytes_ = 0;  // taken from the budget for the body under way
+  bool starved_ = false;
   Buffer inbound_;
   size_t begin_ = 0, end_ = 0;  // unread bytes of inbound_
   bool begun_ = false;          // header_ is checked, its body is being collected

@@ -163,5 +163,92 @@ TEST(FrameReader, CodedFramesComeOutPlainAndTheLimitIsAboutThat) {
   }
 }
 
+// 256 MiB of zeros in some hundred bytes: memory is taken by what the table may have, not by what they say.
+TEST(FrameReader, ACodedFrameUnfoldsNoFurtherThanItsTable) {
+  BufferPool pool;
+  for (wire::Coding coding : {wire::Coding::kNonZero, wire::Coding::kLz4}) {
+    const std::vector<float> zeros(2'000'000);
+    const std::vector<wire::SlotEntry> entries = {{0, 2'000'000, 1}};
+    wire::PushParams params;
+    wire::DataParts parts;
+    parts.params = &params;
+    parts.entries = entries;
+    parts.values = {std::as_bytes(std::span(zeros))};
+    parts.coding = coding;
+    const Buffer flat = wire::Flatten(*wire::CodeFrame(*wire::EncodeData(std::move(parts), pool), pool), pool);
+    ASSERT_LT(flat.size(), FrameReader::kInboundBytes);
+    uint64_t most = 0;
+    const MostBody of_table = [&](const wire::FrameHeader& header) {
+      EXPECT_NE(header.flags & wire::kFlagCoded, 0);
+      return most;
+    };
+    for (const bool enough : {true, false}) {
+      most = enough ? 8'100'000 : 100'000;
+      BufferPool fresh;
+      FrameReader reader(fresh, wire::kMaxBodyBytes, {.most_body = &of_table});
+      std::memcpy(reader.Space()[0].data(), flat.data(), flat.size());
+      reader.Filled(flat.size());
+      wire::InFrame frame;
+      const Result<bool> next = reader.Next(&frame);
+      EXPECT_EQ(next.ok(), enough);
+      if (enough) continue;
+      EXPECT_EQ(next.status().code(), Code::kProtocol);
+      EXPECT_LT(fresh.allocated_bytes(), 1'000'000u);
+    }
+  }
+}
+
+TEST(FrameReader, APlainBodyIsHeldToItsTableToo) {
+  BufferPool pool;
+  const size_t sizes[] = {1'000'000};
+  const std::vector<std::byte> bytes = Stream(sizes, pool);
+  const MostBody of_table = [](const wire::FrameHeader&) { return uint64_t{500'000}; };
+  BufferPool fresh;
+  FrameReader reader(fresh, wire::kMaxBodyBytes, {.most_body = &of_table});
+  const size_t before = fresh.allocated_bytes();
+  std::memcpy(reader.Space()[0].data(), bytes.data(), sizeof(wire::FrameHeader));
+  reader.Filled(sizeof(wire::FrameHeader));
+  wire::InFrame frame;
+  EXPECT_EQ(reader.Next(&frame).status().code(), Code::kProtocol);
+  EXPECT_EQ(fresh.allocated_bytes(), before);
+}
+
+TEST(FrameReader, ABodyWaitsForRoomAndGivesItBack) {
+  BufferPool pool;
+  const size_t sizes[] = {1'000'000};
+  const std::vector<std::byte> bytes = Stream(sizes, pool);
+  ReceiptBudget budget({.per_peer = 1'500'000, .in_all = 10'000'000});
+  const auto begin = [&](FrameReader& reader) {
+    std::memcpy(reader.Space()[0].data(), bytes.data(), sizeof(wire::FrameHeader));
+    reader.Filled(sizeof(wire::FrameHeader));
+    wire::InFrame frame;
+    const Result<bool> next = reader.Next(&frame);
+    EXPECT_TRUE(next.ok() && !*next);
+  };
+  auto first = std::make_unique<FrameReader>(pool, wire::kMaxBodyBytes, ReadGuards{.receipts = &budget, .peer = "a"});
+  FrameReader second(pool, wire::kMaxBodyBytes, {.receipts = &budget, .peer = "a"});
+  FrameReader other(pool, wire::kMaxBodyBytes, {.receipts = &budget, .peer = "b"});
+  begin(*first), begin(second), begin(other);
+  EXPECT_TRUE(first->has_receipt() && other.has_receipt());
+  EXPECT_TRUE(second.starved());
+  first.reset();  // its connection is lost
+  wire::InFrame frame;
+  const Result<bool> next = second.Next(&frame);
+  EXPECT_TRUE(next.ok() && !*next);
+  EXPECT_TRUE(second.has_receipt() && !second.starved());
+  // To the end of the body: then it no longer counts.
+  for (size_t at = sizeof(wire::FrameHeader); at < bytes.size();) {
+    const std::span<std::byte> space = second.Space()[0];
+    const size_t count = std::min(space.size(), bytes.size() - at);
+    std::memcpy(space.data(), bytes.data() + at, count);
+    second.Filled(count);
+    at += count;
+  }
+  const Result<bool> whole = second.Next(&frame);
+  ASSERT_TRUE(whole.ok() && *whole);
+  EXPECT_FALSE(second.has_receipt());
+  EXPECT_EQ(budget.taken(), other.has_receipt() ? bytes.size() - sizeof(wire::FrameHeader) : 0);
+}
+
 }  // namespace
 }  // namespace cairn::transport

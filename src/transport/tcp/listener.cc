@@ -77,7 +77,8 @@ class TcpListener final : public Listener, public Connection::Owner {
   }
 
   void OnClosed(Connection& connection, const Status& why) override {
-    if (why.code() == Code::kProtocol) Say("closed a connection: " + why.message());
+    if (why.code() == Code::kProtocol || why.code() == Code::kResourceExhausted)
+      Say("closed a connection: " + why.message());
     Forget(connection);
   }
 
@@ -101,8 +102,14 @@ class TcpListener final : public Listener, public Connection::Owner {
   }
 
   void Retry(const error_code& error) {
-    Say("can't accept connections on " + wire::ToString(endpoint_) + ": " + error.message() +
-        ": trying again");
+    const bool files = IsTooManyFiles(error.value());
+    Say("can't accept connections on " + wire::ToString(endpoint_) + ": " +
+        (files ? TooManyFiles() : error.message() + ": trying again"));
+    // Whoever has not said anything yet makes room.
+    if (files && !waiting_.empty()) {
+      waiting_.front().connection->CloseNow();
+      waiting_.pop_front();
+    }
     retry_.expires_after(std::chrono::milliseconds(kAcceptRetryMs));
     retry_.async_wait(loop_.InTurn([this, alive = alive_](const error_code& cancelled) {
       if (*alive && !cancelled) Accept();
@@ -211,6 +218,8 @@ Result<std::unique_ptr<shm::Acceptor>> OpenLocal(Loop& loop, const ListenerOptio
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::Open(Loop& loop, BufferPool& pool, ListenerOptions options) {
+  // Those who have not said who they are get no more than a quarter of the descriptors.
+  options.max_waiting = std::min<size_t>(options.max_waiting, std::max<uint64_t>(FileLimit() / 4, 1));
   Result<tcp::endpoint> at = Resolve(options, loop.context());
   if (!at.ok()) return at.status();
   tcp::acceptor acceptor(loop.context());

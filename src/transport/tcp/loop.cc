@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/memory_limits.h"
 
 namespace cairn::transport {
 namespace asio = boost::asio;
@@ -30,12 +31,19 @@ constexpr int64_t kCrowdedUs = 500;  // no peer of ours keeps a core so long
 constexpr int kBlockAtOnce = 64;
 constexpr int64_t kMostStayUs = 20'000;  // what is not written then is left to the loop's thread
 
-// A role that stopped in the middle of a change can't go on; the process ends as by a crash.
+// A role that stopped in the middle of a change can't go on, so the process ends here. Not by a signal:
+// the cause is known, and a dump of all that memory helps nobody.
 [[noreturn]] void OutOfMemory(const std::string& name) {
+  MemoryLeft left;
+  try {
+    left = ReadMemoryLeft(MemoryFilesOfThisProcess());
+  } catch (const std::bad_alloc&) {
+  }
   std::fprintf(stderr,
-               "cairn: out of memory in %s: give the process more, use smaller tables, or more servers\n",
-               name.c_str());
-  std::abort();
+               "cairn: out of memory in %s (%llu KiB left, the limit is %s): give the process more, use smaller "
+               "tables, or more servers\n",
+               name.c_str(), static_cast<unsigned long long>(left.bytes / 1024), Words(left.kind));
+  std::_Exit(kOutOfMemoryCode);
 }
 
 // Wakes the loop's thread, and no more.

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace cairn::transport {
@@ -41,6 +42,19 @@ void RaiseFileLimit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
   (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+uint64_t FileLimit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+}
+
+bool IsTooManyFiles(int error) { return error == EMFILE || error == ENFILE; }
+
+std::string TooManyFiles() {
+  return "too many open files: this process may have " + std::to_string(FileLimit()) +
+         " (ulimit -n), and each connection is one: raise the limit where the process is started (ulimit -n, "
+         "LimitNOFILE=), or use fewer processes or threads";
 }
 
 std::string UnknownHost(const std::string& host, const std::string& why) {

@@ -1,6 +1,7 @@
 // Settings of sockets and of the process that the transport needs. Plain system calls.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "cairn/status.h"
@@ -16,6 +17,11 @@ void TuneSocket(int fd);
 // Raises the soft limit of open files to the hard one: a server has a descriptor per worker and
 // thread.
 void RaiseFileLimit();
+// How many descriptors this process may have.
+uint64_t FileLimit();
+// Of a system call that failed with this errno: there are no descriptors left. And what to say then.
+bool IsTooManyFiles(int error);
+std::string TooManyFiles();
 // The local address from which packets to `to` leave. kNotFound: its name is unknown (now); kUnavailable:
 // no network leads there (now). Looks the name up, and so may block for seconds.
 Result<std::string> LocalAddressTowards(const wire::Endpoint& to);

@@ -159,7 +159,8 @@ class TcpNetwork::Impl final : public Connection::Owner {
 
   void OnClosed(Connection& connection, const Status& why) override {
     const ConnId id(connection.tag);
-    if (why.code() == Code::kProtocol) Say("closed a connection: " + why.message());
+    const bool answered = why.code() == Code::kProtocol || why.code() == Code::kResourceExhausted;
+    if (answered) Say("closed a connection: " + why.message());
     Count(connection);
     const auto it = links_.find(id.value);
     CAIRN_CHECK(it != links_.end());
@@ -168,7 +169,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
     // One that ends over a bad frame still flushes its answer, and what was queued before it.
     if (options_.close_drops_queued) {
       gone->CloseNow();
-    } else if (why.code() == Code::kProtocol) {
+    } else if (answered) {
       Prune();
       closing_.push_back(gone);
     }
@@ -199,7 +200,8 @@ class TcpNetwork::Impl final : public Connection::Owner {
     auto connection = failed.ok() ? Connection::Over(std::move(*pipe), loop_, pool_, {}) : nullptr;
     if (!connection) {
       // Others are tried again without a word; these won't go away by themselves.
-      if (!pipe_.ok() || pipe_->kind == PipeKind::kShm) {
+      const bool exhausted = failed.code() == Code::kResourceExhausted;
+      if (!pipe_.ok() || pipe_->kind == PipeKind::kShm || exhausted) {
         Say(failed.message());
       } else if (failed.code() == Code::kNotFound) {
         SayUnknown(failed.message());
@@ -217,6 +219,8 @@ class TcpNetwork::Impl final : public Connection::Owner {
     ConnectionOptions limits;
     limits.max_body_bytes = wire::kMaxUnauthenticatedBodyBytes;
     limits.stop_reading_at_bytes = options_.stop_reading_at_bytes;
+    if (options_.most_body) limits.most_body = &options_.most_body;
+    limits.receipts = options_.receipts;
     return Connection::Over(std::move(accepted.pipe_), loop_, pool_, limits);
   }
 

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "transport/network.h"
 #include "transport/shm/choice.h"
+#include "transport/tcp/frame_reader.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/loop.h"
 #include "wire/frame.h"
@@ -31,6 +32,9 @@ struct TcpNetworkOptions {
   // Whether a frame that the role sends to a peer means that it has accepted it (a HelloReply).
   // Empty: it has when it has heard the first frame and not closed the connection.
   std::function<bool(const wire::Frame&)> accepts;
+  // What bounds the bodies of accepted connections (frame_reader.h). `receipts` outlives the network.
+  MostBody most_body = {};
+  ReceiptBudget* receipts = nullptr;
   // Back-pressure on accepted connections.
   size_t stop_reading_at_bytes = kStopReadingAtBytes;
   // Close drops what is queued. For a client: its frames may refer to memory that its caller takes

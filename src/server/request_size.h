@@ -1,0 +1,20 @@
+// The largest body that a request may have, by what is known of its table: looked at before memory is
+// taken for it. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "cairn/types.h"
+#include "wire/frame.h"
+
+namespace cairn::server {
+
+// A coded request of a table that is not known here (it was dropped, or this server is behind) may unfold
+// to this: enough for the frames that clients cut, whose answer says what is wrong.
+inline constexpr uint64_t kMostUnknownBytes = uint64_t{16} << 20;
+
+// `spec`: of the header's table, null if it is not known. Of what is no request: what a control message or
+// a frame of a primary may have.
+uint64_t MostRequestBytes(const wire::FrameHeader& header, const TableSpec* spec, uint32_t slot_count);
+
+}  // namespace cairn::server
