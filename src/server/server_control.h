@@ -39,6 +39,7 @@ struct ShardReport {
   std::vector<wire::SlotNews> news;
   std::vector<wire::SlotLoad> loads;
   Shard::HotReport hot;
+  std::vector<wire::StalledRound> stalled;
 };
 
 class ServerControl {

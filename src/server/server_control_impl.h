@@ -20,6 +20,7 @@ struct MergedReport {
   std::vector<wire::SlotNews> news;
   std::vector<wire::SlotLoad> loads;
   Shard::HotReport hot;
+  std::vector<wire::StalledRound> stalled;
 };
 MergedReport Merge(const std::vector<ShardReport>& reports);
 

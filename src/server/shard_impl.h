@@ -55,6 +55,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   std::vector<wire::SlotNews> news() const override;
   std::vector<wire::SlotLoad> loads() const override;
   HotReport hot_rows() const override;
+  std::vector<wire::StalledRound> stalled() const override;
   SlotRole RoleOf(SlotId slot) const override;
   Position Received(SlotId slot) const override;
   Position Applied(SlotId slot) const override;
@@ -130,6 +131,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void SendError(ConnId conn, const wire::FrameHeader& request, const Status& error);
   void Violation(ConnId conn, const wire::FrameHeader& request, const Status& error);  // and closes
   void TellStillWaiting(int64_t now_us);
+  uint32_t WaitsAt(const TableState& table, const ParkedRequest& request) const;  // local slot
   std::string SlotsWords() const;
 
   // slot_owners.cc

@@ -13,6 +13,7 @@
 #include "cairn/status.h"
 #include "wire/cluster_state.h"
 #include "wire/frame.h"
+#include "wire/stalled_rounds.h"
 #include "wire/state_delta.h"
 
 namespace cairn::wire {
@@ -102,6 +103,7 @@ struct Heartbeat {
   std::vector<SlotLoad> loads;        // servers: of the slots that they are the primary of
   std::vector<HotRow> hot_rows;       // servers: at most kMaxHotRows
   std::vector<SampledTable> sampled;  // servers: at most kMaxSampledTables
+  std::vector<StalledRound> stalled;  // servers: at most kMaxStalledRounds
 };
 struct HeartbeatReply {
   Term term;
@@ -164,11 +166,15 @@ struct ReplicaHello {
 // `received`: the last frame of this sender (incarnation and thread) that was taken, 0 if none.
 struct ReplicaHelloReply { uint8_t protocol = kProtocolVersion; uint64_t received = 0; };
 
+// Worker → scheduler: all of them or none, in one record. A client cuts what is larger.
+struct CreateTables { uint64_t request = 0; Incarnation incarnation; std::vector<TableSpec> specs; };
+inline constexpr size_t kMaxTablesAtOnce = 512;
+
 using ControlMessage =
     std::variant<Register, Registered, Heartbeat, HeartbeatReply, StateMessage, CreateTable, DropTable,
                  TableReply, Leave, LeaveReply, GiveUp, AbortJob, StatusRequest, StatusReply, Hello,
                  HelloReply, Refusal, StillWaiting, Scale, ReplicaHello, ReplicaHelloReply,
-                 StateDelta, ProcessEnded>;
+                 StateDelta, ProcessEnded, CreateTables>;
 
 FramePtr EncodeControl(const ControlMessage& message, BufferPool& pool);
 Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const std::byte> body);

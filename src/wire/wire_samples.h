@@ -89,7 +89,8 @@ inline std::vector<ControlMessage> SampleControl() {
                            {0, SlotNews::kHandedOver, 4, 1, StateVersion{0}}},
                           {{0, 4096, 21, 5000, 6000}, {2, uint64_t{1} << 40, 22, 0, 7000}},
                           {{TableId{4}, uint64_t{1} << 60, 300}, {TableId{4}, 17, 20}},
-                          {{TableId{4}, 2000}}});
+                          {{TableId{4}, 2000}},
+                          {{TableId{4}, Round{91}, 12000, 40, {0, 2}}}});
   all.push_back(HeartbeatReply{Term{3}, StateVersion{42}, 8, "rank 5 has not reached barrier 9", 3});
   all.push_back(StateMessage{SampleState()});
   all.push_back(CreateTable{101, Incarnation{12}, SampleSpec()});
@@ -112,6 +113,7 @@ inline std::vector<ControlMessage> SampleControl() {
   part.slots.resize(1);
   all.push_back(StateDelta{StateVersion{41}, part, {2}, {3}, {1, 4}, {2}});
   all.push_back(ProcessEnded{77});
+  all.push_back(CreateTables{107, Incarnation{12}, {SampleSpec(), TableSpec{.name = "w", .size = 10}}});
   return all;
 }
 
