@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "cairn/status.h"
@@ -26,6 +27,9 @@ namespace cairn {
 class ClientImpl;
 namespace client {
 class OpenTrip;
+}
+namespace wire {
+struct TableInfo;
 }
 
 struct ClientOptions {
@@ -183,6 +187,8 @@ class SparseTable {
   std::shared_ptr<const struct TableHandle> table_;
 };
 
+using AnyTable = std::variant<DenseTable, SparseTable>;
+
 // What the rows of a sparse table hold before their first push, where init.stream is not 0. `out` has
 // keys.size() * dim elements; `storage` is the table's. Asks nobody.
 void InitialRows(const Init& init, std::span<const RowKey> keys, uint32_t dim, std::span<float> out,
@@ -230,8 +236,12 @@ class Client {
   // Idempotent by name; the same name with a different spec is kAlreadyExists.
   Result<DenseTable> CreateDense(TableSpec spec);
   Result<SparseTable> CreateSparse(TableSpec spec);
+  // Many at once, of both kinds (spec.kind says which), in the order of the specs: much faster than one
+  // after the other. Up to 512 are made together or not at all; of more, some may be there after an error.
+  Result<std::vector<AnyTable>> CreateTables(std::vector<TableSpec> specs);
   Status DropTable(const std::string& name);
-  // Opens when every live worker has entered it. BeginBarrier enters it and returns.
+  // Opens when every live worker has entered it. One that timed out is the same one when it is entered again.
+  // BeginBarrier enters it and returns.
   Status Barrier();
   Pending BeginBarrier();
   // Waits until everything pushed is acknowledged, then leaves the job in good order. The last
@@ -242,6 +252,8 @@ class Client {
 
  private:
   explicit Client(std::shared_ptr<ClientImpl> impl);
+  DenseTable DenseHandle(wire::TableInfo info) const;
+  SparseTable SparseHandle(wire::TableInfo info) const;
   std::shared_ptr<ClientImpl> impl_;
 };
 

@@ -51,6 +51,9 @@ class PyClient {
   SparseTable CreateSparse(TableSpec spec) {
     return Create<SparseTable>(&Client::CreateSparse, std::move(spec));
   }
+  std::vector<AnyTable> CreateTables(std::vector<TableSpec> specs) {
+    return Create<std::vector<AnyTable>>(&Client::CreateTables, std::move(specs));
+  }
 
   void DropTable(const std::string& name) {
     RefuseInForkedChild();
@@ -90,17 +93,18 @@ class PyClient {
   }
 
  private:
-  template <class Table>
-  Table Create(Result<Table> (Client::*create)(TableSpec), TableSpec spec) {
+  // What `create` gives, made on another thread while this one looks after signals.
+  template <class Made, class Asked>
+  Made Create(Result<Made> (Client::*create)(Asked), Asked asked) {
     RefuseInForkedChild();
-    auto made = std::make_shared<std::vector<Table>>();
-    Check(BlockingCall::Start([shared = *shared_, made, create, spec = std::move(spec)] {
-            Result<Table> result = (shared->client.get()->*create)(spec);
+    auto made = std::make_shared<std::vector<Made>>();
+    Check(BlockingCall::Start([shared = *shared_, made, create, asked = std::move(asked)] {
+            Result<Made> result = (shared->client.get()->*create)(asked);
             if (!result.ok()) return result.status();
             made->push_back(std::move(result).value());
             return Status::Ok();
           })->Wait());
-    return made->front();
+    return std::move(made->front());
   }
 
   Owned<std::shared_ptr<Shared>> shared_;
@@ -108,11 +112,10 @@ class PyClient {
   Owned<Pending> barrier_;  // interrupted, and not waited for to its end
 };
 
-PyDense CreateDense(PyClient& self, const std::string& name, uint64_t size, const std::string& dtype,
-                    const std::string& mode, const std::string& optimizer, uint32_t flags, bool deterministic,
-                    const std::string& non_finite, double initial_state,
-                    const std::vector<uint64_t>& segments, const InitTuple& init, const std::string& wire,
-                    double wire_topk) {
+TableSpec DenseSpec(const std::string& name, uint64_t size, const std::string& dtype, const std::string& mode,
+                    const std::string& optimizer, uint32_t flags, bool deterministic,
+                    const std::string& non_finite, double initial_state, const std::vector<uint64_t>& segments,
+                    const InitTuple& init, const std::string& wire, double wire_topk) {
   TableSpec spec;
   spec.name = name;
   spec.size = size;
@@ -127,13 +130,13 @@ PyDense CreateDense(PyClient& self, const std::string& name, uint64_t size, cons
   spec.init = InitOf(init);
   spec.wire = WireOf(wire);
   spec.wire_topk = static_cast<float>(wire_topk);
-  return {Owned<DenseTable>(new DenseTable(self.CreateDense(std::move(spec))))};
+  return spec;
 }
 
-PySparse CreateSparse(PyClient& self, const std::string& name, uint32_t dim, const std::string& dtype,
-                      const std::string& mode, const std::string& optimizer, uint32_t flags,
-                      bool deterministic, const std::string& non_finite, double initial_state,
-                      const InitTuple& init, const std::string& wire, const std::string& storage) {
+TableSpec SparseSpec(const std::string& name, uint32_t dim, const std::string& dtype, const std::string& mode,
+                     const std::string& optimizer, uint32_t flags, bool deterministic,
+                     const std::string& non_finite, double initial_state, const InitTuple& init,
+                     const std::string& wire, const std::string& storage) {
   TableSpec spec;
   spec.name = name;
   spec.kind = TableKind::kSparse;
@@ -148,7 +151,33 @@ PySparse CreateSparse(PyClient& self, const std::string& name, uint32_t dim, con
   spec.init = InitOf(init);
   spec.wire = WireOf(wire);
   spec.storage = StorageOf(storage);
-  return {Owned<SparseTable>(new SparseTable(self.CreateSparse(std::move(spec))))};
+  return spec;
+}
+
+// create_dense and create_sparse: the same arguments, and the table is made.
+template <class... Arguments>
+auto CreateDenseBy(TableSpec (*spec)(Arguments...)) {
+  return [spec](PyClient& self, Arguments... arguments) -> PyDense {
+    return {Owned<DenseTable>(new DenseTable(self.CreateDense(spec(arguments...))))};
+  };
+}
+template <class... Arguments>
+auto CreateSparseBy(TableSpec (*spec)(Arguments...)) {
+  return [spec](PyClient& self, Arguments... arguments) -> PySparse {
+    return {Owned<SparseTable>(new SparseTable(self.CreateSparse(spec(arguments...))))};
+  };
+}
+
+nb::list CreateTables(PyClient& self, const std::vector<TableSpec>& specs) {
+  nb::list tables;
+  for (AnyTable& table : self.CreateTables(specs)) {
+    if (auto* dense = std::get_if<DenseTable>(&table)) {
+      tables.append(PyDense{Owned<DenseTable>(new DenseTable(std::move(*dense)))});
+    } else {
+      tables.append(PySparse{Owned<SparseTable>(new SparseTable(std::get<SparseTable>(std::move(table))))});
+    }
+  }
+  return tables;
 }
 
 // `with Trip(client):` the calls of this thread in its body are sent together at its end.
@@ -216,6 +245,16 @@ PyClient Connect(const std::string& host, uint16_t port, const std::string& clus
 
 void BindClient(nb::module_& m) {
   const InitTuple zeros = OwnInit("zeros", 0.0, 0.0, 0);
+  nb::class_<TableSpec>(m, "TableSpec", "What create_dense and create_sparse take, for create_tables.")
+      .def_ro("name", &TableSpec::name)
+      .def_static("dense", &DenseSpec, "name"_a, "size"_a, nb::kw_only(), "dtype"_a = "float32",
+                  "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
+                  "non_finite"_a = "reject", "initial_state"_a = 0.0, "segments"_a = std::vector<uint64_t>(),
+                  "init"_a = zeros, "wire"_a = "plain", "wire_topk"_a = 0.0)
+      .def_static("sparse", &SparseSpec, "name"_a, "dim"_a, nb::kw_only(), "dtype"_a = "float32",
+                  "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
+                  "non_finite"_a = "reject", "initial_state"_a = 0.0, "init"_a = zeros, "wire"_a = "plain",
+                  "storage"_a = "float32");
   nb::class_<PyClient>(m, "Client", "A worker's connection to its cluster.")
       .def_prop_ro("rank", [](const PyClient& self) { return self.client().rank(); })
       .def_prop_ro("world_size", [](const PyClient& self) { return self.client().world_size(); })
@@ -235,18 +274,20 @@ void BindClient(nb::module_& m) {
           },
           "Bytes sent and received, as they travelled.")
       .def("live_incarnations", [](const PyClient& self) { return self.client().live_incarnations(); })
-      .def("create_dense", &CreateDense, "name"_a, "size"_a, nb::kw_only(), "dtype"_a = "float32",
+      .def("create_dense", CreateDenseBy(&DenseSpec), "name"_a, "size"_a, nb::kw_only(), "dtype"_a = "float32",
            "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
            "non_finite"_a = "reject", "initial_state"_a = 0.0, "segments"_a = std::vector<uint64_t>(),
            "init"_a = zeros, "wire"_a = "plain", "wire_topk"_a = 0.0)
-      .def("create_sparse", &CreateSparse, "name"_a, "dim"_a, nb::kw_only(), "dtype"_a = "float32",
-           "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
-           "non_finite"_a = "reject", "initial_state"_a = 0.0, "init"_a = zeros,
+      .def("create_sparse", CreateSparseBy(&SparseSpec), "name"_a, "dim"_a, nb::kw_only(),
+           "dtype"_a = "float32", "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0,
+           "deterministic"_a = false, "non_finite"_a = "reject", "initial_state"_a = 0.0, "init"_a = zeros,
            "wire"_a = "plain", "storage"_a = "float32")
+      .def("create_tables", &CreateTables, "specs"_a,
+           "Many tables at once, in the order of their specs: much faster than one after the other.")
       .def("drop_table", &PyClient::DropTable, "name"_a)
       .def("barrier", &PyClient::Barrier,
-           "Opens when every live worker has entered it. If it was interrupted, the next call waits for\n"
-           "the same one.")
+           "Opens when every live worker has entered it. If it was interrupted, or has timed out, the next\n"
+           "call waits for the same one.")
       .def("finish", &PyClient::Finish, "Everything pushed is acknowledged, then this worker leaves the job.")
       .def("close", &PyClient::Close, "Leaves as a dead worker would, unless it has finished.");
   nb::class_<PyTrip>(m, "Trip", "Calls of this thread on the client's tables, sent together: one round trip.")

@@ -82,8 +82,21 @@ class RowSource:
             copy.load(keys, self.read_all(keys))
         return copy
 
-    def attach(self, client: _core.Client, settings: GroupSettings,
-               mode: Mode, reduce: str) -> bool:
+    def spec(self, settings: GroupSettings, mode: Mode, reduce: str) -> _core.TableSpec:
+        """Of the table that it needs."""
+        flags = settings.flags
+        if reduce == "sum" and isinstance(mode, Sync):
+            flags |= _core.FLAG_REDUCE_SUM
+        return _core.TableSpec.sparse(
+            self.name, self.dim, mode="sync" if isinstance(mode, Sync) else "async",
+            optimizer=settings.kind, flags=flags,
+            deterministic=isinstance(mode, Sync) and mode.deterministic,
+            initial_state=settings.initial_state, init=self.init, wire=self.wire,
+            storage=self.storage)
+
+    def check(self, client: _core.Client, settings: GroupSettings, mode: Mode, reduce: str) -> bool:
+        """True if the table is there already; raises if it can't be made, or was made with other
+        settings."""
         made = (settings.kind, settings.flags, settings.initial_state, mode, reduce)
         if self.table is not None and self.client is client:
             if made != self._made:
@@ -91,18 +104,16 @@ class RowSource:
                     f'table "{self.name}" is trained already, by {_describe(self._made)}, and not '
                     f'by {_describe(made)} too: wrap an optimizer with the same settings, or make '
                     'the model anew')
-            return False
+            return True
         self.caching.check_mode(self.name, mode)
-        flags = settings.flags
-        if reduce == "sum" and isinstance(mode, Sync):
-            flags |= _core.FLAG_REDUCE_SUM
-        self.table = client.create_sparse(
-            self.name, self.dim, mode="sync" if isinstance(mode, Sync) else "async",
-            optimizer=settings.kind, flags=flags,
-            deterministic=isinstance(mode, Sync) and mode.deterministic,
-            initial_state=settings.initial_state, init=self.init, wire=self.wire,
-            storage=self.storage)
-        self.client, self._made, self._sync = client, made, isinstance(mode, Sync)
+        return False
+
+    def attach(self, client: _core.Client, settings: GroupSettings, mode: Mode, reduce: str,
+               table: _core.SparseTable) -> None:
+        """The table has been made."""
+        self.table = table
+        self.client, self._sync = client, isinstance(mode, Sync)
+        self._made = (settings.kind, settings.flags, settings.initial_state, mode, reduce)
         self._unacknowledged = []
         self.changed()
         if self.cache is not None and context.initialised():
@@ -111,7 +122,6 @@ class RowSource:
             # Nobody else can use it: a notebook's cell that is run again leaves none.
             ours = weakref.ref(context.current())
             weakref.finalize(self, _drop, ours, client, self.name).atexit = False
-        return True
 
     def changed(self) -> None:
         """What was read before is stale, and must not be used any more."""

@@ -89,11 +89,24 @@ class RowTable:
         return self.source.table
 
     # For the optimizer that holds the handle.
-    def attach(self, client: _core.Client, settings: GroupSettings,
-               mode: Mode, reduce: str) -> bool:
-        """Makes the table on the servers, or finds it. True if it is new in this process; raises if
-        it has been made with other settings."""
-        return self.source.attach(client, settings, mode, reduce)
+    def spec(self, client: _core.Client, settings: GroupSettings, mode: Mode,
+             reduce: str) -> _core.TableSpec | None:
+        """Of the table that it needs on the servers; None if it is there. Raises if it has been made with
+        other settings."""
+        if self.source.check(client, settings, mode, reduce):
+            return None
+        return self.source.spec(settings, mode, reduce)
+
+    def attach(self, client: _core.Client, settings: GroupSettings, mode: Mode, reduce: str,
+               made: _core.SparseTable | None = None) -> bool:
+        """Takes the table that was made, or makes it. True if it is new in this process; raises if it has
+        been made with other settings."""
+        spec = self.spec(client, settings, mode, reduce)
+        if spec is None:
+            return False
+        table: Any = client.create_tables([spec])[0] if made is None else made
+        self.source.attach(client, settings, mode, reduce, table)
+        return True
 
     def filed(self) -> tuple[Keys, torch.Tensor] | None:
         """The gradient: unique keys, and float32 rows in memory that the CPU reads."""

@@ -49,12 +49,13 @@ class ServedGroup:
         self._values = TensorPieces(shapes)
         self.sizes = self._values.sizes
 
-    def attach(self, client: _core.Client, name: str, mode: Mode, reduce: str, wire: dict[str, Any]) -> None:
+    def spec(self, name: str, mode: Mode, reduce: str, wire: dict[str, Any]) -> _core.TableSpec:
+        """Of the table that it needs: `table` is set when it is made."""
         flags = self.settings.flags
         if reduce == "sum" and isinstance(mode, Sync):
             flags |= _core.FLAG_REDUCE_SUM
         segments = list(accumulate(self.sizes))
-        self.table = client.create_dense(
+        return _core.TableSpec.dense(
             name,
             segments[-1],
             mode="sync" if isinstance(mode, Sync) else "async",

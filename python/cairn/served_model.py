@@ -74,6 +74,19 @@ class ServedModel(ServedParts):
         """What a wait for a call of a step begins with."""
         standing_in.wait_for(self, pending)
 
+    def _make_tables(self, client: _core.Client, groups: list[ServedGroup], tables: list[ServedRows]) -> None:
+        """All of them together: one after the other they would take a record of the scheduler each."""
+        of_groups = [group.spec(f"{self.name}/{group.label}", self.mode, self._reduce, self._wire)
+                     for group in groups]
+        of_rows = [table.spec(client, self.mode, self._reduce) for table in tables]
+        specs = of_groups + [spec for spec in of_rows if spec is not None]
+        made: Any = dict(zip([spec.name for spec in specs], client.create_tables(specs)))
+        for group, spec in zip(groups, of_groups):
+            self._tables.append(spec.name)
+            group.table = made[spec.name]
+        for table, rows in zip(tables, of_rows):
+            table.attach(client, self.mode, self._reduce, None if rows is None else made[rows.name])
+
     def attach(self) -> bool:
         """Makes the tables that are not there yet, and starts from the root's values; or, in a running
         job, from what is there: then it returns true."""
@@ -87,12 +100,8 @@ class ServedModel(ServedParts):
                 weakref.finalize(self, _drop_tables, ctx, self._tables).atexit = False
         self._agree(ctx)
         new = [group for group in self.groups if group.table is None]
-        for group in new:
-            self._tables.append(f"{self.name}/{group.label}")
-            group.attach(ctx.client, self._tables[-1], self.mode, self._reduce, self._wire)
         tables = [table for table in self.tables if table.table is None]
-        for table in tables:
-            table.attach(ctx.client, self.mode, self._reduce)
+        self._make_tables(ctx.client, new, tables)
         # What is given once comes first: a root that is started again while the others wait for it here
         # must not take part in their steps before.
         integers, others = self._make_buffers()

@@ -46,8 +46,11 @@ class ServedRows:
 
     _attached = False
 
-    def attach(self, client: _core.Client, mode: Mode, reduce: str) -> None:
-        self.rows.attach(client, self.settings, mode, reduce)
+    def spec(self, client: _core.Client, mode: Mode, reduce: str) -> _core.TableSpec | None:
+        return self.rows.spec(client, self.settings, mode, reduce)
+
+    def attach(self, client: _core.Client, mode: Mode, reduce: str, made: _core.SparseTable | None) -> None:
+        self.rows.attach(client, self.settings, mode, reduce, made)
         self._attached = True
 
     def known_steps(self) -> int:

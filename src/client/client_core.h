@@ -113,6 +113,7 @@ class ClientCore {
   using LogLine = std::function<void(const std::string&)>;
   using Done = std::function<void(Status)>;
   using TableDone = std::function<void(Result<wire::TableInfo>)>;
+  using TablesDone = std::function<void(Result<std::vector<wire::TableInfo>>)>;
 
   static std::unique_ptr<ClientCore> Make(const ClientCoreOptions& options, Network& network,
                                           BufferPool& pool, LogLine log, int64_t now_us,
@@ -129,6 +130,9 @@ class ClientCore {
   // Registered, in a view, and connected to every shard thread.
   virtual void Start(int64_t deadline_us, Done done, int64_t now_us) = 0;
   virtual void CreateTable(const TableSpec& spec, int64_t deadline_us, TableDone done, int64_t now_us) = 0;
+  // All of them or none, in their order. At most wire::kMaxTablesAtOnce.
+  virtual void CreateTables(std::vector<TableSpec> specs, int64_t deadline_us, TablesDone done,
+                            int64_t now_us) = 0;
   virtual void DropTable(const std::string& name, int64_t deadline_us, Done done, int64_t now_us) = 0;
   // Numbered pushes are sent in the order of Submit. A kRound request is held back until this
   // worker's last round of the table is closed everywhere, and so is a kContribute. A push beyond

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <future>
+#include <iterator>
 #include <random>
 #include <utility>
 
+#include "client/table_batches.h"
 #include "transport/tcp/sockets.h"
 
 namespace cairn {
@@ -172,6 +174,34 @@ Result<wire::TableInfo> ClientImpl::CreateTable(TableSpec spec) {
       0);
   if (!created.ok()) return created;
   return *info;
+}
+
+Result<std::vector<wire::TableInfo>> ClientImpl::CreateTables(std::vector<TableSpec> specs) {
+  if (specs.empty()) return std::vector<wire::TableInfo>();
+  struct Parts {
+    std::vector<std::vector<wire::TableInfo>> made;
+    size_t left = 0;
+    Status failed;
+  };
+  auto parts = std::make_shared<Parts>();
+  const Status created = BlockingCall(
+      [this, parts, cut = client::InMessages(std::move(specs))](int64_t deadline_us, ClientCore::Done done) {
+        parts->made.resize(cut.size());
+        parts->left = cut.size();
+        for (size_t i = 0; i < cut.size(); ++i) {
+          auto ended = [parts, i, done](Result<std::vector<wire::TableInfo>> result) {
+            if (result.ok()) parts->made[i] = *std::move(result);
+            if (!result.ok() && parts->failed.ok()) parts->failed = result.status();
+            if (--parts->left == 0) done(parts->failed);
+          };
+          core_->CreateTables(cut[i], deadline_us, std::move(ended), Loop::NowUs());
+        }
+      },
+      0);
+  if (!created.ok()) return created;
+  std::vector<wire::TableInfo> all;
+  for (auto& made : parts->made) std::move(made.begin(), made.end(), std::back_inserter(all));
+  return all;
 }
 
 Status ClientImpl::DropTable(const std::string& name) {

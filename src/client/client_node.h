@@ -84,6 +84,7 @@ class ClientImpl {
   std::shared_ptr<client::OpenTrip> BeginTrip();
   void EndTrip(const client::OpenTrip* trip);
   Result<wire::TableInfo> CreateTable(TableSpec spec);
+  Result<std::vector<wire::TableInfo>> CreateTables(std::vector<TableSpec> specs);
   Status DropTable(const std::string& name);
   Result<uint64_t> NextRound(const TableHandle& table);
   Result<Client::Traffic> Traffic();

@@ -1,6 +1,8 @@
 #include "client/control_calls.h"
 
+#include <algorithm>
 #include <iterator>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 
@@ -8,11 +10,16 @@ namespace cairn::client {
 namespace {
 // A scheduler that is only restarted comes back sooner.
 constexpr int64_t kAbandonedAfterUs = 60'000'000;
+
+// A handle of the one can be used as one of the other.
+bool SameShape(const TableSpec& a, const TableSpec& b) {
+  return a.kind == b.kind && a.element == b.element && a.mode == b.mode && a.size == b.size && a.dim == b.dim;
+}
 }  // namespace
 
 template <class Message>
 void ControlCalls::AddTableCall(Message message, std::string what, int64_t deadline_us,
-                                ClientCore::TableDone done, int64_t now_us) {
+                                ClientCore::TablesDone done, int64_t now_us) {
   const uint64_t request = next_request_++;
   message.request = request;
   TableCall call;
@@ -28,22 +35,42 @@ void ControlCalls::CreateTable(const TableSpec& spec, int64_t deadline_us, Clien
                                int64_t now_us) {
   wire::CreateTable message;
   message.spec = spec;
-  AddTableCall(std::move(message), "creating table \"" + spec.name + "\"", deadline_us, std::move(done),
+  auto ended = [done = std::move(done)](Result<std::vector<wire::TableInfo>> made) {
+    done(made.ok() ? Result<wire::TableInfo>(made->front()) : made.status());
+  };
+  AddTableCall(std::move(message), "creating table \"" + spec.name + "\"", deadline_us, std::move(ended),
                now_us);
+}
+
+void ControlCalls::CreateTables(std::vector<TableSpec> specs, int64_t deadline_us, ClientCore::TablesDone done,
+                                int64_t now_us) {
+  wire::CreateTables message;
+  const std::string what = "creating " + std::to_string(specs.size()) + " tables (\"" + specs.front().name +
+                           "\" to \"" + specs.back().name + "\")";
+  message.specs = std::move(specs);
+  AddTableCall(std::move(message), what, deadline_us, std::move(done), now_us);
 }
 
 void ControlCalls::DropTable(const std::string& name, int64_t deadline_us, ClientCore::Done done,
                              int64_t now_us) {
   wire::DropTable message;
   message.name = name;
-  auto ended = [done = std::move(done)](Result<wire::TableInfo> result) {
+  auto ended = [done = std::move(done)](Result<std::vector<wire::TableInfo>> result) {
     done(result.ok() ? Status::Ok() : result.status());
   };
   AddTableCall(std::move(message), "dropping table \"" + name + "\"", deadline_us, std::move(ended), now_us);
 }
 
 void ControlCalls::Barrier(int64_t deadline_us, ClientCore::Done done, int64_t now_us) {
-  barriers_.push_back({link_.EnterBarrier(now_us), now_us, deadline_us, std::move(done)});
+  uint64_t number = 0;
+  if (left_barriers_.empty()) {
+    number = link_.EnterBarrier(now_us);
+  } else {
+    number = left_barriers_.extract(left_barriers_.begin()).value();
+  }
+  const auto later = [&](const BarrierCall& call) { return call.number > number; };
+  barriers_.insert(std::find_if(barriers_.begin(), barriers_.end(), later),
+                   {number, now_us, deadline_us, std::move(done)});
 }
 
 void ControlCalls::Leave(int64_t deadline_us, ClientCore::Done done, int64_t now_us) {
@@ -84,16 +111,30 @@ bool ControlCalls::Due(int64_t send_us, uint64_t connection, int64_t now_us) con
   return now_us >= send_us || connection != link_.connection_number();
 }
 
+Result<std::vector<wire::TableInfo>> ControlCalls::Made(const TableCall& call) const {
+  std::vector<wire::TableInfo> made;
+  const auto dropped = [&](const std::string& name) {
+    return Status(Code::kNotFound, call.what + ": table \"" + name + "\" was dropped again at once");
+  };
+  if (const auto* one = std::get_if<wire::CreateTable>(&call.message)) {
+    const wire::TableInfo* info = link_.state()->FindTable(call.reply->table);
+    if (info == nullptr) return dropped(one->spec.name);
+    made.push_back(*info);
+  } else if (const auto* many = std::get_if<wire::CreateTables>(&call.message)) {
+    std::unordered_map<std::string, const wire::TableInfo*> by_name;
+    for (const wire::TableInfo& info : link_.state()->tables) by_name.emplace(info.spec.name, &info);
+    for (const TableSpec& spec : many->specs) {
+      const auto it = by_name.find(spec.name);
+      if (it == by_name.end() || !SameShape(it->second->spec, spec)) return dropped(spec.name);
+      made.push_back(*it->second);
+    }
+  }
+  return made;
+}
+
 bool ControlCalls::SettleTable(TableCall& call, int64_t now_us) {
   if (call.reply && link_.state()->version >= call.reply->version) {
-    const wire::TableInfo* info = link_.state()->FindTable(call.reply->table);
-    if (std::holds_alternative<wire::DropTable>(call.message)) {
-      End(call, wire::TableInfo{});
-    } else if (info != nullptr) {
-      End(call, *info);
-    } else {
-      End(call, Status(Code::kNotFound, call.what + ": it was dropped again at once"));
-    }
+    End(call, Made(call));
     return true;
   }
   if (now_us >= call.deadline_us) {
@@ -105,6 +146,7 @@ bool ControlCalls::SettleTable(TableCall& call, int64_t now_us) {
     call.connection = link_.connection_number();
     if (auto* create = std::get_if<wire::CreateTable>(&call.message))
       create->incarnation = link_.incarnation();
+    if (auto* many = std::get_if<wire::CreateTables>(&call.message)) many->incarnation = link_.incarnation();
     if (auto* drop = std::get_if<wire::DropTable>(&call.message)) drop->incarnation = link_.incarnation();
     link_.Send(call.message);
   }
@@ -118,8 +160,10 @@ void ControlCalls::Settle(bool drained, int64_t now_us) {
   std::erase_if(barriers_, [&](BarrierCall& call) {
     const bool open = link_.BarrierOpen(call.number);
     if (open) End(call.done, Status::Ok());
-    if (!open && now_us >= call.deadline_us)
+    if (!open && now_us >= call.deadline_us) {
+      left_barriers_.insert(call.number);
       End(call.done, Late("barrier " + std::to_string(call.number), now_us));
+    }
     return open || now_us >= call.deadline_us;
   });
   if (!leave_) return;
@@ -163,7 +207,7 @@ void ControlCalls::OnLeft() {
   leave_.reset();
 }
 
-void ControlCalls::End(TableCall& call, Result<wire::TableInfo> result) {
+void ControlCalls::End(TableCall& call, Result<std::vector<wire::TableInfo>> result) {
   completions_.Add([done = std::move(call.done), result = std::move(result)] { done(result); });
 }
 

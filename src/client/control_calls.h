@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ class ControlCalls {
       : options_(options), link_(link), completions_(completions) {}
 
   void CreateTable(const TableSpec& spec, int64_t deadline_us, ClientCore::TableDone done, int64_t now_us);
+  void CreateTables(std::vector<TableSpec> specs, int64_t deadline_us, ClientCore::TablesDone done,
+                    int64_t now_us);
   void DropTable(const std::string& name, int64_t deadline_us, ClientCore::Done done, int64_t now_us);
   void Barrier(int64_t deadline_us, ClientCore::Done done, int64_t now_us);
   void Leave(int64_t deadline_us, ClientCore::Done done, int64_t now_us);
@@ -50,7 +53,7 @@ class ControlCalls {
     int64_t begun_us = 0, deadline_us = 0, send_us = 0;
     uint64_t connection = 0;  // on which it was sent
     std::optional<wire::TableReply> reply;
-    ClientCore::TableDone done;
+    ClientCore::TablesDone done;  // of a drop: with none
   };
   struct BarrierCall {
     uint64_t number = 0;
@@ -66,13 +69,15 @@ class ControlCalls {
   };
 
   template <class Message>
-  void AddTableCall(Message message, std::string what, int64_t deadline_us, ClientCore::TableDone done,
+  void AddTableCall(Message message, std::string what, int64_t deadline_us, ClientCore::TablesDone done,
                     int64_t now_us);
+  // What an answered call has made, as the state has it.
+  Result<std::vector<wire::TableInfo>> Made(const TableCall& call) const;
   bool Due(int64_t send_us, uint64_t connection, int64_t now_us) const;
   bool Abandoned(int64_t now_us);
   // True when it has ended.
   bool SettleTable(TableCall& call, int64_t now_us);
-  void End(TableCall& call, Result<wire::TableInfo> result);
+  void End(TableCall& call, Result<std::vector<wire::TableInfo>> result);
   void End(ClientCore::Done& done, Status status);
   Status Late(const std::string& what, int64_t now_us) const;
 
@@ -82,6 +87,7 @@ class ControlCalls {
   std::map<uint64_t, TableCall> tables_;  // by request number
   uint64_t next_request_ = 1;
   std::vector<BarrierCall> barriers_;  // in the order of their numbers
+  std::set<uint64_t> left_barriers_;   // entered, and their calls have timed out: the next ones are theirs
   std::optional<LeaveCall> leave_;
   bool left_ = false;
 };

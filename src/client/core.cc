@@ -94,6 +94,15 @@ void Core::CreateTable(const TableSpec& spec, int64_t deadline_us, TableDone don
   Settle(now_us);
 }
 
+void Core::CreateTables(std::vector<TableSpec> specs, int64_t deadline_us, TablesDone done, int64_t now_us) {
+  if (Status s = Closed(); !s.ok()) {
+    completions_.Add([done = std::move(done), s] { done(s); });
+  } else {
+    calls_.CreateTables(std::move(specs), deadline_us, std::move(done), now_us);
+  }
+  Settle(now_us);
+}
+
 void Core::DropTable(const std::string& name, int64_t deadline_us, Done done, int64_t now_us) {
   if (Status s = Closed(); !s.ok()) {
     completions_.Add([done = std::move(done), s] { done(s); });

@@ -38,6 +38,8 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
 
   void Start(int64_t deadline_us, Done done, int64_t now_us) override;
   void CreateTable(const TableSpec& spec, int64_t deadline_us, TableDone done, int64_t now_us) override;
+  void CreateTables(std::vector<TableSpec> specs, int64_t deadline_us, TablesDone done,
+                    int64_t now_us) override;
   void DropTable(const std::string& name, int64_t deadline_us, Done done, int64_t now_us) override;
   void Submit(Request request, int64_t now_us) override;
   void SubmitInTurns(Request push, Request pull, int64_t now_us) override;

@@ -1,4 +1,4 @@
-// Start, tables, barriers, leaving, and the ends that a worker can come to.
+// Start, tables, leaving, and the ends that a worker can come to.
 #include <gtest/gtest.h>
 
 #include "client/fake_cluster.h"
@@ -167,34 +167,6 @@ TEST(Tables, ErrorsAndDeadlinesComeBack) {
   c.Wait(2'500'000);
   ASSERT_EQ(ends.size(), 2u);
   EXPECT_EQ(ends[1].code(), Code::kDeadlineExceeded);
-}
-
-TEST(Barrier, CountsFromTheBaseAndKeepsTheHighestOpen) {
-  FakeCluster c;
-  c.barrier_base = c.barrier_open = 4;
-  c.StartAll();
-  std::vector<Status> ends;
-  const auto done = [&](Status s) { ends.push_back(s); };
-  c.core->Barrier(c.now + 60'000'000, done, c.now);
-  c.Run();
-  EXPECT_EQ(c.barrier_count, 5u);
-  EXPECT_TRUE(ends.empty());
-  c.barrier_open = 5;
-  c.Wait(1'100'000);
-  ASSERT_EQ(ends.size(), 1u);
-  EXPECT_TRUE(ends[0].ok());
-  c.core->Barrier(c.now + 60'000'000, done, c.now);
-  c.barrier_open = 6;
-  c.Wait(1'100'000);
-  EXPECT_EQ(ends.size(), 2u);
-  c.barrier_open = 0;  // a restarted scheduler has not heard everybody yet
-  c.Wait(1'100'000);
-  c.awaiting = "barrier 7: rank 1 has not come";
-  c.core->Barrier(c.now + 2'000'000, done, c.now);
-  c.Wait(2'500'000);
-  ASSERT_EQ(ends.size(), 3u);
-  EXPECT_EQ(ends[2].code(), Code::kDeadlineExceeded);
-  EXPECT_NE(ends[2].message().find("rank 1 has not come"), std::string::npos);
 }
 
 TEST(Leave, WaitsForAcknowledgementsAndIsRepeated) {

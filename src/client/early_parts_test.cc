@@ -23,7 +23,7 @@ wire::TableInfo Table() {
   return {TableId{3}, {.name = "e", .kind = TableKind::kSparse, .dim = kDim}, {}};
 }
 
-void TakeRows(const Request& request, Rows* rows) {
+void CollectRows(const Request& request, Rows* rows) {
   for (const ShardPart& part : request.parts) {
     const std::span<const std::byte> body =
         part.frame->head.bytes().subspan(sizeof(wire::FrameHeader));
@@ -68,20 +68,20 @@ void ExpectTheWholePush(const PartitionInput& input, size_t different) {
   Rows whole, parts;
   auto request = PreparePush(input, pool);
   ASSERT_TRUE(request.ok());
-  TakeRows(*request, &whole);
+  CollectRows(*request, &whole);
   EXPECT_EQ(whole.size(), different);
   size_t early = 0;
   auto last = PreparePush(input, pool, [&](Request part) {
     ++early;
     EXPECT_FALSE(part.parts.empty());
-    TakeRows(part, &parts);
+    CollectRows(part, &parts);
     // Whoever takes it may prepare something else on the same thread.
     Case other(2, 20'000, 19'000);
     EXPECT_TRUE(PreparePush(other.input(), pool).ok());
   });
   ASSERT_TRUE(last.ok());
   EXPECT_FALSE(last->parts.empty());
-  TakeRows(*last, &parts);
+  CollectRows(*last, &parts);
   EXPECT_GT(early, 4u);
   EXPECT_EQ(parts, whole);
 }

@@ -48,9 +48,11 @@ class FakeNetwork final : public Network {
   }
   void Close(ConnId conn) override { conns.at(conn).open = false; }
   uint64_t BulkProgress(ConnId) const override { return bulk_progress; }
+  bool FellBack(ConnId) const override { return fell_back; }
 
   std::map<ConnId, Conn> conns;
   uint64_t bulk_progress = 0;
+  bool fell_back = false;
   bool hold_frames = false;  // as a transport with a full socket would
   std::vector<wire::FramePtr> held;
   bool keeps_last = false;  // frames are not delivered: the test looks at `last`
@@ -342,6 +344,11 @@ class FakeCluster : public ClientObserver {
         state.version = state.version.Next();
       }
       Say(id, wire::TableReply{m->request, Code::kOk, "", state.FindTable(m->spec.name)->id, state.version});
+    } else if (auto* m = std::get_if<wire::CreateTables>(&message); m != nullptr && tables_answered) {
+      for (const TableSpec& spec : m->specs)
+        if (state.FindTable(spec.name) == nullptr) AddTable(spec);
+      state.version = state.version.Next();
+      Say(id, wire::TableReply{m->request, Code::kOk, "", TableId{0}, state.version});
     } else if (auto* m = std::get_if<wire::Leave>(&message); m != nullptr && leave_answered) {
       Say(id, wire::LeaveReply{m->incarnation});
     }

@@ -201,16 +201,28 @@ std::vector<uint64_t> Client::live_incarnations() const {
 
 Result<Client::Traffic> Client::traffic() const { return impl_->Traffic(); }
 
+DenseTable Client::DenseHandle(wire::TableInfo info) const {
+  DenseTable table;
+  table.client_ = impl_;
+  auto feedback = client::ErrorFeedback::For(info.spec);
+  table.table_ = std::make_shared<const TableHandle>(
+      TableHandle{std::move(info), std::make_shared<client::DensePlanCache>(), std::move(feedback)});
+  return table;
+}
+
+SparseTable Client::SparseHandle(wire::TableInfo info) const {
+  SparseTable table;
+  table.client_ = impl_;
+  table.table_ = std::make_shared<const TableHandle>(TableHandle{std::move(info)});
+  return table;
+}
+
 Result<DenseTable> Client::CreateDense(TableSpec spec) {
   spec.kind = TableKind::kDense;
   if (Status wrong = CheckSpec(spec); !wrong.ok()) return wrong;
   auto info = impl_->CreateTable(std::move(spec));
   if (!info.ok()) return info.status();
-  DenseTable table;
-  table.client_ = impl_;
-  table.table_ = std::make_shared<const TableHandle>(
-      TableHandle{*info, std::make_shared<client::DensePlanCache>(), client::ErrorFeedback::For(info->spec)});
-  return table;
+  return DenseHandle(*std::move(info));
 }
 
 Result<SparseTable> Client::CreateSparse(TableSpec spec) {
@@ -218,10 +230,23 @@ Result<SparseTable> Client::CreateSparse(TableSpec spec) {
   if (Status wrong = CheckSpec(spec); !wrong.ok()) return wrong;
   auto info = impl_->CreateTable(std::move(spec));
   if (!info.ok()) return info.status();
-  SparseTable table;
-  table.client_ = impl_;
-  table.table_ = std::make_shared<const TableHandle>(TableHandle{std::move(*info)});
-  return table;
+  return SparseHandle(*std::move(info));
+}
+
+Result<std::vector<AnyTable>> Client::CreateTables(std::vector<TableSpec> specs) {
+  for (const TableSpec& spec : specs)
+    if (Status wrong = CheckSpec(spec); !wrong.ok()) return wrong;
+  auto infos = impl_->CreateTables(std::move(specs));
+  if (!infos.ok()) return infos.status();
+  std::vector<AnyTable> tables;
+  for (wire::TableInfo& info : *infos) {
+    if (info.spec.kind == TableKind::kDense) {
+      tables.emplace_back(DenseHandle(std::move(info)));
+    } else {
+      tables.emplace_back(SparseHandle(std::move(info)));
+    }
+  }
+  return tables;
 }
 
 Status Client::DropTable(const std::string& name) { return impl_->DropTable(name); }

@@ -73,6 +73,7 @@ void ShardLink::ForgetConnection(int64_t now_us) {
   rewind_us_ = marked_us_ = 0;
   rewound_.clear();
   reopen_ = false;
+  memory_.OnGone();
 }
 
 void ShardLink::OnDisconnect(int64_t now_us) {
@@ -96,6 +97,7 @@ void ShardLink::Ready(int64_t now_us) {
   since_us_ = oldest_us_ = now_us;
   trouble_.clear();
   backoff_.Reset();
+  memory_.OnReady(network_.FellBack(conn_), now_us);
   for (auto& [id, frame] : queue_) {
     if (frame.sends > 0) return Rewind(now_us);
   }
@@ -117,7 +119,7 @@ void ShardLink::OnTick(int64_t now_us) {
   if (rewind_us_ != 0 && now_us >= rewind_us_) return Rewind(now_us);
   if (marked_us_ != 0 && now_us >= marked_us_) SendMarked(now_us);
   NoteProgress(now_us);
-  if (Silent(now_us)) return Reopen(now_us);
+  if (Silent(now_us) || memory_.Due(queue_.empty(), now_us)) return Reopen(now_us);
   Pump(now_us);
 }
 

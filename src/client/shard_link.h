@@ -17,6 +17,7 @@
 #include "cairn/status.h"
 #include "client/backoff.h"
 #include "client/client_core.h"
+#include "client/shared_memory_retry.h"
 #include "client/slot_book.h"
 #include "transport/network.h"
 #include "wire/control.h"
@@ -183,6 +184,8 @@ class ShardLink {
   int64_t marked_us_ = 0;                 // when to send the frames marked `again`
   std::map<uint32_t, uint64_t> rewound_;  // slot → resume point that has been obeyed
   bool reopen_ = false;                   // after the message under way
+
+  SharedMemoryRetry memory_;
 
   std::optional<Doubt> doubt_;
   uint32_t damaged_ = 0;  // frames in a row that the peer took for damaged

@@ -63,6 +63,8 @@ class SchedulerCore final : public Scheduler {
     StateVersion news_held;            // the version that its sender held
     std::vector<wire::HotRow> hot_rows;       // servers
     std::vector<wire::SampledTable> sampled;  // servers
+    std::vector<wire::StalledRound> stalled;  // servers
+    int64_t stalled_us = 0;                   // when it said so
     bool wants_to_leave = false;       // servers: says so itself
     bool told_needed = false;          // servers: has been logged as silent, but needed
     bool told_slow = false;            // servers: has been logged as slow, but needed
@@ -76,8 +78,9 @@ class SchedulerCore final : public Scheduler {
   // A table request that waits: for a view to be finished, or for the servers to hold its version.
   struct TableRequest {
     ConnId conn;
-    wire::ControlMessage message;  // CreateTable or DropTable
+    wire::ControlMessage message;  // CreateTable, CreateTables or DropTable
     std::optional<wire::TableReply> reply;
+    bool waits;  // for the record before, to share the next one with others
   };
   using RequestKey = std::pair<Incarnation, uint64_t>;
 
@@ -191,10 +194,7 @@ class SchedulerCore final : public Scheduler {
 
   // table_requests.cc
   void OnTableRequest(ConnId conn, Incarnation incarnation, uint64_t request, wire::ControlMessage message);
-  bool RunDeferred();  // carries out one request that waited; false: none was ready
-  std::optional<wire::TableReply> Carry(const RequestKey& key, const TableRequest& request);
-  wire::TableReply Create(const RequestKey& key, const TableSpec& spec);
-  wire::TableReply Drop(const RequestKey& key, const std::string& name);
+  bool RunDeferred();  // one record for all requests that wait; false: none was ready
   std::vector<ServerMemory> MemoryOfServers() const;  // of those that are there
   void AnswerTables();
   bool ServersHold(StateVersion version) const;
@@ -213,6 +213,7 @@ class SchedulerCore final : public Scheduler {
     uint32_t slot = 0, server = 0;
   };
   std::map<TableId, std::vector<HotRowShare>> HottestRows() const;
+  std::vector<wire::StalledRound> StalledRounds(int64_t now_us) const;  // as all servers say, as of now
   std::string StatusJson(int64_t now_us) override;
 
   const SchedulerOptions options_;

@@ -61,6 +61,7 @@ void SchedulerCore::TakeReport(Live& node, const wire::Heartbeat& heartbeat, int
   if (!node.heard || count != node.barrier_count) awaiting_stale_ = barrier_stale_ = true;
   node.heard = true;
   node.barrier_count = count;
+  unsettled_ |= heartbeat.version > node.version && !requests_.empty();  // tables wait for confirmations
   node.version = std::max(node.version, heartbeat.version);
   node.end_confirmed |= heartbeat.end_confirmed;
   const bool newer_report =

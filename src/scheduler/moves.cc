@@ -67,6 +67,8 @@ void SchedulerCore::TakeOwnersReport(Live& node, uint32_t index, const wire::Hea
   }
   node.hot_rows = heartbeat.hot_rows;
   node.sampled = heartbeat.sampled;
+  node.stalled = heartbeat.stalled;
+  node.stalled_us = now_us;
   if (!durable_.running()) return;
   slot_bytes_.resize(state().slots.size(), kUnknownBytes);
   for (const wire::SlotLoad& load : heartbeat.loads) {

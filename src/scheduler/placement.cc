@@ -50,6 +50,8 @@ bool Planner::Repair() {
   NameSurplus();
   const auto slots = static_cast<uint32_t>(d_.state.slots.size());
   for (uint32_t slot = 0; slot < slots; ++slot) Shrink(slot);
+  for (const Server& server : servers_)
+    if (!server.stays) LetLeaverGo(server);
   return Grow();
 }
 
@@ -132,7 +134,30 @@ void Planner::Shrink(uint32_t slot) {
     if (!At(backup.server).stays) go.push_back(backup.server);
   if (auto moving = d_.moving_from.find(slot); moving != d_.moving_from.end()) go.push_back(moving->second);
   for (uint32_t server : go)
-    if (!LetGo(slot, server)) return;
+    if (!KeptForNow(slot, server) && !LetGo(slot, server)) return;
+}
+
+// A copy on a server that is leaving, without which one owner would be left: as long as the server is
+// there for other slots, this copy may be what saves the job. It goes with all the others (LetLeaverGo).
+bool Planner::KeptForNow(uint32_t slot, uint32_t server) {
+  const wire::SlotOwner& owner = Slot(slot);
+  const wire::Backup* backup = owner.FindBackup(static_cast<uint16_t>(server));
+  return !At(server).stays && backup != nullptr && backup->in_sync && SafeOwners(owner, server) < 2;
+}
+
+// In one record: its copies are in sync until it owns nothing.
+void Planner::LetLeaverGo(const Server& leaver) {
+  const auto index = static_cast<uint16_t>(leaver.index);
+  std::vector<uint32_t> backed;
+  for (uint32_t slot = 0; slot < d_.state.slots.size(); ++slot) {
+    const wire::SlotOwner& owner = Slot(slot);
+    if (owner.server == index) return;
+    if (owner.FindBackup(index) == nullptr) continue;
+    const bool enough = SafeOwners(owner, index) >= std::max(wanted_, d_.state.min_in_sync);
+    if (owner.heir != wire::kNoServer || At(owner.server).avoided || !enough) return;
+    backed.push_back(slot);
+  }
+  for (uint32_t slot : backed) LetGo(slot, index);
 }
 
 // Drops an owner if enough others have everything; a primary is handed over first. False: a handover

@@ -107,6 +107,29 @@ TEST(Placement, LastServersStayAndMinInSyncIsKept) {
   EXPECT_EQ(two.d.state.FindServer(1), nullptr) << "with a third server it can go";
 }
 
+// As long as one is there, its slots have another owner than the one that would be left.
+TEST(Placement, LeavingServersGoAsAWholeWhereOneOwnerWouldBeLeft) {
+  for (uint32_t replicas : {2u, 3u}) {
+    SCOPED_TRACE(replicas);
+    Cluster c(replicas, 4, 64, 2);
+    c.d.state.replicas = replicas;
+    c.Rest();
+    const std::vector<wire::SlotOwner> before = c.d.state.slots;
+    for (uint32_t index : {1u, 2u, 3u}) c.d.state.servers[index].leaving = true;
+    int steps = 0;
+    while (c.d.state.servers.size() > 1) {
+      ASSERT_TRUE(c.Step(true));
+      ASSERT_LT(++steps, 500);
+      for (const wire::ServerInfo& server : c.d.state.servers)
+        for (size_t slot = 0; server.leaving && slot < before.size(); ++slot)
+          if (before[slot].server == server.index || before[slot].FindBackup(static_cast<uint16_t>(server.index)))
+            ASSERT_GE(InSyncOwners(c.d.state.slots[slot]), 2u) << "slot " << slot << " of " << server.index;
+    }
+    c.Rest();
+    for (const wire::SlotOwner& owner : c.d.state.slots) EXPECT_EQ(InSyncOwners(owner), 1u);
+  }
+}
+
 TEST(Placement, ReplicasMayChange) {
   Cluster c(5, 4, 64, 1);
   c.d.state.replicas = 3;

@@ -100,6 +100,8 @@ class Planner {
   void Tally();
   void NameSurplus();
   void Shrink(uint32_t slot);
+  bool KeptForNow(uint32_t slot, uint32_t server);
+  void LetLeaverGo(const Server& leaver);
   bool LetGo(uint32_t slot, uint32_t server);
   bool Grow();
   void BeginCopy(uint32_t slot, Server& to, std::optional<uint32_t> thread = std::nullopt);

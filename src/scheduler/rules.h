@@ -125,8 +125,8 @@ inline constexpr size_t kMaxSegmentsOfAll = 262144;
 
 // Whether there is such a table, and what to do if not.
 Status CheckSpec(const TableSpec& spec, uint32_t slot_count);
-// Whether one more table fits into the state.
-Status CheckRoom(const wire::ClusterState& state, const TableSpec& spec);
+// Whether these, which are not there yet, fit into the state.
+Status CheckRoom(const wire::ClusterState& state, std::span<const TableSpec* const> specs);
 // What differs, as "mode (sync there, async asked for), size (…)". Empty: nothing does.
 std::string DescribeDifference(const TableSpec& there, const TableSpec& asked);
 // Requires CheckSpec and CheckRoom, and that no table has the name.

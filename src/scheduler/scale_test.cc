@@ -177,6 +177,36 @@ TEST_F(Scaling, ServerThatWantsToLeaveIsDrainedAndNotReplaced) {
   EXPECT_TRUE(c.Logged("wants to leave, but no other server would be left"));
 }
 
+// Two servers, one goes: the job is not to hang on the other before it has gone.
+TEST_F(Scaling, ServerThatLeavesKeepsItsCopiesUntilItGoes) {
+  servers[1]->beat.leaving = true;
+  int looks = 0;
+  for (; c.state().FindServer(1) != nullptr; ++looks) {
+    ASSERT_LT(looks, 200);
+    for (const wire::SlotOwner& owner : c.state().slots) ASSERT_EQ(InSyncOwners(owner), 2u);
+    Go(100'000);
+  }
+  EXPECT_GT(looks, 5);
+  EXPECT_TRUE(c.Last<wire::LeaveReply>(servers[1]->conn).has_value());
+  Go(1'000'000);
+  ExpectInPlace(1, 1);
+}
+
+TEST_F(Scaling, ServerThatIsLeavingGoesOnAloneIfTheOtherDies) {
+  servers[1]->beat.leaving = true;
+  Go(300'000);
+  ASSERT_TRUE(c.state().FindServer(1)->leaving);
+  c.Advance(15'000'000, {servers[1].get(), &w0});  // nothing more can be handed over to the other
+  ASSERT_EQ(c.state().phase, wire::Phase::kRunning) << c.state().failure;
+  ASSERT_EQ(c.state().servers.size(), 1u);
+  for (const wire::SlotOwner& owner : c.state().slots) EXPECT_EQ(owner.server, 1);
+  // When another one comes, it may go at last.
+  Join();
+  Go(20'000'000);
+  ExpectInPlace(1, 1);
+  EXPECT_EQ(c.state().FindServer(1), nullptr);
+}
+
 TEST_F(Scaling, ReplacementOfAKilledServerDoesNotRaiseTheNumberWanted) {
   Scale(3);
   Join();

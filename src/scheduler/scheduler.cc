@@ -265,6 +265,8 @@ void SchedulerCore::Handle(ConnId conn, const wire::ControlMessage& message, int
   if (const auto* m = std::get_if<wire::Register>(&message)) return OnRegister(conn, *m, now_us);
   if (const auto* m = std::get_if<wire::CreateTable>(&message))
     return OnTableRequest(conn, m->incarnation, m->request, *m);
+  if (const auto* m = std::get_if<wire::CreateTables>(&message))
+    return OnTableRequest(conn, m->incarnation, m->request, *m);
   if (const auto* m = std::get_if<wire::DropTable>(&message))
     return OnTableRequest(conn, m->incarnation, m->request, *m);
   if (const auto* m = std::get_if<wire::Leave>(&message)) return OnLeave(conn, *m, now_us);
@@ -282,7 +284,8 @@ void SchedulerCore::OnDisconnect(ConnId conn, int64_t now_us) {
   if (!fatal_.ok()) return;
   Unbind(conn, now_us);
   callers_.Forget(conn);
-  std::erase_if(requests_, [&](const auto& entry) { return entry.second.conn == conn; });
+  const auto gone = [&](const auto& entry) { return entry.second.conn == conn; };
+  unsettled_ |= std::erase_if(requests_, gone) > 0;  // others may have waited for their records
   Settle(now_us);
 }
 

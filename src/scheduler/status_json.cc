@@ -164,6 +164,20 @@ std::map<TableId, std::vector<SchedulerCore::HotRowShare>> SchedulerCore::Hottes
   return rows;
 }
 
+std::vector<wire::StalledRound> SchedulerCore::StalledRounds(int64_t now_us) const {
+  std::vector<wire::StalledRound> rounds;
+  for (const wire::ServerInfo& server : state().servers) {
+    const Live* live = FindLive(server.incarnation);
+    if (live == nullptr) continue;
+    for (wire::StalledRound round : live->stalled) {
+      const int64_t waited_ms = round.waited_ms + (now_us - live->stalled_us) / 1000;
+      round.waited_ms = static_cast<uint32_t>(std::min<int64_t>(waited_ms, UINT32_MAX));
+      if (state().FindTable(round.table) != nullptr) wire::AddStalled(rounds, std::move(round));
+    }
+  }
+  return rounds;
+}
+
 std::string SchedulerCore::StatusJson(int64_t now_us) {
   const wire::ClusterState& s = state();
   static const Live kNobody;
@@ -201,6 +215,13 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
                {"done_ranks", s.done_ranks},
                {"given_up_ranks", durable_.given_up_ranks},
                {"missing_ranks", OpenRanks(durable_)}};
+  Json& stalled = json["stalled_rounds"] = Json::array();
+  for (const wire::StalledRound& round : StalledRounds(now_us))
+    stalled.push_back({{"table", s.FindTable(round.table)->spec.name},
+                       {"round", round.round.value},
+                       {"seconds", Rounded(round.waited_ms * 1e-3)},
+                       {"missing", round.missing},
+                       {"missing_ranks", round.missing_ranks}});
   const SlotTraffic traffic = traffic_.Rates(now_us);
   const TrafficSpread spread = SpreadOf(s, traffic);
   json["traffic"] = {{"mean_per_thread", Rounded(spread.mean)},

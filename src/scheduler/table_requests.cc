@@ -1,9 +1,10 @@
-// CreateTable and DropTable: carried out once, answered when every server holds the result.
+// CreateTable, CreateTables and DropTable: carried out once, answered when every server holds the result.
 #include <algorithm>
 #include <utility>
 
 #include "base/bounds.h"
 #include "scheduler/core.h"
+#include "scheduler/table_record.h"
 
 namespace cairn::scheduler {
 namespace {
@@ -29,59 +30,30 @@ void SchedulerCore::OnTableRequest(ConnId conn, Incarnation incarnation, uint64_
   if (auto it = answered_.find(key); it != answered_.end()) return Send(conn, it->second);
   auto it = requests_.find(key);
   if (it == requests_.end() && requests_.size() >= kMaxRequestsUnderWay) return;
-  if (it == requests_.end()) it = requests_.emplace(key, TableRequest{conn, std::move(message), {}}).first;
+  if (it == requests_.end()) it = requests_.emplace(key, TableRequest{conn, std::move(message), {}, false}).first;
   it->second.conn = conn;  // the answer goes to where it was last asked from
   unsettled_ = true;
 }
 
-// Requires a running job with no view pending: then creation need not wait.
+// Requires a running job with no view pending: then creation need not wait. What changes the state also
+// waits until the servers have confirmed the record before: requests that come meanwhile share the next.
 bool SchedulerCore::RunDeferred() {
+  const bool unconfirmed = std::any_of(requests_.begin(), requests_.end(), [&](const auto& entry) {
+    const auto& reply = entry.second.reply;
+    return reply && reply->code == Code::kOk && !ServersHold(reply->version);
+  });
+  TableRecord record(durable_, options_.bounds.table_requests, MemoryOfServers());
   for (auto& [key, request] : requests_) {
-    if (request.reply) continue;
-    const StateVersion before = state().version;
-    request.reply = Carry(key, request);
-    if (!fatal_.ok()) return false;
-    if (state().version != before) return true;
+    if (request.reply || (unconfirmed && request.waits)) continue;
+    request.waits = unconfirmed && record.WouldChange(key.first, key.second, request.message);
+    if (request.waits) continue;
+    request.reply = record.Carry(key.first, key.second, request.message);
+    if (request.reply->code == Code::kResourceExhausted) log_(request.reply->text);
   }
-  return false;
-}
-
-std::optional<wire::TableReply> SchedulerCore::Carry(const RequestKey& key, const TableRequest& request) {
-  if (const TableOperation* done = FindOperation(durable_, key.first, key.second))
-    return wire::TableReply{key.second, Code::kOk, "", done->table, done->version};
-  if (const auto* create = std::get_if<wire::CreateTable>(&request.message)) return Create(key, create->spec);
-  return Drop(key, std::get<wire::DropTable>(request.message).name);
-}
-
-wire::TableReply SchedulerCore::Create(const RequestKey& key, const TableSpec& spec) {
-  wire::TableReply reply{key.second, Code::kOk, "", TableId(0), state().version};
-  auto refuse = [&](Code code, std::string text) {
-    reply.code = code;
-    reply.text = std::move(text);
-    return reply;
-  };
-  if (Status status = CheckSpec(spec, static_cast<uint32_t>(state().slots.size())); !status.ok()) return refuse(status.code(), status.message());
-  if (const wire::TableInfo* there = state().FindTable(spec.name)) {
-    const std::string difference = DescribeDifference(there->spec, spec);
-    if (!difference.empty())
-      return refuse(Code::kAlreadyExists, "table \"" + spec.name + "\" is already there with another " +
-                                              difference +
-                                              ": use the same spec, another name, or drop it first");
-    reply.table = there->id;
-    return reply;
-  }
-  if (Status status = CheckRoom(state(), spec); !status.ok()) return refuse(status.code(), status.message());
-  if (Status status = CheckMemory(state(), spec, MemoryOfServers()); !status.ok()) {
-    log_(status.message());
-    return refuse(status.code(), status.message());
-  }
-  DurableState next = Next();
-  reply.version = next.state.version;
-  reply.table = AddTable(next, spec);
-  RememberOperation(next, key.first, key.second, reply.table, options_.bounds.table_requests);
-  if (Commit(std::move(next)))
-    log_("table " + std::to_string(reply.table.value) + " \"" + spec.name + "\": " + Describe(spec));
-  return reply;
+  if (!record.changed()) return false;
+  if (!Commit(record.TakeNext())) return false;
+  for (const std::string& line : record.lines()) log_(line);
+  return true;
 }
 
 std::vector<ServerMemory> SchedulerCore::MemoryOfServers() const {
@@ -90,27 +62,6 @@ std::vector<ServerMemory> SchedulerCore::MemoryOfServers() const {
     if (const Live* live = FindLive(server.incarnation))
       servers.push_back({server.index, live->stats.memory, live->stats.dense_bytes});
   return servers;
-}
-
-wire::TableReply SchedulerCore::Drop(const RequestKey& key, const std::string& name) {
-  wire::TableReply reply{key.second, Code::kOk, "", TableId(0), state().version};
-  const wire::TableInfo* there = state().FindTable(name);
-  if (there == nullptr) {
-    // Several workers may drop the same table: it is gone, which is what each of them wants.
-    const auto& gone = durable_.dropped_names;
-    if (std::find(gone.begin(), gone.end(), name) != gone.end()) return reply;
-    reply.code = Code::kNotFound;
-    reply.text = "no table is named \"" + Printable(name, 255) + "\"";
-    return reply;
-  }
-  DurableState next = Next();
-  reply.version = next.state.version;
-  reply.table = there->id;
-  RemoveTable(next, reply.table);
-  RememberOperation(next, key.first, key.second, reply.table, options_.bounds.table_requests);
-  if (Commit(std::move(next)))
-    log_("table " + std::to_string(reply.table.value) + " \"" + name + "\" is dropped");
-  return reply;
 }
 
 bool SchedulerCore::ServersHold(StateVersion version) const {

@@ -8,15 +8,19 @@
 
 namespace cairn::scheduler {
 
-Status CheckRoom(const wire::ClusterState& state, const TableSpec& spec) {
-  if (state.tables.size() >= kMaxTables)
-    return {Code::kResourceExhausted, "there are " + std::to_string(kMaxTables) +
-                                          " tables, which is the limit: drop one, or pack several into one"};
-  size_t segments = spec.segments.size();
+Status CheckRoom(const wire::ClusterState& state, std::span<const TableSpec* const> specs) {
+  if (specs.empty()) return Status::Ok();
+  if (state.tables.size() + specs.size() > kMaxTables)
+    return {Code::kResourceExhausted,
+            "there are " + Count(state.tables.size(), "table") + ", and with " +
+                (specs.size() == 1 ? "one" : std::to_string(specs.size())) + " more there would be more than " +
+                std::to_string(kMaxTables) + ", which is the limit: drop some, or pack several into one"};
+  size_t segments = 0;
+  for (const TableSpec* spec : specs) segments += spec->segments.size();
   for (const wire::TableInfo& table : state.tables) segments += table.spec.segments.size();
   if (segments <= kMaxSegmentsOfAll) return Status::Ok();
   return {Code::kResourceExhausted,
-          "with table \"" + spec.name + "\" all tables would have " + std::to_string(segments) +
+          "with table \"" + specs.back()->name + "\" all tables would have " + std::to_string(segments) +
               " segments, and " + std::to_string(kMaxSegmentsOfAll) +
               " is the limit: drop tables that nobody uses, or put small tensors into one segment"};
 }

@@ -1,4 +1,6 @@
 // Tables: made once, dropped once, answered when the servers hold them (rule 8).
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "scheduler/fake_cluster.h"
@@ -92,8 +94,81 @@ TEST_F(Tables, DropOfAnUnknownNameIsNotFoundAndASecondDropIsFine) {
   Create(w0, 2, DenseSync("a"));
   Drop(w0, 3, "a");
   Drop(w1, 1, "a");
-  ServersCatchUp();
+  ServersCatchUp();  // it is made
+  ServersCatchUp();  // it is dropped
   EXPECT_EQ(Reply(w1)->code, Code::kOk);
+}
+
+// Those of one message, and those that come while a record is not confirmed.
+TEST_F(Tables, ManyAreMadeInOneRecord) {
+  const StateVersion before = c.state().version;
+  c.Tell(w0.conn, wire::CreateTables{1, w0.incarnation, {DenseSync("a"), DenseSync("b"), DenseSync("a")}});
+  EXPECT_EQ(c.state().tables.size(), 2u);
+  EXPECT_EQ(c.state().version, before.Next());
+  EXPECT_FALSE(Reply(w0));
+  for (uint64_t request = 2; request < 300; ++request)
+    Create(w1, request, DenseSync("t" + std::to_string(request)));
+  Create(w0, 2, DenseSync("b"));
+  EXPECT_EQ(c.state().tables.size(), 2u) << "they wait for the record before";
+  ServersCatchUp();
+  EXPECT_EQ(c.Last<wire::TableReply>(w0.conn)->code, Code::kOk);
+  EXPECT_EQ(c.state().tables.size(), 300u);
+  EXPECT_EQ(c.state().version, before.Next().Next());
+  EXPECT_EQ(Reply(w1), std::nullopt);
+  ServersCatchUp();
+  EXPECT_EQ(std::count_if(c.network.sent[w1.conn].begin(), c.network.sent[w1.conn].end(), [](const auto& m) {
+    const auto* reply = std::get_if<wire::TableReply>(&m);
+    return reply != nullptr && reply->code == Code::kOk && reply->table != TableId(0);
+  }), 298);
+}
+
+TEST_F(Tables, OneThatIsWrongLetsNoneBeMade) {
+  const StateVersion before = c.state().version;
+  c.Tell(w0.conn, wire::CreateTables{1, w0.incarnation, {DenseSync("a"), {.name = "b", .size = 0}}});
+  EXPECT_EQ(Reply(w0)->code, Code::kInvalidArgument);
+  c.Tell(w0.conn, wire::CreateTables{2, w0.incarnation, {DenseSync("a"), DenseSync("a", 200)}});
+  EXPECT_EQ(Reply(w0)->code, Code::kAlreadyExists);
+  EXPECT_NE(Reply(w0)->text.find("\"a\" is already there with another size (100 there, 200 asked for)"),
+            std::string::npos)
+      << Reply(w0)->text;
+  for (uint64_t request = 3; request < 3 + 7; ++request) {
+    std::vector<TableSpec> specs;
+    for (int i = 0; i < 512; ++i) specs.push_back(DenseSync(std::to_string(request) + "/" + std::to_string(i)));
+    c.Tell(w0.conn, wire::CreateTables{request, w0.incarnation, specs});
+    ServersCatchUp();
+    ASSERT_EQ(Reply(w0)->code, Code::kOk);
+  }
+  Create(w0, 10, DenseSync("one more"));
+  ServersCatchUp();
+  std::vector<TableSpec> specs;
+  for (int i = 0; i < 512; ++i) specs.push_back(DenseSync("last/" + std::to_string(i)));
+  c.Tell(w0.conn, wire::CreateTables{11, w0.incarnation, specs});
+  EXPECT_EQ(Reply(w0)->code, Code::kResourceExhausted);
+  EXPECT_EQ(c.state().tables.size(), 7u * 512 + 1);
+  EXPECT_EQ(c.state().version, StateVersion(before.value + 8));
+}
+
+TEST_F(Tables, LateCopyOfABatchChangesNothing) {
+  const wire::CreateTables batch{1, w0.incarnation, {DenseSync("a"), DenseSync("b")}};
+  c.Tell(w0.conn, batch);
+  ServersCatchUp();
+  Drop(w1, 1, "a");
+  ServersCatchUp();
+  c.Restart();
+  for (FakeNode* node : {&s0, &s1, &w0, &w1}) c.Beat(*node);
+  c.Tell(w0.conn, batch);
+  ServersCatchUp();
+  EXPECT_EQ(Reply(w0)->code, Code::kOk);
+  EXPECT_EQ(c.state().tables.size(), 1u) << "also after a restart";
+}
+
+// Somebody whose record is awaited goes away: who waited for it goes on.
+TEST_F(Tables, NobodyWaitsForTheRequestOfAWorkerThatIsGone) {
+  Create(w0, 1, DenseSync("a"));
+  Create(w1, 1, DenseSync("b"));
+  EXPECT_EQ(c.state().tables.size(), 1u);
+  c.scheduler->OnDisconnect(w0.conn, c.now_us);
+  EXPECT_EQ(c.state().tables.size(), 2u);
 }
 
 TEST_F(Tables, CreationWaitsForAPendingView) {
@@ -190,6 +265,30 @@ TEST_F(Tables, StatusShowsTheCluster) {
   EXPECT_EQ(json["tables"][0]["name"], "w");
   EXPECT_EQ(json["tables"][0]["mode"], "sync");
   EXPECT_EQ(json["barrier_open"], 0);
+  EXPECT_EQ(json["stalled_rounds"].size(), 0u);
+}
+
+TEST_F(Tables, StatusNamesRoundsThatAreWaitedFor) {
+  Create(w0, 1, DenseSync("w"));
+  ServersCatchUp();
+  s0.beat.stalled = {{TableId(1), Round(118), 11'000, 1, {1}}, {TableId(9), Round(1), 99'000, 1, {0}}};
+  s1.beat.stalled = {{TableId(1), Round(118), 12'000, 1, {1}}};
+  ServersCatchUp();
+  c.now_us += 500'000;
+  const ConnId tool = c.NewConn();
+  c.Tell(tool, wire::StatusRequest{11});
+  auto json = nlohmann::json::parse(c.Last<wire::StatusReply>(tool)->json);
+  ASSERT_EQ(json["stalled_rounds"].size(), 1u) << "a table that is gone is not waited for";
+  const auto& round = json["stalled_rounds"][0];
+  EXPECT_EQ(round["table"], "w");
+  EXPECT_EQ(round["round"], 118);
+  EXPECT_EQ(round["seconds"], 12.5);
+  EXPECT_EQ(round["missing_ranks"], std::vector<int>{1});
+  s0.beat.stalled.clear(), s1.beat.stalled.clear();
+  ServersCatchUp();
+  c.Tell(tool, wire::StatusRequest{12});
+  json = nlohmann::json::parse(c.Last<wire::StatusReply>(tool)->json);
+  EXPECT_EQ(json["stalled_rounds"].size(), 0u);
 }
 
 }  // namespace

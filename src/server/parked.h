@@ -31,7 +31,8 @@ struct ParkedRequest {
   Buffer storage;            // what the spans point into
   std::span<const wire::SlotEntry> entries;
   std::span<const RowKey> keys;
-  int64_t told_us = 0;  // when it was parked or last told who is missing
+  int64_t since_us = 0;  // when it was parked
+  int64_t told_us = 0;   // when it was parked or last told who is missing
 };
 
 class ParkedRequests {
@@ -56,6 +57,7 @@ class ParkedRequests {
   std::vector<ParkedRequest> TakeAll();
   std::vector<ParkedRequest> TakeTable(TableId table);
   RecycledMap<ParkedId, ParkedRequest>& all() { return by_id_; }  // in the order of arrival
+  const RecycledMap<ParkedId, ParkedRequest>& all() const { return by_id_; }
 
  private:
   using Key = std::pair<uint64_t, uint64_t>;  // incarnation, request id

@@ -48,7 +48,7 @@ void ShardImpl::OnPull(const Request& request) {
   waits.entries = pull->entries;
   waits.keys = pull->keys;
   waits.storage = std::move(request.frame.storage);
-  waits.told_us = request.now_us;
+  waits.since_us = waits.told_us = request.now_us;
   AdvanceParked(*table, parked_.Add(std::move(waits)));
 }
 

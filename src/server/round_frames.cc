@@ -101,7 +101,7 @@ void ShardImpl::AwaitRound(const Request& request, TableState& table, const wire
   waits.needed = request.round().Next();
   waits.first_phase = push.params.has(wire::kParamTwoPhase);
   waits.every_slot = marks;
-  waits.told_us = request.now_us;
+  waits.since_us = waits.told_us = request.now_us;
   // Of the frame only what the answer needs is kept: which slots, and the keys if it has values.
   const size_t entry_bytes = push.entries.size_bytes();
   const size_t key_bytes =

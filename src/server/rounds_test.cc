@@ -329,5 +329,29 @@ TEST(RoundsTest, ABitmapThatIsTooShortIsRefused) {
   EXPECT_EQ(h.Answer(0), "closed");
 }
 
+// What `cairn status` shows of it, by way of a heartbeat.
+TEST(StalledRoundsTest, ARoundThatIsWaitedForIsReportedUntilItCloses) {
+  ShardHarness h(3);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kSync));
+  h.SkipAnswers();
+  h.Deliver(0, h.Give(0, table, 0, 1, 2.0f));
+  h.now += 1'000'000;
+  h.Deliver(0, h.Pull(0, table, {1}, 1));
+  h.shard->OnTick(h.now);
+  EXPECT_TRUE(h.shard->stalled().empty()) << "a second is nothing";
+  h.now += 1'500'000;
+  h.Deliver(2, h.Done(2, table, 0));
+  h.shard->OnTick(h.now);
+  auto stalled = h.shard->stalled();
+  ASSERT_EQ(stalled.size(), 1u);
+  EXPECT_EQ(stalled[0].table, table);
+  EXPECT_EQ(stalled[0].round, Round{0});
+  EXPECT_EQ(stalled[0].waited_ms, 2500u);
+  EXPECT_EQ(stalled[0].missing, 1u);
+  EXPECT_EQ(stalled[0].missing_ranks, std::vector<uint32_t>{1});
+  h.Deliver(1, h.Done(1, table, 0));
+  EXPECT_TRUE(h.shard->stalled().empty());
+}
+
 }  // namespace
 }  // namespace cairn::server

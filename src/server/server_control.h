@@ -41,6 +41,7 @@ struct ShardReport {
   std::vector<wire::SlotLoad> loads;
   Shard::HotReport hot;
   uint64_t reusable_bytes = 0;  // Shard::reusable_bytes
+  std::vector<wire::StalledRound> stalled;
 };
 
 class ServerControl {

@@ -21,6 +21,7 @@ struct MergedReport {
   std::vector<wire::SlotLoad> loads;
   Shard::HotReport hot;
   uint64_t reusable_bytes = 0;
+  std::vector<wire::StalledRound> stalled;
 };
 MergedReport Merge(const std::vector<ShardReport>& reports);
 

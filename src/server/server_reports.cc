@@ -66,6 +66,7 @@ MergedReport Merge(const std::vector<ShardReport>& reports) {
     merged.loads.insert(merged.loads.end(), report.loads.begin(), report.loads.end());
     merged.hot.rows.insert(merged.hot.rows.end(), report.hot.rows.begin(), report.hot.rows.end());
     for (const wire::SampledTable& sampled : report.hot.sampled) AddSampled(merged.hot.sampled, sampled);
+    for (const wire::StalledRound& round : report.stalled) wire::AddStalled(merged.stalled, round);
   }
   BoundHotReport(merged.hot);
   if (merged.hold_view == ViewNumber{0}) return merged;
@@ -140,6 +141,7 @@ wire::Heartbeat ServerControlImpl::MakeHeartbeat() {
   for (size_t i = 0; i < loads; ++i)
     heartbeat.loads.push_back(report_.loads[(next_load_ + i) % report_.loads.size()]);
   next_load_ += loads;
+  heartbeat.stalled = report_.stalled;
   return heartbeat;
 }
 

@@ -238,17 +238,19 @@ void ShardImpl::OnTimers(int64_t now_us) {
   FlushStreams();
 }
 
+uint32_t ShardImpl::WaitsAt(const TableState& table, const ParkedRequest& request) const {
+  if (!request.every_slot) return slots_.LocalOf(request.entries[request.next].slot);
+  uint32_t local = 0;
+  while (!slots_[local].primary() || Reached(table.rounds[local], request)) ++local;
+  return local;
+}
+
 void ShardImpl::TellStillWaiting(int64_t now_us) {
   for (auto& [id, request] : parked_.all()) {
     if (request.conn == ConnId{} || now_us - request.told_us < options_.still_waiting_us) continue;
     request.told_us = now_us;
     const TableState& table = tables_.at(TableId{request.header.table});
-    uint32_t local = 0;
-    if (request.every_slot) {
-      while (!slots_[local].primary() || Reached(table.rounds[local], request)) ++local;
-    } else {
-      local = slots_.LocalOf(request.entries[request.next].slot);
-    }
+    const uint32_t local = WaitsAt(table, request);
     const SlotRound& round = table.rounds[local];
     Send(request.conn,
          wire::EncodeControl(wire::StillWaiting{request.header.request_id, table.info.id, round.open(),

@@ -133,6 +133,8 @@ class Shard {
     std::vector<wire::SampledTable> sampled;
   };
   virtual HotReport hot_rows() const = 0;
+  // Rounds that requests here have waited for, some seconds at least; no more than a heartbeat takes.
+  virtual std::vector<wire::StalledRound> stalled() const = 0;
 
   // For tests and checkers: the last number applied or refused of a client in a slot, 0 if none.
   virtual Seq LastSeq(SlotId slot, Incarnation incarnation) const = 0;

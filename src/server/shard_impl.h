@@ -57,6 +57,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   std::vector<wire::SlotNews> news() const override;
   std::vector<wire::SlotLoad> loads() const override;
   HotReport hot_rows() const override;
+  std::vector<wire::StalledRound> stalled() const override;
   SlotRole RoleOf(SlotId slot) const override;
   Position Received(SlotId slot) const override;
   Position Applied(SlotId slot) const override;
@@ -134,6 +135,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void TellStillWaiting(int64_t now_us);
   void TellHeld(int64_t now_us);
   std::string HeldFor(const HeldAnswer& held) const;  // whom it waits for, in words
+  uint32_t WaitsAt(const TableState& table, const ParkedRequest& request) const;  // local slot
   std::string SlotsWords() const;
 
   // slot_owners.cc

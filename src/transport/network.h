@@ -30,6 +30,9 @@ class Network {
   virtual bool SharesMemory(ConnId) const { return false; }
   // Whether the peer is on the host that this node is on, as far as addresses tell.
   virtual bool SameHost(ConnId) const { return false; }
+  // Whether it goes by TCP only because the peer's listener on this host did not answer in time when it
+  // was asked for shared memory: it may have been stopped, and another connection would get it.
+  virtual bool FellBack(ConnId) const { return false; }
   // Rises while frames larger than the pipe are under way on the connection, in either direction:
   // a peer that is only slow is not silent. 0 where frames move in one step.
   virtual uint64_t BulkProgress(ConnId) const { return 0; }

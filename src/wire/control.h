@@ -14,6 +14,7 @@
 #include "cairn/status.h"
 #include "wire/cluster_state.h"
 #include "wire/frame.h"
+#include "wire/stalled_rounds.h"
 #include "wire/state_delta.h"
 
 namespace cairn::wire {
@@ -108,6 +109,7 @@ struct Heartbeat {
   std::vector<SlotLoad> loads;        // servers: of the slots that they are the primary of
   std::vector<HotRow> hot_rows;       // servers: at most kMaxHotRows
   std::vector<SampledTable> sampled;  // servers: at most kMaxSampledTables
+  std::vector<StalledRound> stalled;  // servers: at most kMaxStalledRounds
 };
 struct HeartbeatReply {
   Term term;
@@ -188,12 +190,15 @@ struct Blocked {
 };
 // Scheduler → worker: what it has reported under this number can't end. The calls end with this text.
 struct Deadlock { uint64_t serial = 0; std::string text; };
+// Worker → scheduler: all of them or none, in one record. A client cuts what is larger.
+struct CreateTables { uint64_t request = 0; Incarnation incarnation; std::vector<TableSpec> specs; };
+inline constexpr size_t kMaxTablesAtOnce = 512;
 
 using ControlMessage =
     std::variant<Register, Registered, Heartbeat, HeartbeatReply, StateMessage, CreateTable, DropTable,
                  TableReply, Leave, LeaveReply, GiveUp, AbortJob, StatusRequest, StatusReply, Hello,
                  HelloReply, Refusal, StillWaiting, Scale, ReplicaHello, ReplicaHelloReply,
-                 StateDelta, ProcessEnded, Blocked, Deadlock>;
+                 StateDelta, ProcessEnded, Blocked, Deadlock, CreateTables>;
 
 FramePtr EncodeControl(const ControlMessage& message, BufferPool& pool);
 Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const std::byte> body);

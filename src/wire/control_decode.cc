@@ -88,6 +88,14 @@ Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
       return BadControl(std::to_string(sampled->size()) + " sampled tables");
     for (const fb::SampledTable* t : *sampled) out->sampled.push_back({TableId{t->table()}, t->count()});
   }
+  if (const auto* stalled = in.stalled()) {
+    if (stalled->size() > kMaxStalledRounds) return BadControl(std::to_string(stalled->size()) + " stalled rounds");
+    for (const fb::StalledRound* r : *stalled) {
+      out->stalled.push_back({TableId{r->table()}, Round{r->round()}, r->waited_ms(), r->missing(),
+                              UnpackNumbers(r->missing_ranks(), budget)});
+      if (out->stalled.back().missing_ranks.size() > kMaxMissingNamed) return BadControl("too many missing ranks");
+    }
+  }
   return Status::Ok();
 }
 Status Unpack(const fb::HeartbeatReply& in, Budget& budget, HeartbeatReply* out) {
@@ -212,6 +220,18 @@ Status Unpack(const fb::StateDelta& in, Budget& budget, StateDelta* out) {
   out->tables_gone = UnpackNumbers(in.tables_gone(), budget);
   return UnpackStateParts(*in.changed(), budget, &out->changed);
 }
+Status Unpack(const fb::CreateTables& in, Budget& budget, CreateTables* out) {
+  out->request = in.request();
+  out->incarnation = Incarnation{in.incarnation()};
+  const size_t count = in.specs() == nullptr ? 0 : in.specs()->size();
+  if (count == 0 || count > kMaxTablesAtOnce)
+    return BadControl(std::to_string(count) + " tables at once, 1 to " + std::to_string(kMaxTablesAtOnce) +
+                      " are allowed");
+  out->specs.resize(count);
+  for (uint32_t i = 0; i < count; ++i)
+    if (Status bad = UnpackSpec(*in.specs()->Get(i), budget, &out->specs[i]); !bad.ok()) return bad;
+  return Status::Ok();
+}
 
 template <class Fb, class Message>
 Result<ControlMessage> Take(const Fb* in, size_t buffer_bytes, Message out) {
@@ -259,6 +279,7 @@ Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const 
     CAIRN_TAKE(ProcessEnded);
     CAIRN_TAKE(Blocked);
     CAIRN_TAKE(Deadlock);
+    CAIRN_TAKE(CreateTables);
 #undef CAIRN_TAKE
     case fb::Message::NONE: break;
   }

@@ -48,6 +48,12 @@ Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
   for (const HotRow& r : m.hot_rows) hot_rows.emplace_back(r.key, r.count, r.table.value);
   std::vector<fb::SampledTable> sampled;
   for (const SampledTable& t : m.sampled) sampled.emplace_back(t.count, t.table.value);
+  std::vector<Offset<fb::StalledRound>> stalled;
+  for (const StalledRound& r : m.stalled)
+    stalled.push_back(fb::CreateStalledRound(b, r.table.value, r.round.value, r.waited_ms, r.missing,
+                                             PackNumbers(b, r.missing_ranks)));
+  using Stalled = flatbuffers::Offset<flatbuffers::Vector<Offset<fb::StalledRound>>>;
+  const auto packed_stalled = stalled.empty() ? Stalled() : b.CreateVector(stalled);
   using News = flatbuffers::Offset<flatbuffers::Vector<const fb::SlotNews*>>;
   using Loads = flatbuffers::Offset<flatbuffers::Vector<const fb::SlotLoad*>>;
   const auto packed_news = news.empty() ? News() : b.CreateVectorOfStructs(news);
@@ -62,7 +68,7 @@ Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
   return fb::CreateHeartbeat(b, m.incarnation.value, m.uid, m.version.value, m.barrier_count,
                              m.hold_view.value, open_rounds, m.end_confirmed, stats, m.hold_version.value,
                              m.leaving, packed_news, packed_loads, packed_pushed, packed_pulled, packed_rows,
-                             packed_sampled)
+                             packed_sampled, packed_stalled)
       .Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const HeartbeatReply& m) {
@@ -154,6 +160,11 @@ Offset<void> Pack(FlatBufferBuilder& b, const StateDelta& m) {
   const auto tables_gone = PackNumbers(b, m.tables_gone);
   return fb::CreateStateDelta(b, m.base.value, changed, slot_ids, servers_gone, workers_gone, tables_gone)
       .Union();
+}
+Offset<void> Pack(FlatBufferBuilder& b, const CreateTables& m) {
+  std::vector<Offset<fb::TableSpec>> specs;
+  for (const TableSpec& spec : m.specs) specs.push_back(PackSpec(b, spec));
+  return fb::CreateCreateTables(b, m.request, m.incarnation.value, b.CreateVector(specs)).Union();
 }
 
 // The union's tag of a message is its place in the variant, from 1.

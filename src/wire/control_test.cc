@@ -29,7 +29,7 @@ auto Fields(const Heartbeat& m) {
                   m.end_confirmed, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
                   s.memory_bytes, s.connections, s.round_trips, s.replicated_bytes, s.unconfirmed_bytes, s.dense_bytes,
                   s.memory.kind, s.memory.bytes, s.memory.group,
-                  m.hold_version, m.leaving, m.news, m.loads, m.hot_rows, m.sampled);
+                  m.hold_version, m.leaving, m.news, m.loads, m.hot_rows, m.sampled, m.stalled);
 }
 auto Fields(const HeartbeatReply& m) {
   return std::tie(m.term, m.version, m.barrier_open, m.awaiting, m.blocked_slots, m.heartbeat_ms);
@@ -65,6 +65,7 @@ auto Fields(const StateDelta& m) {
   return std::tie(m.base, m.changed, m.slot_ids, m.servers_gone, m.workers_gone, m.tables_gone);
 }
 auto Fields(const ReplicaHelloReply& m) { return std::tie(m.protocol, m.received); }
+auto Fields(const CreateTables& m) { return std::tie(m.request, m.incarnation, m.specs); }
 
 bool Same(const ControlMessage& a, const ControlMessage& b) {
   if (a.index() != b.index()) return false;

@@ -104,7 +104,8 @@ inline std::vector<ControlMessage> SampleControl() {
                            {0, SlotNews::kHandedOver, 4, 1, StateVersion{0}}},
                           {{0, 4096, 21, 5000, 6000}, {2, uint64_t{1} << 40, 22, 0, 7000}},
                           {{TableId{4}, uint64_t{1} << 60, 300}, {TableId{4}, 17, 20}},
-                          {{TableId{4}, 2000}}});
+                          {{TableId{4}, 2000}},
+                          {{TableId{4}, Round{91}, 12000, 40, {0, 2}}}});
   all.push_back(HeartbeatReply{Term{3}, StateVersion{42}, 8, "rank 5 has not reached barrier 9", 3});
   all.push_back(StateMessage{SampleState()});
   all.push_back(CreateTable{101, Incarnation{12}, SampleSpec()});
@@ -129,6 +130,7 @@ inline std::vector<ControlMessage> SampleControl() {
   all.push_back(ProcessEnded{77});
   all.push_back(Blocked{Incarnation{12}, 0xFEDCBA9876543210, 9, {0, 2}, "round 91 of table \"dense\""});
   all.push_back(Deadlock{0xFEDCBA9876543210, "rank 0 is in a barrier"});
+  all.push_back(CreateTables{107, Incarnation{12}, {SampleSpec(), TableSpec{.name = "w", .size = 10}}});
   return all;
 }
 

@@ -322,6 +322,34 @@ TEST(ShmTransport, AHostThatStopsAndGoesOnMissesNothing) {
   }
 }
 
+// The kernel accepts by TCP for a process that stands still: such a connection is known as one that could be
+// better, and the next one is.
+TEST(ShmTransport, AHostThatStoodStillIsReachedByTcpAndThenThroughMemoryAgain) {
+  Child child([](int, int out) {
+    Host host(EchoAll(), Listening(kAuto), Talking(kAuto));
+    Tell(out, host.endpoint().port);
+    while (true) pause();
+  });
+  const wire::Endpoint at{"127.0.0.1", child.Hear<uint16_t>()};
+  Caller caller(Talking(kAuto));
+  const auto fell_back = [&](ConnId conn) {
+    return OnLoop(caller.loop, [&] { return caller.network->FellBack(conn); });
+  };
+  const auto shm = [&] { return OnLoop(caller.loop, [&] { return caller.network->shm_connections(); }); };
+  child.Stop();
+  const ConnId by_tcp = caller.Connect(at);
+  EXPECT_TRUE(fell_back(by_tcp));
+  EXPECT_EQ(shm(), 0u);
+  child.GoOn();
+  caller.Send(by_tcp, EmptyFrame(1, caller.pool));
+  EXPECT_EQ(caller.messages.Take().header.request_id, 1u);
+  const ConnId again = caller.Connect(at);
+  caller.Send(again, EmptyFrame(2, caller.pool));
+  EXPECT_EQ(caller.messages.Take().header.request_id, 2u);
+  EXPECT_FALSE(fell_back(again));
+  EXPECT_EQ(shm(), 1u);
+}
+
 // Many sleeps and wake-ups between two processes: one that is missed would hang here.
 TEST(ShmTransport, NoWakeUpIsMissed) {
   Child child(HostInChild);

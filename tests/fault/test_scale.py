@@ -3,11 +3,12 @@ its share."""
 import json
 import os
 import re
+import signal
 import subprocess
 
 import pytest
 
-from cluster import BIN, SLOWER, Account, wait_until
+from cluster import BIN, SLOWER, Account, Cluster, wait_until
 
 
 def cairn(environment, *words):
@@ -53,3 +54,23 @@ def test_servers_come_and_go_under_load(tmp_path, mode):
     assert re.search(r"acknowledged: \d+  lost: 0  twice: 0", text), text
     assert "server 2" in text and "server 3" in text and "0 restarts" in text, text
     print(re.search(r"longest push: .*", text)[0])
+
+
+def test_a_server_that_is_leaving_saves_the_job_if_the_other_one_dies(tmp_path):
+    # So many partitions that they are handed over, a few at a time, long after server 0 is dead.
+    with Cluster(tmp_path, servers=2, workers=1, environment={"CAIRN_SLOTS": "1024"}) as cluster:
+        end = tmp_path / "end"
+        cluster.start_all("--mode", "async", "--until", end, "--pause-us", "3000")
+        cluster.wait_acknowledged([0], "async dense", 20)
+        cluster.wait_copies()
+        cluster.kill("server1", signal.SIGTERM)
+        wait_until(lambda: "server 1 wants to leave" in cluster.log("scheduler"), "server 1 leaves", logs=cluster.logs)
+        cluster.kill("server0")
+        before = cluster.account(0).acknowledged("async dense")
+        cluster.wait_acknowledged([0], "async dense", before + 50)
+        cluster.start_server(0)  # now it may go
+        cluster.wait_exit(["server1"])
+        before = cluster.account(0).acknowledged("async dense")
+        cluster.wait_acknowledged([0], "async dense", before + 50)
+        end.touch()
+        cluster.expect_exact()

@@ -65,6 +65,7 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   void Tick();
   void AfterCall();
   void OnStarted(const Status& status);
+  void CreateAll();
   void CreateNext();
   void StartLanes();
   void TryToLeave();

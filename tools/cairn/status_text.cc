@@ -1,6 +1,7 @@
 #include "status_text.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -222,6 +223,24 @@ std::string MovesText(const Json& moves) {
   return text;
 }
 
+// "round 118 of "w" waits for ranks 1, 2 and 38 more since 12 s"
+std::string StalledText(const Json& rounds) {
+  std::string text;
+  for (const Json& round : rounds) {
+    if (!round.is_object()) continue;
+    std::string ranks;
+    const Json& named = Part(round, "missing_ranks");
+    for (const Json& rank : named) ranks += (ranks.empty() ? "" : ", ") + rank.dump();
+    if (const double more = Number(round, "missing") - static_cast<double>(named.size()); more > 0)
+      ranks += " and " + Short(more) + " more";
+    const bool one = named.size() == 1 && Number(round, "missing") <= 1;
+    text += "  round " + Text(round, "round") + " of \"" + Text(round, "table") + "\" waits" +
+            (ranks.empty() ? "" : std::string(" for ") + (one ? "rank " : "ranks ") + ranks) + " since " +
+            std::to_string(static_cast<int64_t>(Number(round, "seconds"))) + " s\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 Result<std::string> AskStatus(const wire::Endpoint& scheduler, int64_t timeout_ms) {
@@ -258,6 +277,7 @@ std::string StatusText(const std::string& json) {
   text += OwnersText(status) + MovesText(Part(status, "moves")) + TrafficText(Part(status, "traffic"));
   if (const std::string awaiting = Text(status, "awaiting"); !awaiting.empty() && awaiting != "-")
     text += "  " + awaiting + "\n";
+  text += StalledText(Part(status, "stalled_rounds"));
   const std::pair<const char*, const char*> ranks[] = {
       {"done_ranks", "done"}, {"given_up_ranks", "given up"}, {"missing_ranks", "missing"}};
   for (const auto& [key, word] : ranks) {

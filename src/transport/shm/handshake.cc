@@ -33,7 +33,7 @@ void Handshake::Start(const std::vector<std::string>& names) {
   auto self = shared_from_this();
   timer_.expires_after(std::chrono::milliseconds(kHandshakeMs));
   timer_.async_wait(loop_.InTurn([self](const error_code& cancelled) {
-    if (!cancelled) self->Finish(Status(Code::kUnavailable, "its listener does not answer"));
+    if (!cancelled) self->Finish(Status(Code::kDeadlineExceeded, "its listener does not answer"));
   }));
   const auto on_answer = [self](const error_code& error) {
     if (!error && self->done_) self->OnAnswer();

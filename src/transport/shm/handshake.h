@@ -28,7 +28,8 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   using Done = std::function<void(Result<DetachedPipe>)>;
   Handshake(Loop& loop, const PipeChoice& choice, Done done);
   // Tells `done`, once, unless Cancel comes first; also from inside this call. An error says why
-  // memory is not shared with whoever listens by one of these names.
+  // memory is not shared with whoever listens by one of these names: kDeadlineExceeded if it is there and
+  // has not answered in time.
   void Start(const std::vector<std::string>& names);
   void Cancel();
 

@@ -55,6 +55,7 @@ void Connector::Try(Results found, Results::iterator next) {
   const auto done = [self, found, next](Result<DetachedPipe> pipe) mutable {
     self->handshake_.reset();
     if (pipe.ok()) return self->Finish(std::move(pipe));
+    self->fell_back_ = pipe.status().code() == Code::kDeadlineExceeded;
     if (self->choice_.kind == PipeKind::kAuto) return self->TryTcp(found, next);
     if (++next != found.end()) return self->Try(found, next);
     self->Finish(Status(Code::kUnavailable, "no shared memory with " + wire::ToString(self->to_) + ": " +

@@ -25,6 +25,8 @@ class Connector : public std::enable_shared_from_this<Connector> {
   static std::shared_ptr<Connector> Start(Loop& loop, const wire::Endpoint& to, const PipeChoice& choice,
                                           int64_t timeout_us, Done done);
   void Cancel();
+  // It has tried TCP since a listener that offers shared memory did not answer in time.
+  bool fell_back() const { return fell_back_; }
   Connector(Loop& loop, wire::Endpoint to, const PipeChoice& choice, Done done);
 
  private:
@@ -42,6 +44,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   boost::asio::ip::tcp::socket socket_;
   boost::asio::steady_timer timer_;
   std::shared_ptr<shm::Handshake> handshake_;
+  bool fell_back_ = false;
 };
 
 }  // namespace cairn::transport

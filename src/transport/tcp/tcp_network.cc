@@ -72,6 +72,11 @@ class TcpNetwork::Impl final : public Connection::Owner {
     return it != links_.end() && it->second.same_host;
   }
 
+  bool FellBack(ConnId id) const {
+    const auto it = links_.find(id.value);
+    return it != links_.end() && it->second.connection && it->second.fell_back;
+  }
+
   uint64_t BulkProgress(ConnId id) const {
     const auto it = links_.find(id.value);
     return it == links_.end() || !it->second.connection ? 0 : it->second.connection->bulk_progress();
@@ -182,6 +187,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
     std::shared_ptr<Connection> connection;  // after it
     bool accepted = true;                    // false: a peer that is still to be accepted
     bool same_host = false;
+    bool fell_back = false;                  // to TCP
   };
 
   void Accept(Link& link) {
@@ -194,6 +200,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
   void OnConnect(ConnId id, Result<DetachedPipe> pipe) {
     const auto it = links_.find(id.value);
     if (it == links_.end()) return;
+    it->second.fell_back = it->second.connector->fell_back();
     it->second.connector.reset();
     const Status failed = pipe_.ok() ? pipe.status() : pipe_.status();
     it->second.same_host = failed.ok() && EndsOnSameHost(pipe->fd);
@@ -278,6 +285,7 @@ void TcpNetwork::Close(ConnId conn) { impl_->Close(conn); }
 uint64_t TcpNetwork::BulkProgress(ConnId conn) const { return impl_->BulkProgress(conn); }
 bool TcpNetwork::SameHost(ConnId conn) const { return impl_->SameHost(conn); }
 bool TcpNetwork::SharesMemory(ConnId conn) const { return impl_->SharesMemory(conn); }
+bool TcpNetwork::FellBack(ConnId conn) const { return impl_->FellBack(conn); }
 void TcpNetwork::Adopt(AcceptedConnection accepted) { impl_->Adopt(std::move(accepted)); }
 void TcpNetwork::Refuse(AcceptedConnection accepted, wire::FramePtr answer) {
   impl_->Refuse(std::move(accepted), std::move(answer));

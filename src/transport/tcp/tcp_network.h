@@ -62,6 +62,7 @@ class TcpNetwork final : public Network {
   void Close(ConnId conn) override;
   bool SharesMemory(ConnId conn) const override;
   bool SameHost(ConnId conn) const override;
+  bool FellBack(ConnId conn) const override;
   uint64_t BulkProgress(ConnId conn) const override;
 
   // Takes a connection over: its first frame comes to on_message from inside this call.
