@@ -114,7 +114,7 @@ TEST_F(MemoryRoom, NobodyIsRefusedForWhatIsNotKnown) {
 TEST_F(MemoryRoom, AServerThatIsLostWithoutMemoryIsSaidToBe) {
   Begin(1);
   Says(s0, 5 * kMiB, 1, MemoryKind::kControlGroup);
-  c.Advance(20'000'000, {&s1, &w});
+  c.Advance(120'000'000, {&s1, &w});
   EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
   EXPECT_NE(c.state().failure.find("and had only 5.0 MiB of memory left in its last report (the control group's "
                                    "limit), so it has probably run out of it"),
