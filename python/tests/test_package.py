@@ -47,7 +47,7 @@ def test_the_stubs_say_what_the_extension_has():
         public = {n for n in vars(there) if not n.startswith("_")}
         assert public == {n for n in inside if not n.startswith("_")}, name
         for method, function in inside.items():
-            if function.decorator_list:
+            if any(decorator.id == "property" for decorator in function.decorator_list):
                 assert isinstance(vars(there)[method], property), f"{name}.{method}"
             else:
                 assert arguments_of_module(vars(there)[method]) == arguments_of_stub(function), f"{name}.{method}"
