@@ -89,7 +89,7 @@ def test_drained_server_leaves_and_the_job_goes_on(tmp_path):
 
 
 def test_without_copies_a_lost_server_ends_the_job_and_is_named(tmp_path):
-    with Cluster(tmp_path, environment={"CAIRN_REPLICAS": "1"}) as cluster:
+    with Cluster(tmp_path, environment={"CAIRN_REPLICAS": "1", "CAIRN_LOST_AFTER_MS": "4000"}) as cluster:
         start(cluster, "async")
         cluster.kill("server1")
         cluster.wait_exit(["worker0", "worker1", "worker2", "server0", "scheduler"], seconds=60)
