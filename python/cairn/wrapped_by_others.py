@@ -27,7 +27,9 @@ def refuse_a_second_split() -> None:
     that deals out its samples or batches among the workers would leave most of them unused."""
     frame = sys._getframe(2)
     while frame is not None:
-        outer = frame.f_locals.get("self")
+        # Asking a frame for its variables keeps all of them alive until it ends: only methods are asked.
+        method = frame.f_code.co_varnames[:1] == ("self",)
+        outer = frame.f_locals.get("self") if method else None
         if isinstance(outer, torch.utils.data.Sampler):
             parts = max(_number(outer, "num_processes"), _number(outer, "num_replicas"))
             if parts > 1:
