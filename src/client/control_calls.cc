@@ -218,7 +218,10 @@ void ControlCalls::End(ClientCore::Done& done, Status status) {
 }
 
 void ControlCalls::EndBarriers(const Status& why) {
-  for (BarrierCall& call : barriers_) End(call.done, why);
+  for (BarrierCall& call : barriers_) {
+    left_barriers_.insert(call.number);
+    End(call.done, why);
+  }
   barriers_.clear();
 }
 

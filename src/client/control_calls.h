@@ -87,7 +87,7 @@ class ControlCalls {
   std::map<uint64_t, TableCall> tables_;  // by request number
   uint64_t next_request_ = 1;
   std::vector<BarrierCall> barriers_;  // in the order of their numbers
-  std::set<uint64_t> left_barriers_;   // entered, and their calls have timed out: the next ones are theirs
+  std::set<uint64_t> left_barriers_;   // entered, and their calls have ended before they opened: the next are theirs
   std::optional<LeaveCall> leave_;
   bool left_ = false;
 };

@@ -92,6 +92,9 @@ TEST_F(BlockedTest, ABarrierIsReportedAndEndsToo) {
   c.Say(c.SchedulerConn(), wire::Deadlock{report->serial, "rank 1 waits for a round"});
   ASSERT_TRUE(ends[0]);
   EXPECT_EQ(ends[0]->code(), Code::kDeadlineExceeded);
+  EnterBarrier();
+  c.Wait(1'100'000);
+  EXPECT_EQ(c.barrier_count, 1u) << "it is in the barrier as before";
 }
 
 TEST_F(BlockedTest, WhateverElseIsUnderWayMayEndIt) {

@@ -102,12 +102,18 @@ std::string Drain::Obstacle(int64_t now_ms) {
                " and backup of " + std::to_string(Count(server, "backups"));
   }
   if (progress.empty()) return "";  // let go already: the word is on its way
-  if (others == 0)
+  others_seen_ |= others > 0;
+  if (others == 0 && others_seen_) {
+    // They died while it was on its way out: it may have the only copy.
+    progress = "can't leave yet: no other server is left. It serves until another one has its partitions: start "
+               "one; a second signal ends it at once, and the job with it";
+  } else if (others == 0) {
     return (leaving == 0 ? "no other server is there that could take its partitions"
                          : "all other servers are leaving too, and nobody can take its partitions") +
            std::string(": they go with it, and the job ends");
+  }
   // The others have everything, but would acknowledge nothing without it.
-  if (const uint64_t must_stay = Count(status, "min_in_sync"); others < must_stay)
+  if (const uint64_t must_stay = Count(status, "min_in_sync"); others > 0 && others < must_stay)
     progress = "can't leave yet: " + Counted(others, "other server") + " would stay, and --min-in-sync " +
                std::to_string(must_stay) + " wants " + std::to_string(must_stay) +
                ". Start another one, and it goes when that has the copies; a second signal ends it at once, and "

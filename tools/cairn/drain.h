@@ -41,6 +41,7 @@ class Drain {
   int64_t away_ms_;  // a scheduler that has not answered for so long does not come back
   std::atomic<bool> begun_ = false, stopped_ = false;
   int64_t begun_ms_ = 0, heard_ms_ = 0;
+  bool others_seen_ = false;  // servers that stay, since it began
   std::string shown_;
   std::thread thread_;
   std::mutex mutex_;  // guards what follows
