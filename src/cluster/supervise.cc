@@ -33,6 +33,7 @@ Supervisor::Supervisor(const SuperviseOptions& options)
     : options_(options),
       scale_({options.nodes, options.node_rank, options.workers, options.dismiss_grace_ms}),
       restarts_(options.max_restarts),
+      ended_(options.give_up_every_ms),
       replicas_(options.replicas),
       servers_wanted_(options.nodes * options.servers) {}
 
@@ -243,7 +244,7 @@ void Supervisor::Fail(const Failure& failure, int64_t now_ms) {
   }
   if (options_.nodes > 1 && phase_ != Phase::kStarting) {
     aborted_ = "node " + std::to_string(options_.node_rank) + ": " + failure.cause;
-    actions_.push_back({Kind::kAbort, {}, aborted_});
+    actions_.push_back({Kind::kAbort, {}, aborted_, 0});
   }
   StopStage(Phase::kStoppingWorkers, now_ms);
 }
@@ -385,6 +386,7 @@ void Supervisor::StopLate(int64_t now_ms) {
 }
 
 std::vector<SuperviseAction> Supervisor::OnTick(int64_t now_ms) {
+  if (!stopping()) TellEnded(now_ms);
   if ((phase_ == Phase::kRunning || phase_ == Phase::kLeaving) && now_ms >= next_give_up_ms_) {
     next_give_up_ms_ = now_ms + options_.give_up_every_ms;
     for (uint32_t rank : scale_.ranks()) {

@@ -27,6 +27,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cluster/ended_processes.h"
 #include "cluster/restart_limit.h"
 #include "cluster/worker_scale.h"
 #include "wire/control.h"
@@ -54,6 +55,7 @@ struct ProcessEnd {
   bool left_job = false;  // a worker: the scheduler had it as done before its process ended
   std::optional<bool> has_copies;  // a server: whether others have what it held, where the scheduler knows
   std::optional<ServersSeen> servers;  // a server: what the scheduler said when it had ended
+  uint64_t uid = 0;                    // a server: as it registers; 0: not known
   bool clean() const { return code == 0 && signal == 0; }
   int exit_code() const { return signal != 0 ? 128 + signal : code; }  // as a shell says it
 };
@@ -70,7 +72,7 @@ struct SuperviseOptions {
   RestartLimit max_restarts;             // of this launcher
   int64_t leave_grace_ms = 30'000;       // for servers and scheduler, once the workers have ended
   int64_t late_server_grace_ms = 2'000;  // for servers, once the scheduler has left too
-  int64_t give_up_every_ms = 1'000;      // repeated, because the scheduler may be away
+  int64_t give_up_every_ms = 1'000;      // repeated, because the scheduler may be away; kEnded too
   int64_t stop_grace_ms = 5'000;         // between SIGTERM and SIGKILL
   int64_t interrupt_grace_ms = 10'000;   // between SIGINT and SIGTERM: time to save
   int64_t dismiss_grace_ms = 30'000;     // between SIGTERM and SIGKILL for a worker of which there are too many
@@ -106,6 +108,7 @@ struct SuperviseAction {
     kTerminate,  // SIGTERM to its process group
     kKill,       // SIGKILL to its process group
     kGiveUp,     // tell the scheduler that this worker's rank does not come back
+    kEnded,      // tell the scheduler that the process with `uid` has ended (OnToldEnded)
     kAbort,      // tell the scheduler that the job has failed, and why: `text`
     kAsk,        // ask the scheduler now rather than in a while (OnSeen)
     kSay,        // `text`, to the user
@@ -114,6 +117,7 @@ struct SuperviseAction {
   Kind kind = Kind::kSay;
   NodeName node;
   std::string text;
+  uint64_t uid = 0;
 };
 
 class Supervisor {
@@ -139,6 +143,8 @@ class Supervisor {
   // `cairn stop`: everything is stopped, workers first, with time to save.
   std::vector<SuperviseAction> OnStop(int64_t now_ms);
   std::vector<SuperviseAction> OnTick(int64_t now_ms);
+  // The scheduler has answered kEnded; it is repeated until then.
+  void OnToldEnded(uint64_t uid) { ended_.OnTold(uid); }
   // The scheduler has said that the job has failed, and why.
   void OnFailure(const std::string& why);
   // The last words of a node that is about to be reported ended.
@@ -171,8 +177,9 @@ class Supervisor {
   };
 
   void Start(const NodeName& node);
-  void Do(SuperviseAction::Kind kind, const NodeName& node) { actions_.push_back({kind, node, {}}); }
-  void Say(const std::string& text) { actions_.push_back({SuperviseAction::Kind::kSay, {}, text}); }
+  void Do(SuperviseAction::Kind kind, const NodeName& node) { actions_.push_back({kind, node, {}, 0}); }
+  void Say(const std::string& text) { actions_.push_back({SuperviseAction::Kind::kSay, {}, text, 0}); }
+  void TellEnded(int64_t now_ms);
   // `what_follows`: for the user, after "starting it again".
   bool TakeRestart(const NodeName& node, const ProcessEnd& end, int64_t now_ms,
                    const std::string& what_follows = "");
@@ -213,6 +220,7 @@ class Supervisor {
   std::set<NodeName> alive_;
   std::set<uint32_t> given_up_;  // ranks that the scheduler is told about, again and again
   std::set<uint32_t> given_up_servers_;
+  EndedProcesses ended_;
   std::set<uint32_t> died_servers_;  // since every partition had more than one owner in sync
   uint32_t replicas_ = 1;
   uint32_t servers_wanted_ = 0;     // in the whole job

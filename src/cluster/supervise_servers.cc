@@ -66,6 +66,10 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
        now_ms);
 }
 
+void Supervisor::TellEnded(int64_t now_ms) {
+  for (uint64_t uid : ended_.TakeDue(now_ms)) actions_.push_back({SuperviseAction::Kind::kEnded, {}, {}, uid});
+}
+
 std::string Supervisor::DeathsTogether() const {
   if (died_servers_.size() < 2) return "";
   return NamesOf(died_servers_) + " died before their partitions were copied again";
@@ -75,6 +79,9 @@ bool Supervisor::LosesTables(const NodeName& node, const ProcessEnd& end, bool l
   // 128 and more: a signal ended it, and it could still say so.
   const bool died = end.signal != 0 || end.code == kStartAgainCode || end.code > 128;
   if (!died || replicas_ < 2) return true;
+  // Before another one is started: what others have copies of goes on there at once.
+  ended_.Add(end.uid);
+  TellEnded(now_ms);
   const std::string what = ToString(node) + " " + ToString(end) + (leaving ? " while it was leaving" : "");
   const bool done = over_ || (options_.node_rank == 0 && !Any(wire::Role::kScheduler)) ||
                     (phase_ == Phase::kLeaving && options_.nodes == 1);

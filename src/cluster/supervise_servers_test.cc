@@ -39,6 +39,29 @@ TEST_F(Owners, AKilledServerIsStartedAgain) {
   EXPECT_EQ(End(Server(0), {.code = kStartAgainCode}), "start server 0") << "it was taken for dead";
 }
 
+TEST_F(Owners, TheSchedulerIsToldThatItHasEndedBeforeAnotherOneStarts) {
+  EXPECT_EQ(End(Server(1), {.signal = SIGKILL, .uid = 71}), "ended 71; start server 1");
+  EXPECT_EQ(Show(supervisor_.OnTick(now_ + 999)), "");
+  EXPECT_EQ(Show(supervisor_.OnTick(now_ + 1000)), "ended 71") << "the scheduler may have been away";
+  EXPECT_EQ(End(Server(0), {.code = kStartAgainCode, .uid = 72}), "ended 72; start server 0");
+  supervisor_.OnToldEnded(71);
+  supervisor_.OnToldEnded(72);
+  EXPECT_EQ(Show(supervisor_.OnTick(now_ + 5000)), "");
+}
+
+TEST_F(Owners, NobodyIsToldOfOneThatHasLeftOrEndsWithTheJob) {
+  Seen(1, {1});
+  EXPECT_EQ(End(Server(1), {.uid = 71}), "");
+  EXPECT_EQ(Show(supervisor_.OnInterrupt(SIGTERM, now_)), "terminate worker 0");
+  EXPECT_EQ(End(Server(0), {.signal = SIGKILL, .uid = 72}), "");
+  EXPECT_EQ(Show(supervisor_.OnTick(now_ + 2000)), "");
+}
+
+TEST_F(Owners, OneThatIsNotStartedAgainIsSaidToHaveEndedToo) {
+  Seen(1, {1});
+  EXPECT_EQ(End(Server(1), {.signal = SIGKILL, .servers = ServersSeen{1, {1}}, .uid = 71}), "ended 71");
+}
+
 TEST_F(Owners, AServerThatRanOutOfMemoryIsSaidToBe) {
   const Actions actions = supervisor_.OnEnd(Server(1), {.code = kOutOfMemoryCode}, now_);
   EXPECT_EQ(Show(actions), "start server 1");

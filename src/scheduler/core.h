@@ -26,6 +26,9 @@
 
 namespace cairn::scheduler {
 
+// Why a node is dead that was not silent for long: whoever started its process has said so.
+inline constexpr const char* kProcessEnded = "its process has ended";
+
 class SchedulerCore final : public Scheduler {
  public:
   SchedulerCore(const SchedulerOptions& options, MetaStore& store, Network& network, BufferPool& pool,

@@ -103,10 +103,11 @@ void SchedulerCore::DetectDeaths(int64_t now_us) {
     RemoveWorker(next, worker.incarnation, NodeFate::kRetired);
   if (!Commit(std::move(next))) return;
   for (const wire::WorkerInfo& worker : dead_workers) {
-    log_("worker " + std::to_string(worker.rank.value) + " is dead: not heard for " +
-         Seconds(options_.dead_after_us) + "; the others go on without it");
-    Retire(worker.incarnation, "worker " + std::to_string(worker.rank.value) + " was not heard for " +
-                                   Seconds(options_.dead_after_us) + " and declared dead");
+    const std::string name = "worker " + std::to_string(worker.rank.value);
+    const std::string silence = "not heard for " + Seconds(options_.dead_after_us);
+    const bool ended = hearing_.KnownDead(worker.incarnation);
+    log_(name + " is dead: " + (ended ? kProcessEnded : silence) + "; the others go on without it");
+    Retire(worker.incarnation, name + (ended ? " was said to have ended" : " was " + silence) + " and declared dead");
   }
 }
 

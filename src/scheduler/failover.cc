@@ -86,7 +86,11 @@ void SchedulerCore::DetectLostServers(int64_t now_us) {
         continue;
       }
     }
-    LoseServer(server, "not heard for " + Seconds(hearing_.SilenceUs(server.incarnation, now_us)), now_us);
+    LoseServer(server,
+               hearing_.KnownDead(server.incarnation)
+                   ? kProcessEnded
+                   : "not heard for " + Seconds(hearing_.SilenceUs(server.incarnation, now_us)),
+               now_us);
   }
 }
 

@@ -55,6 +55,11 @@ void Hearing::MarkDead(Incarnation id) {
   if (auto it = nodes_.find(id); it != nodes_.end()) it->second.dead = true;
 }
 
+bool Hearing::KnownDead(Incarnation id) const {
+  auto it = nodes_.find(id);
+  return it != nodes_.end() && it->second.dead;
+}
+
 void Hearing::Excuse(int64_t us) {
   last_frame_us_ += us;
   for (auto& [id, node] : nodes_) {

@@ -33,6 +33,7 @@ class Hearing {
   void Forget(Incarnation node);
   // Its process is known to have ended: no need to wait for its silence.
   void MarkDead(Incarnation node);
+  bool KnownDead(Incarnation node) const;
   // This process could hear nobody for so long: it did not run, or waited for its store.
   void Excuse(int64_t us);
   // Everybody gets a whole detection time from now on, as if just heard.

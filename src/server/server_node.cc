@@ -30,11 +30,6 @@ constexpr int64_t kTickUs = 100'000;
 constexpr int64_t kFormingTickUs = 20'000;  // until registered: retries are short
 constexpr int64_t kEndTickUs = 5'000;
 
-uint64_t RandomNumber() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) | device();
-}
-
 class Node final : public ServerNode {
  public:
   explicit Node(ServerNodeOptions options)
@@ -121,7 +116,7 @@ class Node final : public ServerNode {
   void MakeControl() {
     options_.control.endpoint = endpoint_;
     options_.control.threads = options_.threads;
-    options_.control.uid = RandomNumber();
+    if (options_.control.uid == 0) options_.control.uid = NewUid();
     options_.control.memory_left = [files = MemoryFilesOfThisProcess()] { return ReadMemoryLeft(files); };
     ServerControl::Events events;
     events.on_registered = [this](uint32_t index, Incarnation incarnation) {
@@ -233,6 +228,11 @@ class Node final : public ServerNode {
   transport::NodeEnd end_;
 };
 }  // namespace
+
+uint64_t NewUid() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
 
 Result<std::unique_ptr<ServerNode>> ServerNode::Start(ServerNodeOptions options) {
   auto node = std::make_unique<Node>(std::move(options));

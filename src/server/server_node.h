@@ -17,8 +17,11 @@ class AcceptedConnection;  // transport/tcp/listener.h
 
 namespace cairn::server {
 
+// Random, for a start of a server.
+uint64_t NewUid();
+
 struct ServerNodeOptions {
-  ServerControlOptions control;    // endpoint, threads and uid are filled in by the node
+  ServerControlOptions control;    // endpoint and threads are filled in by the node; the uid if it is 0
   std::string host = "127.0.0.1";  // to listen on
   std::string advertise_host;      // what workers are told; empty: host, or, where host is a wildcard,
                                    // the address of the interface that routes to the scheduler

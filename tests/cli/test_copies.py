@@ -11,10 +11,10 @@ import time
 from processes import BIN, CAIRN, SECONDS, Run, child_with, clean_environment
 
 
-def soak(tmp_path, *options):
+def soak(tmp_path, *options, **variables):
     """A job whose workers push until `end` exists."""
     return Run("run", *options, "--no-logs", "--", BIN / "cairn-soak", "--dir", tmp_path / "accounts", "--mode", "async",
-               "--until", tmp_path / "end", "--pause-us", 2000)
+               "--until", tmp_path / "end", "--pause-us", 2000, **variables)
 
 
 def status_of(run):
@@ -73,6 +73,31 @@ def test_two_servers_that_die_at_once_are_named_and_not_the_workers(tmp_path):
         assert run.wait() != 0, run.text
         assert "servers 0 and 1 died before" in run.lines[-1] and "--replicas 3" in run.lines[-1], run.text
         assert "worker" not in run.lines[-1], run.text
+
+
+NEVER_MS = 3_600_000
+
+
+def test_partitions_of_a_killed_server_go_on_elsewhere_without_waiting_for_its_silence(tmp_path):
+    """It is not started again, and silence alone would take an hour to be noticed."""
+    with soak(tmp_path, "-s", 2, "--max-restarts", 0, CAIRN_DEAD_AFTER_MS=NEVER_MS) as run:
+        wait_running(run)
+        os.kill(child_with(run.process.pid, "cairn server --port 0 --rank 1"), signal.SIGKILL)
+        run.wait_for("server 1 .* is lost: its process has ended; [0-9]+ partitions of it went on at other owners")
+        (tmp_path / "end").touch()
+        assert run.wait() == 0, run.text
+        run.wait_for(r"lost: 0  twice: 0")
+
+
+def test_partitions_whose_last_owner_was_killed_end_the_job_without_waiting_for_its_silence(tmp_path):
+    with soak(tmp_path, "-s", 3, "--max-restarts", 0, CAIRN_DEAD_AFTER_MS=NEVER_MS, CAIRN_LOST_AFTER_MS=NEVER_MS) as run:
+        wait_running(run)
+        servers = [child_with(run.process.pid, f"cairn server --port 0 --rank {rank}") for rank in (0, 1)]
+        for server in servers:
+            os.kill(server, signal.SIGKILL)
+        assert run.wait() != 0, run.text
+        assert "servers 0 and 1 died before" in run.lines[-1], run.text
+        assert "is lost: its process has ended; no other owner of partitions" in run.lines[-1], run.text
 
 
 def test_a_job_that_waits_for_a_server_that_was_given_up_says_so(tmp_path):
@@ -173,7 +198,7 @@ def test_a_server_that_dies_while_it_leaves_stays_away_and_one_that_stays_comes_
         scale(1)
         os.kill(servers[1], signal.SIGKILL)
         run.wait_for(r"server 1 was killed by signal 9 \(Killed\) while it was leaving: it is not started again")
-        run.wait_for("server 1 .* is lost: not heard")
+        run.wait_for("server 1 .* is lost: its process has ended")
         (tmp_path / "end").touch()
         assert run.wait() == 0, run.text
         assert "1 restart," in run.lines[-1], run.text

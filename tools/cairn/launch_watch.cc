@@ -51,7 +51,7 @@ std::set<uint32_t> Launcher::LeavingHere(const ClusterSummary& summary) {
   std::set<uint32_t> leaving;
   for (auto& [name, node] : nodes_) {
     if (name.role != wire::Role::kServer || node.child.pid <= 0) continue;
-    ReadAddress(node);
+    ReadOwnWords(node);
     const ClusterSummary::Server* entry = EntryOf(node, summary);
     if (entry != nullptr && entry->leaving) leaving.insert(name.index);
   }

@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "commands.h"
+#include "ready_words.h"
 #include "scheduler_call.h"
 
 namespace cairn::tool {
@@ -99,6 +100,7 @@ void Launcher::PerformOne(const cluster::SuperviseAction& action) {
     case Kind::kShowTail: return ShowLastLines(action.node);
     case Kind::kAsk: return poller_.Hurry();
     case Kind::kGiveUp: break;
+    case Kind::kEnded: break;
     case Kind::kAbort: break;
   }
   constexpr int64_t kTellTimeoutMs = 500, kAbortTimeoutMs = 2'000;
@@ -106,6 +108,9 @@ void Launcher::PerformOne(const cluster::SuperviseAction& action) {
   if (action.kind == Kind::kAbort) {
     // Its answer says that every node has been told. No answer: they will find out.
     (void)AskScheduler(place_.scheduler, wire::AbortJob{action.text}, kAbortTimeoutMs);
+  } else if (action.kind == Kind::kEnded) {
+    const auto answer = AskScheduler(place_.scheduler, wire::ProcessEnded{action.uid}, kTellTimeoutMs);
+    if (answer.ok() && std::holds_alternative<wire::StatusReply>(*answer)) supervisor_.OnToldEnded(action.uid);
   } else {
     // The supervisor repeats it, so one that fails is no error.
     (void)TellScheduler(place_.scheduler, wire::GiveUp{action.node.index}, kTellTimeoutMs);
@@ -144,6 +149,7 @@ void Launcher::StartProcess(const NodeName& name) {
     if (kept >= 0) close(kept);
     kept = ready[0];
     if (name.role == Role::kScheduler) ready_text_.clear();
+    if (name.role == Role::kServer) nodes_[name].ready_text.clear(), nodes_[name].uid = 0;
     options.keep_fd = ready[1];
     options.command.insert(options.command.end(), {"--ready-fd", std::to_string(ready[1])});
   }
@@ -157,17 +163,29 @@ void Launcher::StartProcess(const NodeName& name) {
   guard_.Add(child->pid);
 }
 
-// Where it listens, if it came so far: others know it by that.
-void Launcher::ReadAddress(Node& node) {
-  if (node.ready_fd < 0) return;
-  char text[512];
-  const ssize_t got = read(node.ready_fd, text, sizeof text);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;  // not yet
-  std::string line(text, got > 0 ? static_cast<size_t>(got) : 0);
-  if (line.ends_with('\n')) line.pop_back();
-  if (Result<wire::Endpoint> endpoint = cluster::ParseEndpoint("server", line); endpoint.ok())
+// Who it is and where it listens, if it came so far: others know it by that.
+void Launcher::ReadOwnWords(Node& node) {
+  constexpr size_t kMaxBytes = 4096;
+  while (node.ready_fd >= 0) {
+    char piece[512];
+    const ssize_t got = read(node.ready_fd, piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) break;  // not yet
+    if (got <= 0 || node.ready_text.size() > kMaxBytes) close(std::exchange(node.ready_fd, -1));
+    if (got > 0) node.ready_text.append(piece, static_cast<size_t>(got));
+  }
+  for (size_t end; (end = node.ready_text.find('\n')) != std::string::npos;) {
+    TakeOwnWord(node, node.ready_text.substr(0, end));
+    node.ready_text.erase(0, end + 1);
+  }
+}
+
+void Launcher::TakeOwnWord(Node& node, const std::string& line) {
+  if (line.starts_with(kUidWord)) {
+    node.uid = strtoull(line.c_str() + strlen(kUidWord), nullptr, 10);
+  } else if (Result<wire::Endpoint> endpoint = cluster::ParseEndpoint("server", line); endpoint.ok()) {
     node.endpoint = *std::move(endpoint);
-  close(std::exchange(node.ready_fd, -1));
+  }
 }
 
 // One that was started again on its port is not yet the one that the scheduler still has there.
@@ -325,7 +343,8 @@ void Launcher::TakeEnd(Node& node) {
   guard_.Remove(node.child.pid);
   waitpid(node.child.pid, nullptr, 0);
   node.child.pid = -1;
-  ReadAddress(node);
+  ReadOwnWords(node);
+  node.end.uid = node.uid;
   ReadOutput(node);
   if (node.child.output_fd >= 0) close(std::exchange(node.child.output_fd, -1));
   node.lines->Flush();

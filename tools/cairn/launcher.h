@@ -62,7 +62,9 @@ class Launcher {
     LogFile file;
     int64_t traceback_ms = 0;  // when it began to print its last one; 0: never
     cluster::ProcessEnd end;   // of its last process
-    int ready_fd = -1;         // servers: the process writes here where it listens
+    int ready_fd = -1;         // servers: the process writes here who it is, and where it listens
+    std::string ready_text;    // what has come of it
+    uint64_t uid = 0;          // servers: as it registers; 0: it has not said it yet
     wire::Endpoint endpoint;   // servers: of the last process; its successor takes the same port
     uint64_t gone = 0;         // servers: the incarnation of the last process that has ended
   };
@@ -80,7 +82,8 @@ class Launcher {
   void Perform(std::vector<cluster::SuperviseAction> actions);
   void PerformOne(const cluster::SuperviseAction& action);
   void StartProcess(const cluster::NodeName& name);
-  void ReadAddress(Node& node);
+  void ReadOwnWords(Node& node);
+  void TakeOwnWord(Node& node, const std::string& line);
   // What the scheduler says of the server that runs, or has just ended, here.
   const ClusterSummary::Server* EntryOf(const Node& node, const ClusterSummary& summary) const;
   Node& NodeOf(const cluster::NodeName& name);

@@ -16,6 +16,7 @@
 #include "drain.h"
 #include "interrupt.h"
 #include "own_address.h"
+#include "ready_words.h"
 #include "scheduler/scheduler_node.h"
 #include "server/server_node.h"
 #include "transport/tcp/listener.h"
@@ -67,6 +68,7 @@ Result<server::ServerNodeOptions> OptionsOf(const ServerFlags& flags, const clus
     options.advertise_port = endpoint->port;
   }
   options.threads = flags.threads ? *flags.threads : environment.server_threads.value_or(1);
+  options.control.uid = server::NewUid();
   options.log = LogLine;
   return options;
 }
@@ -95,10 +97,10 @@ Result<std::unique_ptr<scheduler::SchedulerNode>> HostScheduler(const cluster::E
 // False if that program is gone already.
 bool EndWith(pid_t parent) { return prctl(PR_SET_PDEATHSIG, SIGINT) == 0 && getppid() == parent; }
 
-void TellAddress(int fd, const wire::Endpoint& endpoint) {
-  const std::string line = wire::ToString(endpoint) + "\n";
+// To the launcher.
+void Tell(int fd, const std::string& word) {
+  const std::string line = word + "\n";
   [[maybe_unused]] const ssize_t written = write(fd, line.data(), line.size());
-  close(fd);
 }
 
 // The address that is to be advertised, where the user has not said it. A signal ends the wait, too.
@@ -148,12 +150,17 @@ int RunServer(const ServerFlags& flags) {
       scheduler->Adopt(std::move(connection));
     };
   }
+  // Before it registers: if it dies, its launcher knows whose end to report.
+  if (flags.ready_fd >= 0) Tell(flags.ready_fd, kUidWord + std::to_string(options->control.uid));
   Result<std::unique_ptr<server::ServerNode>> node = server::ServerNode::Start(*std::move(options));
   if (!node.ok()) return Complain(node.status().message());
   const wire::Endpoint endpoint = (*node)->endpoint();
   LogLine("Server listening on " + wire::ToString(endpoint) +
           " selected port: " + std::to_string(endpoint.port));
-  if (flags.ready_fd >= 0) TellAddress(flags.ready_fd, endpoint);
+  if (flags.ready_fd >= 0) {
+    Tell(flags.ready_fd, wire::ToString(endpoint));
+    close(flags.ready_fd);
+  }
   Drain drain(**node, schedulers, flags.drain_timeout_s * 1000);
   interrupt.Arm([&node, &hosted, &drain](int signal) {
     // The scheduler in this process would go too, and nobody could move anything.
@@ -203,7 +210,7 @@ void AddServer(CLI::App& app, int& exit_code) {
       ->type_name("SECONDS")
       ->check(Within(0, 1'000'000));
   command->add_option("--with-parent", flags->parent)->group("");  // for cairn.compat.fleet
-  command->add_option("--ready-fd", flags->ready_fd)->group("");   // for cairn run: its address goes there
+  command->add_option("--ready-fd", flags->ready_fd)->group("");   // for cairn run: uid and address go there
   command->callback([flags, &exit_code] { exit_code = RunServer(*flags); });
 }
 
