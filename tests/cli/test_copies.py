@@ -236,6 +236,20 @@ def test_scale_starts_more_workers_than_the_job_began_with():
         assert run.wait() == 130, run.text
 
 
+def test_scale_ends_with_the_job(tmp_path):
+    """It waits for a server that was given up, and would go on for ten minutes."""
+    with soak(tmp_path, "-s", 2, "--max-restarts", 0) as run:
+        wait_running(run)
+        os.kill(child_with(run.process.pid, "cairn server --port 0 --rank 1"), signal.SIGKILL)
+        run.wait_for("server 1 .* is lost")
+        with Run("scale", "--servers", 2) as scale:
+            scale.wait_for("1 server has not come yet")
+            (tmp_path / "end").touch()
+            assert run.wait() == 0, run.text
+            assert scale.wait() == 1, scale.text
+            assert scale.lines[-1].startswith("cairn: scale: the job is over"), scale.text
+
+
 def test_scale_says_how_to_start_a_server_where_nobody_does(tmp_path):
     with nodes_by_hand(tmp_path) as (address, _), Run("scale", "--servers", 2, "--scheduler", address) as scale:
         with Run("scale", address, "--workers", 2) as workers:

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "commands.h"
+#include "followed_job.h"
 #include "job_choice.h"
 #include "job_files.h"
 #include "job_wishes.h"
@@ -33,7 +34,6 @@ constexpr int64_t kEveryMs = 500;
 // Moves come a few at a time: so many quiet answers in a row say that there are no more to come.
 constexpr int kQuietAnswers = 4;
 constexpr int64_t kNobodyComesMs = 3'000;
-constexpr int64_t kSchedulerGoneMs = 10'000;  // one that was killed is back before
 
 uint32_t Staying(const ClusterSummary& summary) {
   return summary.servers - std::min(summary.servers, summary.servers_leaving);
@@ -59,17 +59,15 @@ void SayHowToStart(const wire::Endpoint& scheduler, uint32_t missing) {
   std::fflush(stdout);
 }
 
-int WaitForBalance(wire::Endpoint scheduler, const ScaleFlags& flags) {
+int WaitForBalance(FollowedJob job, const ScaleFlags& flags) {
   const int64_t begin_ms = MonotonicMs(), end_ms = begin_ms + flags.timeout_s * 1000;
   std::string shown;
   bool told = false;
   uint64_t moves = 0;
   for (int quiet = 0; MonotonicMs() < end_ms;) {
-    // A scheduler that is being started again does not answer for a moment.
-    const Result<ClusterSummary> summary = AskSummary(scheduler, kScaleAnswerMs);
-    if (summary.ok()) {
-      if (summary->phase == "failed") return Complain("scale: the job has failed: " + summary->failure);
-      if (summary->phase == "ended") return Complain("scale: the job is over");
+    const FollowedJob::Look look = job.Next();
+    if (!look.over.empty()) return Complain("scale: " + look.over);
+    if (const std::optional<ClusterSummary>& summary = look.summary) {
       if (summary->servers_wanted != 0 && summary->servers_wanted != flags.servers)
         return Complain("scale: somebody has asked for " + Counted(summary->servers_wanted, "server") +
                         " since: that counts now");
@@ -80,7 +78,7 @@ int WaitForBalance(wire::Endpoint scheduler, const ScaleFlags& flags) {
       std::fflush(stdout);
       const uint32_t staying = Staying(*summary);
       if (!told && staying < flags.servers && MonotonicMs() - begin_ms >= kNobodyComesMs) {
-        SayHowToStart(scheduler, flags.servers - staying);
+        SayHowToStart(job.scheduler(), flags.servers - staying);
         told = true;
       }
       const bool settled = staying == flags.servers && summary->servers_leaving == 0 &&
@@ -91,8 +89,6 @@ int WaitForBalance(wire::Endpoint scheduler, const ScaleFlags& flags) {
         std::printf("done: %s\n", progress.c_str());
         return 0;
       }
-    } else if (Result<wire::Endpoint> other = ChooseScheduler(flags.scheduler); other.ok()) {
-      scheduler = *std::move(other);  // of several, another one may lead now
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(kEveryMs));  // between two looks
   }
@@ -146,18 +142,13 @@ Status AskForWorkers(const std::string& cluster_id, uint32_t workers) {
   return Status::Ok();
 }
 
-int WaitForWorkers(wire::Endpoint scheduler, const ScaleFlags& flags) {
+int WaitForWorkers(FollowedJob job, const ScaleFlags& flags) {
   const int64_t begin_ms = MonotonicMs(), end_ms = begin_ms + flags.timeout_s * 1000;
   std::string shown;
-  int64_t answered_ms = begin_ms;
   while (MonotonicMs() < end_ms) {
-    const Result<ClusterSummary> summary = AskSummary(scheduler, kScaleAnswerMs);
-    if (!summary.ok() && MonotonicMs() - answered_ms >= kSchedulerGoneMs)
-      return Complain("scale: has the job ended? " + summary.status().message());
-    if (summary.ok()) {
-      answered_ms = MonotonicMs();
-      if (summary->phase == "failed") return Complain("scale: the job has failed: " + summary->failure);
-      if (summary->phase == "ended") return Complain("scale: the job is over");
+    const FollowedJob::Look look = job.Next();
+    if (!look.over.empty()) return Complain("scale: " + look.over);
+    if (const std::optional<ClusterSummary>& summary = look.summary) {
       const uint32_t missing = MissingWorkers(*summary, flags.workers);
       const auto too_many =
           std::count_if(summary->live_ranks.begin(), summary->live_ranks.end(),
@@ -172,8 +163,6 @@ int WaitForWorkers(wire::Endpoint scheduler, const ScaleFlags& flags) {
         return 0;
       }
       std::fflush(stdout);
-    } else if (Result<wire::Endpoint> other = ChooseScheduler(flags.scheduler); other.ok()) {
-      scheduler = *std::move(other);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(kEveryMs));  // between two looks
   }
@@ -202,8 +191,9 @@ int RunScale(const ScaleFlags& flags) {
   if (flags.servers > 0) SayServers(*before, flags);
   std::fflush(stdout);
   if (flags.no_wait) return 0;
-  const int servers = flags.servers > 0 ? WaitForBalance(*scheduler, flags) : 0;
-  return servers != 0 || flags.workers == 0 ? servers : WaitForWorkers(*scheduler, flags);
+  const FollowedJob job(*scheduler, flags.scheduler, before->cluster_id);
+  const int servers = flags.servers > 0 ? WaitForBalance(job, flags) : 0;
+  return servers != 0 || flags.workers == 0 ? servers : WaitForWorkers(job, flags);
 }
 
 }  // namespace

@@ -97,8 +97,7 @@ Result<std::unique_ptr<scheduler::SchedulerNode>> HostScheduler(const cluster::E
 // False if that program is gone already.
 bool EndWith(pid_t parent) { return prctl(PR_SET_PDEATHSIG, SIGINT) == 0 && getppid() == parent; }
 
-// To the launcher.
-void Tell(int fd, const std::string& word) {
+void TellLauncher(int fd, const std::string& word) {
   const std::string line = word + "\n";
   [[maybe_unused]] const ssize_t written = write(fd, line.data(), line.size());
 }
@@ -151,14 +150,14 @@ int RunServer(const ServerFlags& flags) {
     };
   }
   // Before it registers: if it dies, its launcher knows whose end to report.
-  if (flags.ready_fd >= 0) Tell(flags.ready_fd, kUidWord + std::to_string(options->control.uid));
+  if (flags.ready_fd >= 0) TellLauncher(flags.ready_fd, kUidWord + std::to_string(options->control.uid));
   Result<std::unique_ptr<server::ServerNode>> node = server::ServerNode::Start(*std::move(options));
   if (!node.ok()) return Complain(node.status().message());
   const wire::Endpoint endpoint = (*node)->endpoint();
   LogLine("Server listening on " + wire::ToString(endpoint) +
           " selected port: " + std::to_string(endpoint.port));
   if (flags.ready_fd >= 0) {
-    Tell(flags.ready_fd, wire::ToString(endpoint));
+    TellLauncher(flags.ready_fd, wire::ToString(endpoint));
     close(flags.ready_fd);
   }
   Drain drain(**node, schedulers, flags.drain_timeout_s * 1000);
