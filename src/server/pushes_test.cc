@@ -1,7 +1,10 @@
 // Numbered pushes: exactly once, in order, with the same outcome for every copy.
 #include <limits>
 
+#include "server/request_size.h"
 #include "server/shard_harness.h"
+#include "transport/tcp/frame_reader.h"
+#include "wire/coding.h"
 
 namespace cairn::server {
 namespace {
@@ -143,6 +146,38 @@ TEST_F(Pushes, ADroppedTableRefusesAndTheNumberIsUsedUp) {
   table = other;
   EXPECT_EQ(Send(0, {{1, 3, 2}}), "applied");
   EXPECT_EQ(h.Stored(other, 1), 3.0f);
+}
+
+// Through the reader that bounds it: more than a coded request of an unknown table may have.
+TEST_F(Pushes, ALargeCodedPushOfADroppedTableIsToldSoToo) {
+  TableSpec spec;
+  spec.name = "large";
+  spec.size = 6'000'000;
+  const TableId large = h.AddTable(spec);
+  h.DropTable(large);
+  const std::vector<float> zeros(4'800'000);
+  ASSERT_GT(zeros.size() * sizeof(float), kMostUnknownBytes);
+  wire::DataParts parts = h.Parts(0, wire::FrameType::kPush, large);
+  wire::PushParams params;
+  const std::vector<wire::SlotEntry> entries = {{0, 1'200'000, 1}, {1, 1'200'000, 1}, {2, 1'200'000, 1}, {3, 1'200'000, 1}};
+  parts.params = &params;
+  parts.entries = entries;
+  parts.values = {std::as_bytes(std::span(zeros))};
+  parts.coding = wire::Coding::kNonZero;
+  const Buffer flat = wire::Flatten(*wire::CodeFrame(*wire::EncodeData(std::move(parts), h.pool), h.pool), h.pool);
+
+  const transport::MostBody of_table = [&](const wire::FrameHeader& header) { return h.shard->MostBodyBytes(header); };
+  transport::FrameReader reader(h.pool, wire::kMaxBodyBytes, {.most_body = &of_table});
+  ASSERT_LE(flat.size(), reader.Space()[0].size());
+  std::memcpy(reader.Space()[0].data(), flat.data(), flat.size());
+  reader.Filled(flat.size());
+  wire::InFrame frame;
+  const Result<bool> next = reader.Next(&frame);
+  ASSERT_TRUE(next.ok()) << next.status().ToString();
+  h.shard->OnMessage(h.conns[0], frame, h.now);
+  const std::string answer = h.Answer(0);
+  EXPECT_TRUE(answer.starts_with("0:not_found@1")) << answer;
+  EXPECT_NE(answer.find("has been dropped: create it again"), std::string::npos) << answer;
 }
 
 TEST_F(Pushes, AnotherThreadsSlotIsUnavailableAndNothingOfTheFrameIsApplied) {

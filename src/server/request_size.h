@@ -9,11 +9,11 @@
 
 namespace cairn::server {
 
-// A coded request of a table that is not known here (it was dropped, or this server is behind) may unfold
-// to this: enough for the frames that clients cut, whose answer says what is wrong.
+// A coded request of a table that is not known here (it was dropped before this server came, or this server
+// is behind) may unfold to this: enough for the frames that clients cut, whose answer says what is wrong.
 inline constexpr uint64_t kMostUnknownBytes = uint64_t{16} << 20;
 
-// `spec`: of the header's table, null if it is not known. Of what is no request: what a control message or
+// `spec`: of the header's table, known or dropped (dropped_tables.h); null if it is neither. Of what is no request: what a control message or
 // a frame of a primary may have.
 uint64_t MostRequestBytes(const wire::FrameHeader& header, const TableSpec* spec, uint32_t slot_count);
 

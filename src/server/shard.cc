@@ -279,8 +279,9 @@ void ShardImpl::Violation(ConnId conn, const wire::FrameHeader& request, const S
 }
 
 uint64_t ShardImpl::MostBodyBytes(const wire::FrameHeader& header) const {
-  const auto table = tables_.find(TableId{header.table});
-  return MostRequestBytes(header, table == tables_.end() ? nullptr : &table->second.info.spec,
+  const TableId id{header.table};
+  const auto table = tables_.find(id);
+  return MostRequestBytes(header, table == tables_.end() ? dropped_tables_.Find(id) : &table->second.info.spec,
                           slots_.slot_count());
 }
 

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "server/backup_streams.h"
+#include "server/dropped_tables.h"
 #include "server/live_clients.h"
 #include "server/owned_slots.h"
 #include "server/parked.h"
@@ -314,6 +315,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   LiveClients clients_;
   OwnedSlots slots_;
   std::map<TableId, TableState> tables_;
+  DroppedTables dropped_tables_;
   ParkedRequests parked_;
   ViewNumber hold_view_;
   std::vector<wire::TableRound> hold_rounds_;

@@ -91,6 +91,7 @@ void ShardImpl::DropTables() {
     }
     for (const ParkedRequest& request : parked_.TakeTable(it->first))
       if (request.conn != ConnId{}) SendError(request.conn, request.header, DroppedTable(it->first));
+    dropped_tables_.Add(it->first, it->second.info.spec);
     it = tables_.erase(it);
   }
 }
