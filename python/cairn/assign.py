@@ -30,8 +30,8 @@ def assign(model: torch.nn.Module, how: Optional[str] = None, *, server: Whats =
 
     server, allreduce: modules, parameters, or patterns of parameter names ("encoder.*"; a module's
         name stands for all of it). What is named more exactly wins: a parameter over a module, a
-        module over one that contains it, and any of them over a pattern. The rest stays as it was:
-        on the servers, if nothing was said.
+        module over one that contains it, and any of them over a pattern; of two patterns the one in
+        `allreduce`. The rest stays as it was: on the servers, if nothing was said.
     how: "auto": cairn.nn tables and embeddings with sparse gradients to the servers, everything
         else by all-reduce; what `server` and `allreduce` name goes where they say.
     """

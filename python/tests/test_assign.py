@@ -52,6 +52,13 @@ def test_what_is_named_more_exactly_wins(swapped):
     assert len(of(model)[outer]) == 4
 
 
+def test_of_two_patterns_the_one_for_allreduce_wins():
+    model = Model()
+    cairn.assign(model, server=["*"], allreduce=["tower.*"])
+    assert of(model)["allreduce"] == ["tower.0.bias", "tower.0.weight", "tower.1.bias", "tower.1.weight"]
+    assert of(model)["server"] == ["embedding.weight", "head.bias", "head.weight"]
+
+
 def test_a_later_call_changes_only_what_it_names():
     model = Model()
     cairn.assign(model, allreduce=["*"])
