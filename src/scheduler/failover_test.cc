@@ -151,6 +151,28 @@ TEST(CopyingServer, SilentBesideItsPrimaryIsNotNeeded) {
   for (const wire::SlotOwner& slot : c.state().slots) EXPECT_EQ(InSyncOwners(slot), 2u);
 }
 
+// The same where copies of all slots are under way at once.
+TEST(CopyingServer, IsNoOtherOwner) {
+  SchedulerOptions options = FakeCluster::Options(2, 1);
+  options.replicas = 2;
+  options.slot_count = 2;
+  FakeCluster c(options);
+  c.Start();
+  FakeNode s0 = c.Server(9000), s1 = c.Server(9001), w0 = c.Worker(1);
+  c.Advance(100'000, {&s0, &s1, &w0});
+  c.Advance(5'100'000, {&s0, &w0});
+  FakeNode s2 = c.Server(9002);
+  c.Advance(1'000'000, {&s0, &s2, &w0});
+  for (const wire::SlotOwner& slot : c.state().slots) {
+    ASSERT_EQ(slot.server, s0.rank);
+    ASSERT_NE(slot.FindBackup(static_cast<uint16_t>(s2.rank)), nullptr);
+    ASSERT_EQ(InSyncOwners(slot), 1u);
+  }
+  c.Advance(12'000'000, {&s2, &w0});
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning) << c.state().failure;
+  EXPECT_NE(c.state().FindServer(s0.rank), nullptr) << "it has the only copies";
+}
+
 TEST_F(Owners, LoneOwnerThatIsSilentIsAwaitedAndNobodyStaleIsPromoted) {
   c.Advance(5'100'000, {&s0, &s2, &w0});  // server 1 dies; copies are under way, none is done
   ASSERT_EQ(c.state().servers.size(), 2u);

@@ -179,6 +179,19 @@ TEST_F(Heard, NodesOfThisHostDoNotCountBesideOthersUnlessTheyCouldGoOnAlone) {
   EXPECT_TRUE(h.Overdue(b, 10 * kSecond)) << "another machine is dead, and this one goes on";
 }
 
+TEST_F(Heard, NodesThatAreGoneAreNotOfThisHost) {
+  h.Hear(a, Hearing::Where::kThisHost, 0);
+  h.Hear(b, Hearing::Where::kThisHost, 0);
+  h.Hear(c, Hearing::Where::kElsewhere, 0);
+  h.Forget(b);
+  for (int64_t t = 0; t <= 10; ++t) {
+    h.Hear(a, Hearing::Where::kThisHost, t * kSecond);
+    Look(t * kSecond);
+  }
+  EXPECT_TRUE(h.isolated());
+  EXPECT_FALSE(h.Overdue(c, 10 * kSecond)) << "of two nodes one is elsewhere";
+}
+
 TEST_F(Heard, WhoseEndIsKnownIsNotAwaited) {
   h.Hear(a, Hearing::Where::kElsewhere, 0);
   h.MarkDead(a);

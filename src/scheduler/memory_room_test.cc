@@ -103,6 +103,37 @@ TEST_F(MemoryRoom, WhatOtherTablesHaveBeenPromisedIsNotThere) {
   EXPECT_EQ(Create(other).code, Code::kOk);
 }
 
+TEST_F(MemoryRoom, WhatServersOfOneMachineHaveTakenIsCountedTogether) {
+  Begin(1);
+  Says(s0, 200 * kMiB, 7, MemoryKind::kMachine);
+  Says(s1, 200 * kMiB, 7, MemoryKind::kMachine);
+  EXPECT_EQ(Create(Dense(60, OptimizerKind::kAdam)).code, Code::kOk);
+  // 30 MiB of values lie on each of them, 120 MiB of state are to come.
+  Says(s0, 140 * kMiB, 7, MemoryKind::kMachine, 30 * kMiB);
+  Says(s1, 140 * kMiB, 7, MemoryKind::kMachine, 30 * kMiB);
+  TableSpec other = Dense(25);
+  other.name = "other";
+  EXPECT_EQ(Create(other).code, Code::kResourceExhausted);
+  other.size = 15 * kMiB / 4;
+  EXPECT_EQ(Create(other).code, Code::kOk);
+}
+
+TEST_F(MemoryRoom, TablesThatAreMadeTogetherHaveToFitTogether) {
+  Begin(1);
+  Says(s0, 50 * kMiB, 1, MemoryKind::kMachine);
+  Says(s1, 50 * kMiB, 2, MemoryKind::kMachine);
+  TableSpec other = Dense(60);
+  other.name = "other";
+  c.Tell(w.conn, wire::CreateTables{++requests, w.incarnation, {Dense(60), other}});
+  const auto refused = c.Last<wire::TableReply>(w.conn);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->code, Code::kResourceExhausted);
+  EXPECT_NE(refused->text.find("table \"other\" needs 30.0 MiB on server 0, and there is 20.0 MiB left"),
+            std::string::npos)
+      << refused->text;
+  EXPECT_TRUE(c.state().tables.empty()) << "all of them or none";
+}
+
 TEST_F(MemoryRoom, NobodyIsRefusedForWhatIsNotKnown) {
   Begin(1);
   EXPECT_EQ(Create(Dense(100, OptimizerKind::kAdam)).code, Code::kOk);

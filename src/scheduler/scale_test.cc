@@ -235,6 +235,18 @@ TEST_F(Scaling, ServersThatWereToGoMayBeKept) {
   EXPECT_EQ(c.state().servers.size(), 2u);
 }
 
+TEST_F(Scaling, ServerThatWantsToLeaveIsNotKept) {
+  servers[1]->beat.leaving = true;
+  Go(200'000);
+  ASSERT_TRUE(c.state().FindServer(1)->leaving);
+  Scale(2);
+  EXPECT_TRUE(c.Logged("the job is to have 2 servers; 1 server more to come"));
+  EXPECT_TRUE(c.state().FindServer(1)->leaving);
+  Go(20'000'000);
+  EXPECT_EQ(c.state().FindServer(1), nullptr);
+  EXPECT_EQ(c.state().expected_servers, 2u) << "another one is to come for it";
+}
+
 TEST_F(Scaling, RefusalsSayWhatIsPossible) {
   auto refused = [&](uint32_t n) {
     const auto version = c.state().version;

@@ -59,6 +59,15 @@ TEST_F(Dialing, SeveralPlacesAreTriedInTurn) {
   EXPECT_EQ(dialer.place().host, "b");
 }
 
+TEST_F(Dialing, AnAttemptThatFailsLateDoesNotPutOffTheNext) {
+  Dialer dialer(lines, one, {.every_us = kSecond, .soonest_us = 800'000});
+  Ticks(dialer, 0, kSecond);
+  ASSERT_EQ(lines.dialed.size(), 2u);
+  EXPECT_TRUE(dialer.OnDisconnect(ConnId(1), 1'900'000));
+  dialer.OnTick(2 * kSecond);
+  EXPECT_EQ(lines.dialed.size(), 3u);
+}
+
 TEST_F(Dialing, AttemptsAreBounded) {
   Dialer dialer(lines, one, {.every_us = 100'000});
   Ticks(dialer, 0, 60 * kSecond);
