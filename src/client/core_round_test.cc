@@ -222,6 +222,30 @@ TEST_F(RoundTest, ATransportThatStillHoldsBorrowedValuesIsClosedBeforeTheCallEnd
   EXPECT_FALSE(open_at_end);
 }
 
+// The copy of an answered frame that waits in the transport is the caller's memory, too.
+TEST_F(RoundTest, AConnectionThatHoldsAnAnsweredFrameIsReplacedOnce) {
+  constexpr Link kLink{0, 0};
+  c.StartAll();
+  Round_();
+  c.Inbox(kLink).clear();
+  c.Break(kLink);
+  c.network.hold_frames = true;
+  c.Wait(200'000);  // it is sent again
+  const ConnId holds = c.conn_of.at(kLink);
+  CloseAt(kLink);
+  EXPECT_FALSE(c.network.conns.at(holds).open);
+  c.network.hold_frames = false;
+  c.network.held.clear();
+  c.Wait(1'000'000);
+  const ConnId fresh = c.conn_of.at(kLink);
+  ASSERT_NE(fresh, holds);
+  for (Link link : c.Links()) CloseAt(link);
+  Round_();
+  for (Link link : c.Links()) CloseAt(link);
+  ASSERT_TRUE(ends[1] && ends[1]->ok());
+  EXPECT_TRUE(c.network.conns.at(fresh).open);
+}
+
 TEST_F(RoundTest, ADroppedPullsAnswerTouchesNothing) {
   c.StartAll();
   Pull(other, 1'000'000);

@@ -311,6 +311,30 @@ TEST(Replication, NothingIsCommittedWithoutABackupThatCanNotFollow) {
   EXPECT_EQ(h[1].Stored(table, 0), -2.0f) << "server 2, on record as in sync, does not have the others";
 }
 
+// It is made a backup again; what its last confirmation refuses is from before.
+TEST(Replication, ABackupThatCouldNotFollowIsCopiedToAgain) {
+  OwnersHarness h(2, 1);
+  const TableId table = h.AddTable(Async());
+  wire::ClusterState other = h.state;
+  other.version = other.version.Next();
+  other.slots[0].backups.clear();
+  h[1].shard->OnState(std::make_shared<wire::ClusterState>(other), h.now);  // so it refuses the slot
+  h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
+  h.Carry();
+  ASSERT_EQ(h.News(0, wire::SlotNews::kDiverged).size(), 1u);
+  h.stalled.insert(0);
+  h[0].Deliver(0, h[0].Push(0, table, {{1, 3, 1}}));
+  h.Carry();  // confirmed, which names slot 0 once more
+  h.state.version = other.version;
+  h.state.slots[0].backups[0] = {1, 0, false, h.state.version.Next()};
+  h.Publish();
+  h[0].shard->OnTick(h.now);  // the copy begins
+  h.stalled.clear();
+  h.Carry();
+  EXPECT_TRUE(h.News(0, wire::SlotNews::kDiverged).empty());
+  EXPECT_EQ(h.News(0, wire::SlotNews::kCaughtUp).size(), 1u);
+}
+
 TEST(Replication, AnswersToAConnectionThatIsGoneAreNotKept) {
   OwnersHarness h(2, 1);
   const TableId table = h.AddTable(Async());
