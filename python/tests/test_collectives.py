@@ -54,6 +54,7 @@ def test_a_worker_that_has_left_is_not_waited_for(cairn_bin):
     for rank in range(2):
         assert job.of_worker(rank, r"^told: .*rank 2, whose object it is, is not there \(ranks 0, 1 are\)"), job.output
         assert job.of_worker(rank, r"^ranks \[0, 1\]$"), job.output
+        assert job.of_worker(rank, r"^mean 3\.0$"), job.output
 
 
 def test_without_init():

@@ -141,6 +141,7 @@ def test_what_variables_say():
     found = launchers.find(TORCHRUN)
     assert (found.launcher, found.rank, found.size, found.local_rank, found.one_host) == ("torchrun", 3, 4, 1, False)
     assert found.host is None  # through the agent's store
+    assert found.job != launchers.find(TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "1"}).job  # what is left of it
     found = launchers.find(TORCHRUN | {"TORCHELASTIC_USE_AGENT_STORE": "False"})
     assert (found.host, found.port) == ("node1", 29501)
     found = launchers.find(SLURM)

@@ -247,6 +247,24 @@ def test_deterministic_sync():
     assert_close(model, alone)
 
 
+def test_a_scaled_step_that_fails_leaves_nothing_to_the_next():
+    model = net()
+    optimizer = cairn.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), model)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(nn.functional.mse_loss(model(batch(0, 0)[0]), batch(0, 0)[1])).backward()
+    model[0].weight.grad[0, 0] = float("inf")
+    with torch.no_grad():
+        model[0].weight.zero_()
+    with pytest.raises(cairn.ParametersChangedError):
+        scaler.step(optimizer)
+    optimizer.push_parameters()
+    optimizer.zero_grad()
+    backward(model, batch(0, 1))
+    before = model[0].weight.clone()
+    optimizer.step()
+    assert not torch.equal(model[0].weight, before)
+
+
 def test_clipping_and_amp_in_one_process():
     model, alone = net(), net()
     make = OPTIMIZERS["SGD momentum"]

@@ -106,13 +106,21 @@ def test_resumes_in_the_middle_to_the_sample(worker):
     assert state["used"] == [[0, 131]]
     resumed = cairn.data.Sampler(range(300), seed=5)
     resumed.load_state_dict(state)
-    assert resumed.epoch == 3 and len(resumed) == 169
+    assert resumed.epoch == 3 == resumed.start_epoch() and len(resumed) == 169
     after = list(resumed)
     order = epoch_order(300, True, 5, 3).tolist()
     assert before == order[:130] and after == order[131:]
     assert resumed.state_dict()["used"] == [[0, 300]]
     resumed.set_epoch(4)
     assert resumed.state_dict()["used"] == [] and len(list(resumed)) == 300
+
+
+def test_a_state_within_a_chunk_of_several_ranges(worker):
+    sampler = cairn.data.Sampler(range(100), chunk=20, shuffle=False)
+    sampler.load_state_dict(sampler.state_dict() | {"used": [[5, 10], [12, 40]]})
+    given = iter(sampler)
+    assert [next(given) for _ in range(6)] == [0, 1, 2, 3, 4, 10]
+    assert sampler.state_dict()["used"] == [[0, 11], [12, 40]]
 
 
 @pytest.mark.parametrize("change, words", [

@@ -57,6 +57,7 @@ def test_a_copy_can_be_trained_by_itself():
     assert torch.equal(rows_of(other), before)
     train(other, other_optimizer)
     assert torch.equal(rows_of(model), before) and not torch.equal(rows_of(other), before)
+    assert other_optimizer.state_dict()["state"][0]["sum"].shape == (ROWS, DIM)
 
 
 def test_two_copies_are_two_tables():
