@@ -17,9 +17,9 @@
 #include "cairn/status.h"
 #include "client/backoff.h"
 #include "client/client_core.h"
-#include "client/shared_memory_retry.h"
 #include "client/slot_book.h"
 #include "transport/network.h"
+#include "transport/shared_memory_retry.h"
 #include "wire/control.h"
 #include "wire/data.h"
 #include "wire/frame.h"
@@ -185,7 +185,7 @@ class ShardLink {
   std::map<uint32_t, uint64_t> rewound_;  // slot → resume point that has been obeyed
   bool reopen_ = false;                   // after the message under way
 
-  SharedMemoryRetry memory_;
+  transport::SharedMemoryRetry memory_;
 
   std::optional<Doubt> doubt_;
   uint32_t damaged_ = 0;  // frames in a row that the peer took for damaged

@@ -60,6 +60,7 @@ void ReplicaSender::Reopen(std::string why, int64_t now_us) {
 void ReplicaSender::ForgetConnection(int64_t now_us) {
   by_conn_.erase(conn_);
   conn_ = {};
+  memory_.OnGone();
   phase_ = Phase::kWaiting;
   retry_us_ = now_us + back_off_us_;
   back_off_us_ = std::min(2 * back_off_us_, times_.reconnect_max_us);
@@ -96,6 +97,10 @@ void ReplicaSender::OnTick(int64_t now_us) {
     const uint64_t bulk = network_.BulkProgress(conn_);
     if (queue_.empty() || bulk != bulk_progress_) progress_us_ = now_us;
     bulk_progress_ = bulk;
+    if (memory_.Due(queue_.empty(), now_us)) {
+      Reopen("", now_us);
+      return Connect(now_us);
+    }
   }
   if (now_us - progress_us_ >= times_.resend_after_us) Reopen("it does not answer", now_us);
 }
@@ -136,6 +141,7 @@ void ReplicaSender::OnGreeted(uint64_t received, int64_t now_us) {
   phase_ = Phase::kReady;
   progress_us_ = now_us;
   trouble_.clear();
+  memory_.OnReady(network_.FellBack(conn_), now_us);
   for (uint64_t i = received - confirmed_; i < queue_.size(); ++i) SendOne(queue_[i]);
 }
 

@@ -14,6 +14,7 @@
 #include "base/recycled.h"
 #include "server/shard_bounds.h"
 #include "transport/network.h"
+#include "transport/shared_memory_retry.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
 #include "wire/frame.h"
@@ -121,6 +122,7 @@ class ReplicaSender {
   int64_t retry_us_ = 0;        // kWaiting: when to connect again
   int64_t back_off_us_;
   std::string trouble_;
+  transport::SharedMemoryRetry memory_;
 
   wire::OpBatch batch_;
   uint64_t next_ = 1;

@@ -21,6 +21,7 @@ class StreamNetwork final : public Network {
   void Send(ConnId conn, wire::FramePtr frame) override { sent[conn].push_back(Parsed(*frame)); }
   void Close(ConnId conn) override { closed.push_back(conn); }
   uint64_t BulkProgress(ConnId) const override { return bulk_progress; }
+  bool FellBack(ConnId) const override { return fell_back; }
 
   wire::InFrame Parsed(const wire::Frame& frame) {
     const Buffer bytes = wire::Flatten(frame, pool_);
@@ -31,6 +32,7 @@ class StreamNetwork final : public Network {
   std::vector<wire::Endpoint> endpoints;
   std::vector<ConnId> closed;
   uint64_t bulk_progress = 0;
+  bool fell_back = false;  // to TCP
 
  private:
   BufferPool& pool_;

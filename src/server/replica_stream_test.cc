@@ -106,6 +106,39 @@ TEST_F(ReplicaSending, ItSaysWhoTalksToWhomAndSendsNothingBeforeTheAnswer) {
   EXPECT_EQ(Numbers(), Numbered{1});
 }
 
+// The backup was stopped while it was connected to: TCP answered first, since the kernel does.
+TEST_F(ReplicaSending, AStreamThatFellBackToTcpComesBackToSharedMemory) {
+  net.fell_back = true;
+  sender->Start(now);
+  Greet(0);
+  Push();
+  Ack(1);
+  Tick(4'900'000);
+  EXPECT_EQ(net.endpoints.size(), 1u);
+  Tick(200'000);
+  ASSERT_EQ(net.endpoints.size(), 2u) << "after five seconds, at once";
+  EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1}});
+  Push();
+  Greet(1);
+  EXPECT_EQ(Numbers(), Numbered{2});
+  // Something is under way when its time has come again, ten seconds later: it gets five more to end.
+  for (int i = 0; i < 149; ++i) {
+    ++net.bulk_progress;
+    Tick(100'000);
+  }
+  ASSERT_EQ(net.endpoints.size(), 2u);
+  net.fell_back = false;
+  ++net.bulk_progress;
+  Tick(100'000);
+  ASSERT_EQ(net.endpoints.size(), 3u);
+  Greet(1);
+  EXPECT_EQ(Numbers(), Numbered{2}) << "what was not confirmed is sent again";
+  Ack(2);
+  for (int i = 0; i < 600; ++i) Tick(1'000'000);
+  EXPECT_EQ(net.endpoints.size(), 3u) << "that one has it";
+  EXPECT_EQ(confirmations, (std::vector<Confirmation>{{1, {}}, {2, {}}}));
+}
+
 TEST_F(ReplicaSending, FramesAreNumberedFromOneAndCarryIncarnationAndVersion) {
   sender->Start(now);
   Greet(0);

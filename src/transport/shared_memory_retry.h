@@ -1,11 +1,12 @@
 // When a connection that fell back to TCP is given up for one through shared memory: after a while, if
-// possible while nothing is under way, and each time later than the time before.
+// possible while nothing is under way, and each time later than the time before. For whoever keeps a
+// connection for long: a worker's to a shard, a shard's to a backup. No clock.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-namespace cairn::client {
+namespace cairn::transport {
 
 class SharedMemoryRetry {
  public:
@@ -33,4 +34,4 @@ class SharedMemoryRetry {
   int64_t wait_us_ = kFirstUs;
 };
 
-}  // namespace cairn::client
+}  // namespace cairn::transport
