@@ -42,6 +42,7 @@ void Core::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
     scheduler_.OnMessage(conn, frame, now_us);
   } else if (auto it = by_conn_.find(conn); it != by_conn_.end()) {
     it->second->OnMessage(frame, now_us);
+    TakePassedState(now_us);
   }
   Settle(now_us);
 }
@@ -59,6 +60,7 @@ void Core::OnTick(int64_t now_us) {
   scheduler_.OnTick(now_us);
   for (Links::Place& place : links_.all()) place.link->OnTick(now_us);
   AskForState(now_us);
+  CompareStates(now_us);
   CheckDeadlines(now_us);
   LogSlotsMoved(now_us);
   LogWaiting(now_us);

@@ -111,6 +111,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void OnFrameEnd(const Outgoing& frame, const Status& outcome, const Answer& answer,
                   int64_t now_us) override;
   void OnNewerState(StateVersion version, int64_t now_us) override;
+  void OnStateOf(ShardLink& link, wire::ControlMessage& message) override;
   void OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& message) override;
   void OnLinkFatal(Status why, int64_t now_us) override;
 
@@ -129,6 +130,8 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void LogMoves(const wire::ClusterState& before, int64_t now_us);
   void LogSlotsMoved(int64_t now_us);
   void AskForState(int64_t now_us);
+  void CompareStates(int64_t now_us);
+  void TakePassedState(int64_t now_us);
 
   // core_marks.cc
   void ForgetAnswersOf(const std::vector<std::unique_ptr<ShardLink>>& gone);
@@ -219,6 +222,8 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   uint64_t reroutes_ = 0;
   StateVersion wanted_version_;  // the newest that a shard has said it has
   int64_t ask_us_ = 0;           // when to ask the scheduler for it again
+  int64_t compare_us_ = 0;       // when to compare states with the shards again
+  std::optional<wire::StateMessage> passed_;  // by a shard
   bool awaits_state_ = false;    // some round's answers are all there, but not the state they mean
   uint64_t slots_moved_ = 0;     // handed over, and not yet logged
   std::set<uint32_t> moved_to_;

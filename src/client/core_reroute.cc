@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "base/check.h"
 #include "client/core.h"
 #include "client/split_frame.h"
 #include "wire/data.h"
+#include "wire/state_exchange.h"
 
 namespace cairn::client {
 namespace {
@@ -206,6 +208,27 @@ void Core::AskForState(int64_t now_us) {
   if (wanted_version_.value <= book_.state_version || now_us < ask_us_) return;
   ask_us_ = now_us + kAskEveryUs;
   scheduler_.Heartbeat(now_us);
+}
+
+// A scheduler that ended in the middle of telling has told somebody: workers carry it to everybody.
+void Core::CompareStates(int64_t now_us) {
+  if (!fatal_.ok() || now_us < compare_us_ || !scheduler_.Quiet(now_us)) return;
+  compare_us_ = now_us + scheduler_.heartbeat_us();
+  for (Links::Place& place : links_.all()) place.link->Tell(wire::StateAt{scheduler_.state()->version});
+}
+
+void Core::TakePassedState(int64_t now_us) {
+  if (!passed_) return;
+  wire::StateMessage passed = *std::exchange(passed_, std::nullopt);
+  if (fatal_.ok()) scheduler_.TakePassed(passed, now_us);
+}
+
+void Core::OnStateOf(ShardLink& link, wire::ControlMessage& message) {
+  if (auto* passed = std::get_if<wire::StateMessage>(&message)) {
+    passed_ = std::move(*passed);  // a new state may end the link that this came by
+    return;
+  }
+  if (const auto answer = wire::AnswerTo(std::get<wire::StateAt>(message), *scheduler_.state())) link.Tell(*answer);
 }
 
 }  // namespace cairn::client

@@ -283,6 +283,7 @@ class FakeCluster : public ClientObserver {
   std::map<Link, ConnId> conn_of;
   std::map<Link, std::deque<wire::InFrame>> inbox;
   std::vector<wire::ControlMessage> heard;  // by the scheduler
+  std::vector<std::pair<ConnId, wire::ControlMessage>> told_shards;  // but for Hello
   std::vector<std::pair<uint32_t, uint64_t>> acknowledged, reads;
   std::vector<std::pair<uint64_t, Code>> rounds;
 
@@ -301,7 +302,12 @@ class FakeCluster : public ClientObserver {
     if (IsScheduler(conn.to)) {
       OnScheduler(id, *wire::DecodeControl(frame.header, frame.body()));
     } else if (frame.header.type == wire::FrameType::kControl) {
-      const auto hello = std::get<wire::Hello>(*wire::DecodeControl(frame.header, frame.body()));
+      const wire::ControlMessage message = *wire::DecodeControl(frame.header, frame.body());
+      if (!std::holds_alternative<wire::Hello>(message)) {
+        told_shards.emplace_back(id, message);
+        return true;
+      }
+      const auto& hello = std::get<wire::Hello>(message);
       const auto server = std::find_if(
           state.servers.begin(), state.servers.end(),
           [&](const auto& info) { return info.incarnation == hello.server_incarnation; });

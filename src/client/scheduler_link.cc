@@ -267,6 +267,10 @@ bool SchedulerLink::Silent(int64_t now_us) const {
   return now_us - heard_us_ >= 2 * heartbeat_us_ + options_.resend_after_us;
 }
 
+bool SchedulerLink::Quiet(int64_t now_us) const {
+  return registered() && now_us - heard_us_ >= kSilentHeartbeats * heartbeat_us_;
+}
+
 std::string SchedulerLink::Awaiting(int64_t now_us) const {
   if (!ever_heard_) {
     return "no answer from " + Named() + " yet" +

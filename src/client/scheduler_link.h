@@ -69,6 +69,11 @@ class SchedulerLink {
   std::string Awaiting(int64_t now_us) const;
   // It has not been heard for longer than it should take.
   bool Silent(int64_t now_us) const;
+  // It has not been heard for two heartbeats: others may know more than it has told us.
+  bool Quiet(int64_t now_us) const;
+  int64_t heartbeat_us() const { return heartbeat_us_; }
+  // A state that another node has passed on.
+  void TakePassed(wire::StateMessage& message, int64_t now_us) { Take(message, now_us); }
   // What the scheduler last said about who is awaited.
   const std::string& said_awaiting() const { return awaiting_; }
   // And whether some partition has too few owners for anything to be acknowledged.

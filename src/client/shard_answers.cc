@@ -75,6 +75,9 @@ void ShardLink::OnControl(const wire::InFrame& frame, int64_t now_us) {
     it->second.heard_us = now_us;
     if (!it->second.parks) oldest_us_ = now_us;  // the shard has it, and what came before it
     owner_.OnStillWaiting(it->second, *waiting);
+  } else if (phase_ == Phase::kReady && (std::holds_alternative<wire::StateAt>(*message) ||
+                                         std::holds_alternative<wire::StateMessage>(*message))) {
+    owner_.OnStateOf(*this, *message);
   }
 }
 

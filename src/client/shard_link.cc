@@ -104,6 +104,10 @@ void ShardLink::Ready(int64_t now_us) {
   Pump(now_us);
 }
 
+void ShardLink::Tell(const wire::ControlMessage& message) {
+  if (ready()) network_.Send(conn_, wire::EncodeControl(message, pool_));
+}
+
 void ShardLink::OnTick(int64_t now_us) {
   switch (phase_) {
     case Phase::kOff: return;

@@ -60,6 +60,8 @@ class ShardLink {
                             int64_t now_us) = 0;
     // The shard has a newer state than the book says.
     virtual void OnNewerState(StateVersion version, int64_t now_us) = 0;
+    // What the shard says of the state that it has: a StateAt or a StateMessage.
+    virtual void OnStateOf(ShardLink& link, wire::ControlMessage& message) = 0;
     virtual void OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& message) = 0;
     // This worker can't go on. The link's Stop is called from inside.
     virtual void OnLinkFatal(Status why, int64_t now_us) = 0;
@@ -106,6 +108,8 @@ class ShardLink {
   // From now on refers to nothing of the caller's memory: an unanswered frame gets a copy of its
   // values, and a connection that may still hold the old one is made anew.
   void DisownBorrowed(uint64_t id, int64_t now_us);
+  // A message that needs no answer and is not repeated; only if the link is ready.
+  void Tell(const wire::ControlMessage& message);
   // Seals a frame that is to be sent on this link.
   void Seal(wire::Frame& frame) const;
 

@@ -87,12 +87,18 @@ void SchedulerCore::Broadcast(int64_t now_us) {
   if (!untold_ || HoldsStatesBack(now_us)) return;
   untold_ = false;
   told_us_ = now_us;
-  for (auto& [incarnation, node] : live_) {
-    if (node.conn == ConnId(0) || node.version >= state().version) continue;
-    // Whoever has not got what was sent before says so with its next heartbeat.
-    network_.Send(node.conn, StateFrame(node.state_sent != StateVersion(0) ? node.state_sent : node.version));
-    node.state_sent = state().version;
-    node.state_sent_us = now_us;
+  // Servers first: if this process ends in the middle, workers hear of it from them (rule 55).
+  for (const wire::Role role : {wire::Role::kServer, wire::Role::kWorker}) {
+    for (auto& [incarnation, node] : live_) {
+      if (node.conn == ConnId(0) || node.version >= state().version) continue;
+      const NodeRecord* record = durable_.FindNode(incarnation);
+      if ((record != nullptr ? record->role : wire::Role::kWorker) != role) continue;
+      // Whoever has not got what was sent before says so with its next heartbeat.
+      network_.Send(node.conn,
+                    StateFrame(node.state_sent != StateVersion(0) ? node.state_sent : node.version));
+      node.state_sent = state().version;
+      node.state_sent_us = now_us;
+    }
   }
   recent_.push_back(state());
   if (recent_.size() > options_.bounds.recent_states) recent_.pop_front();

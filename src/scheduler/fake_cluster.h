@@ -35,12 +35,14 @@ class FakeNetwork final : public Network {
       ++deltas;
     }
     if (const auto* whole = std::get_if<wire::StateMessage>(&*message)) told[whole->state.version] = whole->state;
+    if (std::holds_alternative<wire::StateMessage>(*message)) told_states.push_back(conn);
     sent[conn].push_back(std::move(*message));
     ++count;
   }
   void Close(ConnId conn) override { closed.push_back(conn); }
 
   std::map<ConnId, std::vector<wire::ControlMessage>> sent;
+  std::vector<ConnId> told_states;  // in order
   std::vector<ConnId> closed;
   std::map<StateVersion, wire::ClusterState> told;
   size_t count = 0, deltas = 0;

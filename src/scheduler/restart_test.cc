@@ -54,6 +54,16 @@ TEST(Restart, FromEveryRecordBringsBackWhatWasDecided) {
   }
 }
 
+// One that is killed in the middle of telling has told a server, which tells the workers (rule 55).
+TEST(Restart, ServersAreToldBeforeWorkersAlsoThoseThatCameLater) {
+  FakeCluster c(FakeCluster::Options(1, 2));
+  c.Start();
+  FakeNode s0 = c.Server(9000), w0 = c.Worker(1), w1 = c.Worker(2), s1 = c.Server(9001);
+  c.network.told_states.clear();
+  c.Tell(w0.conn, wire::CreateTable{1, w0.incarnation, DenseSync("w")});
+  EXPECT_EQ(c.network.told_states, (std::vector{s0.conn, s1.conn, w0.conn, w1.conn}));
+}
+
 TEST(Restart, WhateverFollowsFromTheLogIsDoneAtTheStart) {
   FakeCluster whole(FakeCluster::Options(2, 2));
   whole.Start();

@@ -27,7 +27,8 @@ uint64_t MostRequestBytes(const wire::FrameHeader& header, const TableSpec* spec
     case wire::FrameType::kDone:
     case wire::FrameType::kPull: break;
     case wire::FrameType::kReplicate: return UINT64_MAX;
-    default: return wire::kMaxUnauthenticatedBodyBytes;  // a Hello, or nothing that is for a server
+    case wire::FrameType::kControl: return kMostUnknownBytes;  // a state, of whatever cluster
+    default: return wire::kMaxUnauthenticatedBodyBytes;  // nothing that is for a server
   }
   if (spec == nullptr)
     return (header.flags & wire::kFlagCoded) != 0 ? kMostUnknownBytes : uint64_t{wire::kMaxBodyBytes};

@@ -45,7 +45,8 @@ TEST(RequestSize, UnknownTablesAndOtherFrames) {
   EXPECT_EQ(MostRequestBytes(Header(wire::FrameType::kPush, 1, 0), nullptr, 8), wire::kMaxBodyBytes);
   EXPECT_EQ(MostRequestBytes(Header(wire::FrameType::kPush, 1, 0, wire::kFlagCoded), nullptr, 8),
             kMostUnknownBytes);
-  EXPECT_EQ(MostRequestBytes(Header(wire::FrameType::kControl, 0, 0), nullptr, 8),
+  EXPECT_EQ(MostRequestBytes(Header(wire::FrameType::kControl, 0, 0), nullptr, 8), kMostUnknownBytes);
+  EXPECT_EQ(MostRequestBytes(Header(wire::FrameType::kPullReply, 0, 0), nullptr, 8),
             wire::kMaxUnauthenticatedBodyBytes);
   EXPECT_GT(MostRequestBytes(Header(wire::FrameType::kReplicate, 0, 0), nullptr, 8), wire::kMaxBodyBytes);
 }

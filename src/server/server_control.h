@@ -42,6 +42,7 @@ struct ShardReport {
   Shard::HotReport hot;
   uint64_t reusable_bytes = 0;  // Shard::reusable_bytes
   std::vector<wire::StalledRound> stalled;
+  std::shared_ptr<const wire::ClusterState> passed_state;  // Shard::passed_state
 };
 
 class ServerControl {

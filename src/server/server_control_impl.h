@@ -55,6 +55,8 @@ class ServerControlImpl final : public ServerControl {
 
   // server_reports.cc
   void OnState(wire::ClusterState state, int64_t now_us);
+  void TakePassed(const std::shared_ptr<const wire::ClusterState>& state);
+  void SetState(std::shared_ptr<const wire::ClusterState> state);
   void LeaveJob();
   wire::Heartbeat MakeBriefHeartbeat() const;  // small, whatever the cluster
   wire::Heartbeat MakeHeartbeat();

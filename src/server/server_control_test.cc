@@ -115,6 +115,33 @@ TEST_F(Control, ALostConnectionIsMadeAnewWithBackOff) {
   EXPECT_EQ(lines.back(), "lost the scheduler at sched:7000, reconnecting");
 }
 
+TEST_F(Control, AStateThatAWorkerPassedOnGoesToEveryShardAndIsNoWordOfTheScheduler) {
+  options.orphan_after_us = 5'000'000;
+  Start();
+  Register();
+  Tell(wire::StateMessage{State(7)});
+  const auto pass = [&](uint64_t version, Term term, std::string cluster = "test") {
+    wire::ClusterState state = State(version);
+    state.term = term;
+    state.cluster_id = std::move(cluster);
+    ShardReport report{.version = StateVersion{7}};
+    report.passed_state = std::make_shared<const wire::ClusterState>(std::move(state));
+    control->OnReports({{.version = StateVersion{7}}, report}, now);
+  };
+  Tick(4'000'000);
+  pass(8, Term{0});
+  pass(8, Term{2}, "another");
+  EXPECT_EQ(states, std::vector{StateVersion{7}});
+  pass(9, Term{2});
+  pass(8, Term{2});
+  EXPECT_EQ(states, (std::vector{StateVersion{7}, StateVersion{9}}));
+  EXPECT_EQ(lines.back(), "took state 9 from a worker: the scheduler is silent");
+  Tell(wire::StateMessage{State(10)});
+  EXPECT_EQ(states.size(), 2u) << "of an older term";
+  Tick(1'000'000);
+  EXPECT_TRUE(control->finished()) << "the scheduler has been silent for 5 s all the same";
+}
+
 TEST_F(Control, BesideASilentConnectionOthersAreTriedEveryHeartbeat) {
   Register();
   for (int i = 0; i < 5; ++i) Tick(1'000'000);

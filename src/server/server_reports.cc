@@ -77,6 +77,9 @@ MergedReport Merge(const std::vector<ShardReport>& reports) {
 
 void ServerControlImpl::OnReports(const std::vector<ShardReport>& reports, int64_t now_us) {
   if (finished_) return;
+  for (const ShardReport& report : reports)
+    if (report.passed_state) TakePassed(report.passed_state);
+  if (finished_) return;
   MergedReport merged = Merge(reports);
   const bool changed = merged.version != report_.version || merged.hold_view != report_.hold_view ||
                        merged.hold_rounds != report_.hold_rounds || merged.news != report_.news;
@@ -93,7 +96,20 @@ void ServerControlImpl::OnReports(const std::vector<ShardReport>& reports, int64
 void ServerControlImpl::OnState(wire::ClusterState state, int64_t now_us) {
   if (!known_ || state.cluster_id != cluster_id_) return;
   if (!Heard(state.term, now_us) || (state_ && state.version <= state_->version)) return;
-  state_ = std::make_shared<const wire::ClusterState>(std::move(state));
+  SetState(std::make_shared<const wire::ClusterState>(std::move(state)));
+}
+
+// From a worker, which had it from a scheduler that is silent now. It says nothing of whether one lives.
+void ServerControlImpl::TakePassed(const std::shared_ptr<const wire::ClusterState>& state) {
+  if (!known_ || state->cluster_id != cluster_id_ || state->term < term_) return;
+  if (state_ == nullptr || state->version <= state_->version) return;
+  term_ = state->term;
+  Log("took state " + std::to_string(state->version.value) + " from a worker: the scheduler is silent");
+  SetState(state);
+}
+
+void ServerControlImpl::SetState(std::shared_ptr<const wire::ClusterState> state) {
+  state_ = std::move(state);
   if (CAIRN_BUG(kServerLeavesEarly) && !state_->done_ranks.empty()) return Finish(Status::Ok());
   events_.on_state(state_);
 }

@@ -9,6 +9,7 @@
 #include "base/planted.h"
 #include "server/request_size.h"
 #include "server/shard_impl.h"
+#include "wire/state_exchange.h"
 
 namespace cairn::server {
 namespace {
@@ -91,6 +92,7 @@ void ShardImpl::OnControl(ConnId conn, const wire::InFrame& frame) {
   const wire::Hello* hello = message.ok() ? std::get_if<wire::Hello>(&*message) : nullptr;
   const auto* replica = message.ok() ? std::get_if<wire::ReplicaHello>(&*message) : nullptr;
   Status problem;
+  if (message.ok() && connections_.contains(conn) && ComparesStates(conn, *message)) return;
   if (!message.ok()) {
     problem = message.status();
   } else if (replica != nullptr) {
@@ -113,6 +115,22 @@ void ShardImpl::OnControl(ConnId conn, const wire::InFrame& frame) {
     OnDisconnect(conn, 0);
     network_.Close(conn);
   }
+}
+
+// True if the message was about the cluster's state. Whatever a worker has was told by a scheduler, so it
+// is durable; the server's control side takes it for all shards.
+bool ShardImpl::ComparesStates(ConnId conn, wire::ControlMessage& message) {
+  if (const auto* at = std::get_if<wire::StateAt>(&message)) {
+    if (auto answer = wire::AnswerTo(*at, *state_)) Send(conn, wire::EncodeControl(*answer, pool_));
+    return true;
+  }
+  auto* passed = std::get_if<wire::StateMessage>(&message);
+  if (passed == nullptr) return false;
+  const StateVersion newest = passed_state_ ? passed_state_->version : state_->version;
+  if (passed->state.version <= newest || passed->state.slots.size() != state_->slots.size()) return true;
+  passed_state_ = std::make_shared<const wire::ClusterState>(std::move(passed->state));
+  news_changed_ = true;
+  return true;
 }
 
 Status ShardImpl::CheckHello(const wire::Hello& hello) const {

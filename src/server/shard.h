@@ -133,6 +133,9 @@ class Shard {
     std::vector<wire::SampledTable> sampled;
   };
   virtual HotReport hot_rows() const = 0;
+  // The newest state that a worker has passed on, if it is newer than the shard's own: for all of the
+  // server, which gives it back by OnState. Null if there is none.
+  virtual std::shared_ptr<const wire::ClusterState> passed_state() const = 0;
   // Rounds that requests here have waited for, some seconds at least; no more than a heartbeat takes.
   virtual std::vector<wire::StalledRound> stalled() const = 0;
 

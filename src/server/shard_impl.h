@@ -59,6 +59,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   std::vector<wire::SlotLoad> loads() const override;
   HotReport hot_rows() const override;
   std::vector<wire::StalledRound> stalled() const override;
+  std::shared_ptr<const wire::ClusterState> passed_state() const override { return passed_state_; }
   SlotRole RoleOf(SlotId slot) const override;
   Position Received(SlotId slot) const override;
   Position Applied(SlotId slot) const override;
@@ -124,6 +125,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void Log(const std::string& line) const {
     if (options_.log) options_.log(line);
   }
+  bool ComparesStates(ConnId conn, wire::ControlMessage& message);
   Status CheckHello(const wire::Hello& hello) const;
   Status Fence(const wire::FrameHeader& header, const LiveClient** client);
   void TellFenced(const wire::InFrame& frame, const Status& why);
@@ -309,6 +311,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   Incarnation server_incarnation_;
   std::shared_ptr<const wire::ClusterState> state_;
   std::map<ConnId, Incarnation> connections_;  // those that have said a good Hello
+  std::shared_ptr<const wire::ClusterState> passed_state_;  // newer than state_, or null
 
   table::Arena arena_{options_.pages};  // outlives the tables
   uint64_t kept_bytes_ = 0;  // of early contributions; outlives the tables too

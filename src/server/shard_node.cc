@@ -80,7 +80,8 @@ void ShardNode::Report() {
   stats.bytes_out = network_.bytes_out();
   on_report_(options_.thread,
              {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), stats, shard_->news(),
-              shard_->loads(), shard_->hot_rows(), shard_->reusable_bytes(), shard_->stalled()});
+              shard_->loads(), shard_->hot_rows(), shard_->reusable_bytes(), shard_->stalled(),
+              shard_->passed_state()});
 }
 
 }  // namespace cairn::server

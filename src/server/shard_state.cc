@@ -23,6 +23,7 @@ void ShardImpl::OnRegistered(uint32_t server_index, Incarnation incarnation) {
 void ShardImpl::OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) {
   if (state_ && state->version <= state_->version) return;
   state_ = std::move(state);
+  if (passed_state_ && passed_state_->version <= state_->version) passed_state_ = nullptr;
   if (now_us > now_us_) now_us_ = now_us;
   // A request may wait at a slot that moves away; its client finds the new owner.
   if (registered_ && UpdateOwners())

@@ -119,7 +119,7 @@ struct HeartbeatReply {
   uint32_t blocked_slots = 0;     // with fewer owners in sync than min_in_sync: requests to them wait
   uint32_t heartbeat_ms = 0;      // as in Registered
 };
-// Scheduler → node, whenever the node's version is behind.
+// Scheduler → node, whenever the node's version is behind; and worker ↔ shard thread, after a StateAt.
 struct StateMessage { ClusterState state; };
 // StateDelta (state_delta.h): the same, to a node that has the version before.
 struct CreateTable { uint64_t request = 0; Incarnation incarnation; TableSpec spec; };
@@ -193,12 +193,15 @@ struct Deadlock { uint64_t serial = 0; std::string text; };
 // Worker → scheduler: all of them or none, in one record. A client cuts what is larger.
 struct CreateTables { uint64_t request = 0; Incarnation incarnation; std::vector<TableSpec> specs; };
 inline constexpr size_t kMaxTablesAtOnce = 512;
+// Worker ↔ shard thread, while the worker does not hear the scheduler: the newest state that the sender
+// has. Whoever has a newer one answers with it, whoever has an older one with a StateAt of its own.
+struct StateAt { StateVersion version; };
 
 using ControlMessage =
     std::variant<Register, Registered, Heartbeat, HeartbeatReply, StateMessage, CreateTable, DropTable,
                  TableReply, Leave, LeaveReply, GiveUp, AbortJob, StatusRequest, StatusReply, Hello,
                  HelloReply, Refusal, StillWaiting, Scale, ReplicaHello, ReplicaHelloReply,
-                 StateDelta, ProcessEnded, Blocked, Deadlock, CreateTables>;
+                 StateDelta, ProcessEnded, Blocked, Deadlock, CreateTables, StateAt>;
 
 FramePtr EncodeControl(const ControlMessage& message, BufferPool& pool);
 Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const std::byte> body);

@@ -134,6 +134,10 @@ Status Unpack(const fb::LeaveReply& in, Budget&, LeaveReply* out) {
   out->incarnation = Incarnation{in.incarnation()};
   return Status::Ok();
 }
+Status Unpack(const fb::StateAt& in, Budget&, StateAt* out) {
+  out->version = StateVersion{in.version()};
+  return Status::Ok();
+}
 Status Unpack(const fb::ProcessEnded& in, Budget&, ProcessEnded* out) {
   out->uid = in.uid();
   return Status::Ok();
@@ -280,6 +284,7 @@ Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const 
     CAIRN_TAKE(Blocked);
     CAIRN_TAKE(Deadlock);
     CAIRN_TAKE(CreateTables);
+    CAIRN_TAKE(StateAt);
 #undef CAIRN_TAKE
     case fb::Message::NONE: break;
   }

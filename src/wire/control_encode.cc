@@ -98,6 +98,9 @@ Offset<void> Pack(FlatBufferBuilder& b, const Leave& m) {
 Offset<void> Pack(FlatBufferBuilder& b, const LeaveReply& m) {
   return fb::CreateLeaveReply(b, m.incarnation.value).Union();
 }
+Offset<void> Pack(FlatBufferBuilder& b, const StateAt& m) {
+  return fb::CreateStateAt(b, m.version.value).Union();
+}
 Offset<void> Pack(FlatBufferBuilder& b, const ProcessEnded& m) {
   return fb::CreateProcessEnded(b, m.uid).Union();
 }

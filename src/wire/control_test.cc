@@ -65,6 +65,7 @@ auto Fields(const StateDelta& m) {
   return std::tie(m.base, m.changed, m.slot_ids, m.servers_gone, m.workers_gone, m.tables_gone);
 }
 auto Fields(const ReplicaHelloReply& m) { return std::tie(m.protocol, m.received); }
+auto Fields(const StateAt& m) { return std::tie(m.version); }
 auto Fields(const CreateTables& m) { return std::tie(m.request, m.incarnation, m.specs); }
 
 bool Same(const ControlMessage& a, const ControlMessage& b) {
@@ -154,7 +155,7 @@ TEST_F(Control, DefaultMessagesComeThroughToo) {
   check(CreateTable{}), check(DropTable{}), check(TableReply{}), check(Leave{}), check(LeaveReply{});
   check(GiveUp{}), check(AbortJob{}), check(StatusRequest{}), check(StatusReply{}), check(Hello{});
   check(HelloReply{}), check(Refusal{}), check(StillWaiting{}), check(Scale{}), check(ReplicaHello{});
-  check(ReplicaHelloReply{}), check(StateDelta{}), check(ProcessEnded{});
+  check(ReplicaHelloReply{}), check(StateDelta{}), check(ProcessEnded{}), check(StateAt{});
   check(Registered{.heartbeat_ms = 200}), check(HeartbeatReply{.heartbeat_ms = 200});
 }
 

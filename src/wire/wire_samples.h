@@ -131,6 +131,7 @@ inline std::vector<ControlMessage> SampleControl() {
   all.push_back(Blocked{Incarnation{12}, 0xFEDCBA9876543210, 9, {0, 2}, "round 91 of table \"dense\""});
   all.push_back(Deadlock{0xFEDCBA9876543210, "rank 0 is in a barrier"});
   all.push_back(CreateTables{107, Incarnation{12}, {SampleSpec(), TableSpec{.name = "w", .size = 10}}});
+  all.push_back(StateAt{StateVersion{88}});
   return all;
 }
 
