@@ -155,6 +155,8 @@ const char* Name(Deed deed) {
     case Deed::kMovedForTraffic: return "moved for traffic";
     case Deed::kDamageFound: return "damaged copy found";
     case Deed::kResigned: return "scheduler resigns";
+    case Deed::kLastWord: return "scheduler ends in mid-telling";
+    case Deed::kStatePassed: return "state passed on";
     case Deed::kRowState: return "round of rows with state";
     case Deed::kRowsTwoPhase: return "rows closed as decided";
     case Deed::kKeysTold: return "keys told";

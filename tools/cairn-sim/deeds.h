@@ -44,8 +44,10 @@ enum class Deed : uint8_t {
   kMovedForTraffic,  // slots, off a thread that does more than others
   kDamageFound,   // a backup has noticed that its content is not the primary's
   kResigned,      // a scheduler that hears nobody lets another one lead
+  kLastWord,      // one has ended in the middle of telling, and nodes have compared what they heard
+  kStatePassed,   // a server takes a state that a worker has passed on
 };
-inline constexpr size_t kDeedKinds = 32;
+inline constexpr size_t kDeedKinds = 34;
 const char* Name(Deed deed);
 const char* Name(bounds::Bound bound);
 

@@ -315,6 +315,7 @@ Plan MakePlan(uint64_t seed) {
   MakeMemoryFaults(plan, Random(Mix64(seed, 0xB17)));
   MakeBounds(plan, Random(Mix64(seed, 0xB0D5)));
   MakeSchedulerCuts(plan, Random(Mix64(seed, 0xC075)));
+  plan.last_word = plan.schedulers == 1 && !plan.lose_server && Random(Mix64(seed, 0x1A57)).Chance(0.15);
   plan.impatient = Random(Mix64(seed, 0x74AFF1C)).Chance(0.3);
   return plan;
 }

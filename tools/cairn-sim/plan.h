@@ -82,6 +82,7 @@ struct Plan {
   double server_cuts = 0;     // partitions between servers
   double scheduler_cuts = 0;  // of a scheduler from everybody
   bool only_cuts = false;     // nothing else goes wrong: so nobody may be taken for dead
+  bool last_word = false;     // behind all that, the scheduler ends in the middle of telling and stays away
   double lease_ends = 0;      // of schedulers' leases, before their time
   double slow_links = 0;      // share of pairs of servers
   double memory_faults = 0;   // per frame of operations that a backup is sent

@@ -207,6 +207,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     told_.loads = shard_->loads();
     told_.hot = shard_->hot_rows();
     told_.stalled = shard_->stalled();
+    if (shard_->passed_state() != nullptr && told_.passed_state == nullptr)
+      world_.context().deeds.Add(Deed::kStatePassed);
     told_.passed_state = shard_->passed_state();
     owner_.Post(&owner_.last_report_us_, [this, report = told_] { owner_.OnReport(name_.thread, report); });
   }

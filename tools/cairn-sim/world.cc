@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "chaos.h"
+#include "last_word.h"
 #include "launcher.h"
 #include "memory_faults.h"
 #include "scheduler/durable.h"
@@ -96,6 +97,7 @@ Outcome World::Run() {
   bounds::reached = {};
   keeper_ = std::make_unique<ServerKeeper>(*this);
   memory_faults_ = std::make_unique<MemoryFaults>(*this);
+  last_word_ = std::make_unique<LastWord>(*this);
   for (uint32_t i = 0; i < plan_.schedulers; ++i) StartScheduler(i);
   keeper_->Start();
   launcher_ = std::make_unique<Launcher>(*this);
@@ -216,6 +218,11 @@ void World::KillScheduler(uint32_t number, bool restart) {
     queue_.After(random_.Between(100'000, 2'500'000), [this, number] { StartScheduler(number); });
 }
 
+void World::KillScheduler(uint32_t number, int64_t restart_after_us) {
+  KillScheduler(number, false);
+  queue_.After(restart_after_us, [this, number] { StartScheduler(number); });
+}
+
 // Its standbys have nothing to wait for any more.
 void World::OnSchedulerLeft(SchedulerProcess& scheduler) {
   const Actor actor{
@@ -260,6 +267,7 @@ void World::OnDurable(std::span<const std::byte> record) {
   told_from_[state.version.value] = state;
   if (told_from_.size() > 64) told_from_.erase(told_from_.begin());
   Tell([&](Checker& c) { c.OnDurable(state); });
+  last_word_->OnRecord();
 }
 
 void World::OnSend(const Port& from, const Port* to, const wire::FrameHeader& header,

@@ -29,6 +29,7 @@ class SimEtcd;
 class WorkerProcess;
 class Launcher;
 class Chaos;
+class LastWord;
 class MemoryFaults;
 
 struct Violation {
@@ -102,6 +103,7 @@ class World final : public Tap {
 
   // A scheduler that has been killed, or has left of its own will.
   void KillScheduler(uint32_t number, bool restart);
+  void KillScheduler(uint32_t number, int64_t restart_after_us);
   void OnSchedulerLeft(SchedulerProcess& scheduler);
   // The process waits in the middle of a call; the world goes on around it.
   void RunAround(int process, int64_t us);
@@ -148,6 +150,7 @@ class World final : public Tap {
   std::unique_ptr<Launcher> launcher_;
   std::unique_ptr<Chaos> chaos_;
   std::unique_ptr<MemoryFaults> memory_faults_;
+  std::unique_ptr<LastWord> last_word_;
   std::vector<std::function<void()>> graveyard_;  // keeps what died in mid-call until the end
   std::map<uint64_t, wire::ClusterState> told_from_;  // durable states, by version, not very old
   bool healed_ = false;
