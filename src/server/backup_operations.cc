@@ -121,14 +121,17 @@ Status ShardImpl::TakeOperation(uint16_t from, const wire::OpView& op) {
   if (!slot.whole && !slot.copying) return refuse("the copy is not whole");
   if (slot.line_epoch != h.epoch) return refuse("its new primary has not begun");
   if (h.kind == wire::OpKind::kHash) {
-    if (slot.whole && !ApplyTail(local, h.committed)) return refuse("an operation does not fit");
+    if (slot.whole && !ApplyTail(local, std::min(h.committed, slot.received))) return refuse("an operation does not fit");
     return CompareHash(slot, h);
   }
   if (h.kind != wire::OpKind::kCommit) {
     if (h.index > slot.received + 1) return refuse("operations are missing");
     if (h.index == slot.received + 1) {
+      const bool kept = slot.whole && Keeps(slot, op);
       slot.received = h.index;
-      if (slot.whole && slot.tail.empty() && (h.committed >= h.index || CAIRN_BUG(kApplyUncommitted))) {
+      if (kept) {
+        // It stays where it is.
+      } else if (slot.whole && slot.tail.empty() && (h.committed >= h.index || CAIRN_BUG(kApplyUncommitted))) {
         if (!ApplyOperation(local, op)) return refuse("an operation does not fit");
       } else if (slot.whole || !CAIRN_BUG(kCopyTailDropped)) {
         slot.tail.emplace_back(op.raw.begin(), op.raw.end());
@@ -137,7 +140,7 @@ Status ShardImpl::TakeOperation(uint16_t from, const wire::OpView& op) {
     }
   }
   if (!slot.whole) return Status::Ok();  // the rest of the copy comes first
-  return ApplyTail(local, h.committed) ? Status::Ok() : refuse("an operation does not fit");
+  return ApplyTail(local, std::min(h.committed, slot.received)) ? Status::Ok() : refuse("an operation does not fit");
 }
 
 Status ShardImpl::EndCopy(uint32_t local, const wire::OpView& op) {
@@ -155,17 +158,31 @@ Status ShardImpl::EndCopy(uint32_t local, const wire::OpView& op) {
 Status ShardImpl::ContinueUnder(OwnedSlot& slot, const wire::OpHeader& header) {
   if (!slot.whole) return {Code::kUnavailable, "the copy is not whole"};
   if (slot.index > header.index) return {Code::kUnavailable, "it has operations that its new primary has not"};
-  // What is committed is the same everywhere; all above comes anew, and may be something else: another
-  // primary in between may have told this one something that it told nobody else.
-  while (slot.received > std::max(slot.index, header.committed)) {
-    tail_bytes_ -= slot.tail.back().size();
-    slot.tail.pop_back();
-    --slot.received;
-  }
+  // What is committed is the same everywhere. All above comes anew, and may be something else: another
+  // primary in between may have told this one something that it told nobody else. Until it comes, what is
+  // here is kept: it may be acknowledged, and this primary may die before it has sent it again.
+  if (slot.held() <= slot.received) slot.kept_epoch = slot.line_epoch;
+  slot.received = std::min(slot.received, std::max(slot.index, header.committed));
+  const uint64_t kept = CAIRN_BUG(kTailForgotten) ? slot.received : std::max(header.index, slot.received);
+  while (slot.held() > kept) PopTail(slot);
   if (slot.received < header.a)
     return {Code::kUnavailable, "its primary can't send again what is missing"};
   slot.line_epoch = header.epoch;
   return Status::Ok();
+}
+
+void ShardImpl::PopTail(OwnedSlot& slot) {
+  tail_bytes_ -= slot.tail.back().size();
+  slot.tail.pop_back();
+}
+
+// True if an earlier primary has sent the same operation. If it was another one, all behind it was another
+// line of operations, of which nothing can have been committed.
+bool ShardImpl::Keeps(OwnedSlot& slot, const wire::OpView& op) {
+  if (slot.held() < op.header.index) return false;
+  if (wire::SameOperation(slot.tail[op.header.index - slot.index - 1], op.raw)) return true;
+  while (slot.held() >= op.header.index) PopTail(slot);
+  return false;
 }
 
 // All of the tail up to this index; false if something is not what an operation is.

@@ -75,8 +75,13 @@ struct OwnedSlot {
   bool whole = false;       // the copy is whole, or there was nothing to copy
   StateVersion added;
   uint64_t line_epoch = 0;  // operations are taken under this epoch
-  uint64_t received = 0;    // index of the last operation received
-  std::deque<std::vector<std::byte>> tail;  // received, not yet committed: applied + 1 … received
+  uint64_t received = 0;    // index of the last operation received, of the primary of now
+  // Not yet applied: from applied + 1 to `received`; and behind that what an earlier primary has sent,
+  // under `kept_epoch`, until the primary of now has sent the same, or something else.
+  std::deque<std::vector<std::byte>> tail;
+  uint64_t kept_epoch = 0;
+  // Where the copy is whole: the last operation that it has, of whichever primary.
+  uint64_t held() const { return index + tail.size(); }
   bool copying = false;
   uint64_t chunks = 0;
   ByteWriter copy;

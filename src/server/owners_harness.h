@@ -112,6 +112,7 @@ class OwnersHarness {
   int64_t now = 0;
   std::function<void(uint32_t to, const wire::OpView&)> on_operation;  // sees what is carried
   std::function<void(uint32_t to, wire::InFrame&)> alter;              // may change it before
+  std::function<bool(uint32_t to, const wire::InFrame&)> drop;         // says what is lost
 
  private:
   struct Pipe {
@@ -126,6 +127,7 @@ class OwnersHarness {
     while (auto frame = nodes[from]->NextOn(conn)) {
       if (gone.contains(from) || gone.contains(to)) continue;
       any = true;
+      if (drop && drop(to, *frame)) continue;
       if (alter) alter(to, *frame);
       if (on_operation && frame->header.type == wire::FrameType::kReplicate) {
         wire::OpReader reader(frame->body());

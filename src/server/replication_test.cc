@@ -237,6 +237,32 @@ TEST(Replication, ANewPrimaryCommitsItsTail) {
   EXPECT_EQ(h[2].Stored(table, 0), -2.0f);
 }
 
+// What was acknowledged is not lost if the new primary dies too, in the middle of its tail.
+TEST(Replication, ABackupKeepsWhatItHasConfirmedUntilItsNewPrimaryHasSentItAgain) {
+  for (size_t carried = 0; carried < 4; ++carried) {
+    ShardOptions options;
+    options.bounds.batch_bytes = 1;  // each operation in a frame of its own
+    OwnersHarness h(3, 2, options);
+    const TableId table = h.AddTable(Async());
+    h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
+    h[0].Deliver(0, h[0].Push(0, table, {{0, 3, 2}}));
+    h.Carry();
+    EXPECT_EQ(h[0].Answer(0), "applied");
+    EXPECT_EQ(h[0].Answer(0), "applied");
+    // The backups have both and don't know yet that the other one has them too.
+    ASSERT_EQ(h[2].Stored(table, 0), std::nullopt);
+    size_t frames = 0;
+    h.drop = [&](uint32_t to, const wire::InFrame& frame) {
+      return to == 2 && frame.header.type == wire::FrameType::kReplicate && ++frames > carried;
+    };
+    h.Fail(0, 1);
+    h.Carry();
+    EXPECT_GT(frames, carried) << "kContinue and two operations, and more";
+    h.Fail(1, 2);
+    EXPECT_EQ(h[2].Stored(table, 0), -5.0f) << carried << " frames came";
+  }
+}
+
 TEST(Replication, ATailOfAnotherLineIsNotKept) {
   OwnersHarness h(4, 3);
   const TableId table = h.AddTable(Async());

@@ -333,7 +333,8 @@ Position ShardImpl::Received(SlotId slot) const {
   if (RoleOf(slot) == SlotRole::kNone) return {};
   const OwnedSlot& here = slots_[local];
   if (here.role == SlotRole::kPrimary) return here.position();
-  return here.whole ? Position::Of(here.line_epoch, here.received) : Position{};
+  if (!here.whole) return {};
+  return Position::Of(here.held() > here.received ? here.kept_epoch : here.line_epoch, here.held());
 }
 
 Position ShardImpl::Applied(SlotId slot) const {

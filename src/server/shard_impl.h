@@ -203,6 +203,8 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void TakeOperations(ReplicaSource& source, const wire::InFrame& frame);
   Status TakeOperation(uint16_t from, const wire::OpView& op);
   Status EndCopy(uint32_t local, const wire::OpView& op);
+  void PopTail(OwnedSlot& slot);
+  bool Keeps(OwnedSlot& slot, const wire::OpView& op);
   Status ContinueUnder(OwnedSlot& slot, const wire::OpHeader& header);
   bool ApplyTail(uint32_t local, uint64_t committed);
   bool ApplyOperation(uint32_t local, const wire::OpView& op);

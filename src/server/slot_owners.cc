@@ -76,7 +76,7 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   if (was == OwnedSlot::Role::kBackup) {
     tail = slot.tail;  // it goes to the other owners too
     slot.committed = slot.index;
-    const bool applied = ApplyTail(local, slot.received);
+    const bool applied = ApplyTail(local, slot.held());
     if (!slot.whole || !applied) Ruin(slot, OwnedSlot::Ruin::kNotWhole);
     if (CAIRN_BUG(kPromoteWithoutNumbers)) slot.numbers.Clear();
     slot.backups.clear();

@@ -129,6 +129,17 @@ FramePtr OpBatch::Take(uint64_t number, uint64_t incarnation, uint64_t state_ver
   return frame;
 }
 
+bool SameOperation(std::span<const std::byte> raw, std::span<const std::byte> other) {
+  OpHeader a, b;
+  if (raw.size() != other.size() || raw.size() < sizeof(a)) return false;
+  std::memcpy(&a, raw.data(), sizeof(a));
+  std::memcpy(&b, other.data(), sizeof(b));
+  a.epoch = b.epoch;
+  a.committed = b.committed;
+  return std::memcmp(&a, &b, sizeof(a)) == 0 &&
+         std::memcmp(raw.data() + sizeof(a), other.data() + sizeof(b), raw.size() - sizeof(a)) == 0;
+}
+
 Result<OpView> ParseOp(std::span<const std::byte> raw) {
   CAIRN_CHECK(reinterpret_cast<uintptr_t>(raw.data()) % alignof(uint64_t) == 0);
   OpView op;

@@ -116,6 +116,8 @@ class OpReader {
 Status CheckOps(std::span<const std::byte> body);
 // One operation that was kept, at an address that is a multiple of 8.
 Result<OpView> ParseOp(std::span<const std::byte> raw);
+// Whether they are the same operation, sent under whichever epoch, with whatever committed by then.
+bool SameOperation(std::span<const std::byte> raw, std::span<const std::byte> other);
 
 // `refused`, ascending: slots of which something in a frame up to `received` was not taken, and nothing
 // since (number: the epoch that the receiver knows of).

@@ -166,10 +166,12 @@ class AppliedCommitted final : public Checker {
     const Position applied = context_.Applied(shard, slot);
     if (applied.index() == 0 || std::ranges::find(owners, shard) == owners.end()) return;
     for (const ShardName& owner : owners) {
-      if (context_.history.Holds(slot, context_.Received(owner, slot), applied)) continue;
+      const Position received = context_.Received(owner, slot);
+      if (context_.history.Holds(slot, received, applied)) continue;
       return Violation(ToString(shard) + " has applied (" + std::to_string(applied.epoch()) + ", " +
                        std::to_string(applied.index()) + ") of slot " + std::to_string(slot.value) + ", which " +
-                       ToString(owner) + ", also in sync, has not received");
+                       ToString(owner) + ", also in sync, has not received: it has (" +
+                       std::to_string(received.epoch()) + ", " + std::to_string(received.index()) + ")");
     }
   }
 };

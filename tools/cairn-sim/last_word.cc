@@ -54,6 +54,7 @@ void LastWord::Compare() {
   for (const auto& [name, shard] : context.shards) {
     const wire::ServerInfo* server = context.durable.FindServer(name.server);
     if (context.dead.contains(name) || server == nullptr || server->incarnation.value != name.incarnation) continue;
+    if (shard->version() == StateVersion{}) continue;  // it has just come, and has nothing that anybody waits for
     all.push_back({"server " + std::to_string(name.server) + " thread " + std::to_string(name.thread),
                    shard->version()});
   }
