@@ -51,6 +51,7 @@ void LastWord::Compare() {
   if (context.durable.phase != wire::Phase::kRunning) return;
   std::vector<Held> all;
   StateVersion newest;
+  bool workers = false;  // without one nobody passes anything on, and nobody waits
   for (const auto& [name, shard] : context.shards) {
     const wire::ServerInfo* server = context.durable.FindServer(name.server);
     if (context.dead.contains(name) || server == nullptr || server->incarnation.value != name.incarnation) continue;
@@ -62,8 +63,10 @@ void LastWord::Compare() {
     const client::ClientCore& core = world_.launcher().Find(number)->core();
     const wire::WorkerInfo* worker = context.durable.FindWorker(core.incarnation());
     if (worker == nullptr || worker->join_view.value == 0 || !core.fatal().ok()) continue;
+    workers = true;
     all.push_back({"worker " + std::to_string(number), core.state()->version});
   }
+  if (!workers) return;
   for (const Held& held : all) newest = std::max(newest, held.version);
   if (all.size() > 1) context.deeds.Add(Deed::kLastWord);
   for (const Held& held : all) {
