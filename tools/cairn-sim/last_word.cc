@@ -63,6 +63,7 @@ void LastWord::Compare() {
     const client::ClientCore& core = world_.launcher().Find(number)->core();
     const wire::WorkerInfo* worker = context.durable.FindWorker(core.incarnation());
     if (worker == nullptr || worker->join_view.value == 0 || !core.fatal().ok()) continue;
+    if (core.state()->phase != wire::Phase::kRunning) continue;  // it knows no shards to ask yet
     workers = true;
     all.push_back({"worker " + std::to_string(number), core.state()->version});
   }
