@@ -166,6 +166,10 @@ def test_packed_state_is_taken_whole():
     data = Update(list(models[0].parameters()), inners[0]).pack(12, True)
     assert Update(list(models[1].parameters()), inners[1]).unpack(data) == (12, True)
     assert digest(models[0], inners[0]) == digest(models[1], inners[1])
+    fresh = make_model(3)
+    data_of_fresh = Update(list(fresh.parameters()), make_optimizer(fresh)).pack(0, False)
+    Update(list(models[1].parameters()), inners[1]).unpack(data_of_fresh)
+    assert not inners[1].state, "as those of a worker that has made no step"
     small = list(models[1].parameters())[:2]
     with pytest.raises(RuntimeError, match="all-reduces 6 parameters, this one 2"):
         Update(small, inners[1]).unpack(data)

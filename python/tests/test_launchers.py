@@ -4,12 +4,13 @@ not: its variables are set by hand on plain processes."""
 import shutil
 import socket
 import sys
+import types
 
 import pytest
 
 import cairn
 import scripts
-from cairn import launchers
+from cairn import hosting, launchers
 from ports import free_port
 
 # Gradients of all ranks meet in one table, then torch's own processes meet too.
@@ -125,6 +126,18 @@ def test_a_taken_port_is_told(job, tmp_path):
         child = job.python(script, RANK=0, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port - 1)
         code, text = job.wait(child)
     assert code == 1 and f"{port}" in text and "cairn" in text, text
+
+
+def test_a_cluster_that_can_not_start_is_told_to_the_others():
+    told = types.SimpleNamespace(tell=lambda text: lines.append(text))
+    lines = []
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        launched = launchers.Launched("torchrun", 0, 2, 0, 2, "job", None, taken.getsockname()[1])
+        with pytest.raises(cairn.Error):
+            hosting.start(launched, 1, 1, told)
+    assert len(lines) == 1 and lines[0].startswith("error "), lines
 
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_USE_AGENT_STORE": "True", "RANK": "3", "WORLD_SIZE": "4",

@@ -86,6 +86,8 @@ TEST(Barrier, OneThatTimedOutAndIsOpenByNowLetsPassAtOnce) {
   c.Wait(2'500'000);
   c.barrier_open = 1;
   c.Wait(1'100'000);
+  c.barrier_open = 0;  // a restarted scheduler has not heard everybody yet
+  c.Wait(1'100'000);
   c.core->Barrier(c.now + 60'000'000, done, c.now);
   c.Wait(200'000);
   ASSERT_EQ(ends.size(), 2u);
@@ -141,6 +143,12 @@ TEST(SharedMemory, ALinkThatFellBackToTcpComesBackToIt) {
   EXPECT_EQ(connections(), 3) << "after ten more";
   c.Wait(60'000'000);
   EXPECT_EQ(connections(), 3) << "that one has it";
+  c.network.fell_back = true;
+  c.Break({0, 0});
+  c.Wait(1'000'000);
+  EXPECT_EQ(connections(), 4);
+  c.Wait(6'000'000);
+  EXPECT_EQ(connections(), 5) << "after five seconds again";
 }
 
 }  // namespace

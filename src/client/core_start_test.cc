@@ -203,6 +203,27 @@ TEST(Leave, WaitsForAcknowledgementsAndIsRepeated) {
   EXPECT_EQ(late->code(), Code::kInvalidArgument);
 }
 
+TEST(Leave, OneThatTimedOutHasAnotherDeadlineTheNextTime) {
+  FakeCluster c;
+  c.StartAll();
+  c.leave_answered = false;
+  std::optional<Status> left;
+  c.core->Leave(
+      c.now + 2'000'000, [&](Status s) { left = s; }, c.now);
+  c.Wait(2'500'000);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->code(), Code::kDeadlineExceeded);
+  left.reset();
+  c.core->Leave(
+      c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
+  c.Wait(5'000'000);
+  EXPECT_FALSE(left);
+  c.leave_answered = true;
+  c.Wait(1'500'000);
+  ASSERT_TRUE(left);
+  EXPECT_TRUE(left->ok());
+}
+
 TEST(Leave, TheStateIsProofToo) {
   FakeCluster c;
   c.StartAll();

@@ -14,6 +14,7 @@ TEST(WorkerScale, MoreAreStartedAndTheHighestRanksGo) {
   EXPECT_EQ(scale.Follow(4, {0, 1}, 0).start, (Ranks{2, 3}));
   EXPECT_FALSE(scale.Follow(4, {0, 1, 2, 3}, 1).any());
   EXPECT_EQ(scale.Follow(1, {0, 1, 2, 3}, 10).dismiss, (Ranks{1, 2, 3}));
+  EXPECT_FALSE(scale.Follow(2, {0, 1, 2, 3}, 20).any()) << "they have been told";
   EXPECT_TRUE(scale.IsDismissed(3));
   EXPECT_FALSE(scale.OnDismissedEnd(3));
   EXPECT_FALSE(scale.IsDismissed(3));

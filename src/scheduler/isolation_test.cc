@@ -200,6 +200,18 @@ TEST_F(Heard, WhoseEndIsKnownIsNotAwaited) {
   EXPECT_FALSE(h.Lately(a, 1));
 }
 
+TEST_F(Heard, AnotherSilenceAfterOneThatCountedIsSharedAgain) {
+  h.Hear(a, Hearing::Where::kElsewhere, 0);
+  h.Hear(b, Hearing::Where::kElsewhere, 0);
+  Look(60 * kSecond);
+  EXPECT_FALSE(h.isolated());
+  EXPECT_TRUE(h.Overdue(b, 60 * kSecond));
+  h.Hear(a, Hearing::Where::kElsewhere, 61 * kSecond);
+  Look(70 * kSecond);
+  EXPECT_TRUE(h.isolated());
+  EXPECT_FALSE(h.Overdue(a, 70 * kSecond));
+}
+
 TEST_F(Heard, WaitingForTheStoreIsNobodysSilence) {
   h.Hear(a, Hearing::Where::kElsewhere, 0);
   h.Hear(b, Hearing::Where::kElsewhere, 0);

@@ -144,6 +144,7 @@ TEST_F(Job, DoneStaysDoneWhenTheRankComesBackAndDies) {
   c.Advance(5'100'000, {&s0, &s1});  // ranks 0 and 1 die
   EXPECT_EQ(c.state().phase, wire::Phase::kEnded) << c.state().failure;
   EXPECT_EQ(c.state().done_ranks, std::vector<uint32_t>{1});
+  EXPECT_EQ(c.durable().given_up_ranks, std::set<uint32_t>{0});
 }
 
 TEST_F(Job, DeadRankIsGivenUpAfterTheGraceOnceNobodyElseIsLeft) {

@@ -167,6 +167,9 @@ TEST_F(MemoryRoom, NothingIsCopiedToAServerWithoutMemory) {
     });
   };
   EXPECT_EQ(owned(), 0);
+  Says(s2, 300 * kMiB, 3, MemoryKind::kMachine);
+  c.AdvanceDone(3'000'000, {&s0, &s1, &s2}, {&w});
+  EXPECT_EQ(owned(), 0) << "four come at a time";
   EXPECT_EQ(c.CountLogged("server 2 has only 50.0 MiB of memory left (the machine's memory): no partitions are "
                           "copied to it"),
             1u);

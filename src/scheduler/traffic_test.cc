@@ -185,6 +185,13 @@ TEST_F(Watch, ABurstIsNot) {
   EXPECT_EQ(Run(60, 10 * kMiB, 10 * kMiB), 0) << "it is in the mean for long, but it is over";
 }
 
+TEST_F(Watch, TwoBurstsAreNot) {
+  Run(30, 10 * kMiB, 10 * kMiB);
+  EXPECT_EQ(Run(6, 200 * kMiB, 10 * kMiB), 0);
+  Run(30, 10 * kMiB, 10 * kMiB);
+  EXPECT_EQ(Run(6, 200 * kMiB, 10 * kMiB), 0) << "what lies between them was even";
+}
+
 TEST_F(Watch, NotWhileSomethingIsUnderWay) { EXPECT_EQ(Run(60, 20 * kMiB, 10 * kMiB, false), 0); }
 
 TEST_F(Watch, WhatWasInVainIsNotTriedAgainSoon) {

@@ -149,6 +149,19 @@ TEST(ViewsTest, ADeathDuringAHoldTakesEffectAtOnce) {
   EXPECT_EQ(h.shard->hold_view(), ViewNumber{2});
 }
 
+TEST(ViewsTest, WhatIsHeldNeverFallsWhenSlotsCome) {
+  Views v(2);
+  auto& h = v.h;
+  h.Deliver(0, h.Done(0, v.table, 0));
+  v.Intend(2);
+  const std::vector<wire::TableRound> held = {{v.table, Round{1}}};
+  ASSERT_EQ(h.shard->hold_rounds(), held);
+  h.Kill(0);  // the only one who had begun the round
+  h.state.slots[4] = {0, 0, 2, h.state.version.Next(), wire::kNoServer, {}};
+  h.Publish();
+  EXPECT_EQ(h.shard->hold_rounds(), held);
+}
+
 TEST(ViewsTest, AHoldForAnotherViewIsReportedAnew) {
   Views v(1);
   auto& h = v.h;
