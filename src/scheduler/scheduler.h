@@ -20,6 +20,9 @@
 
 namespace cairn::scheduler {
 
+// Nodes tell it nothing larger.
+inline constexpr uint32_t kMaxBodyToScheduler = uint32_t{1} << 20;
+
 // When slots are moved for the work that they mean (traffic_watch.h).
 struct TrafficOptions {
   double hot = 1.25;                // so many times the mean is clearly more

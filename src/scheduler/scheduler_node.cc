@@ -28,8 +28,6 @@ using transport::Loop;
 constexpr int64_t kTickUs = 50'000;
 constexpr int64_t kEndTickUs = 5'000;
 constexpr int64_t kLongWaitUs = 20'000;  // of a call that writes: a disk's or etcd's hesitation
-// No message to a scheduler is larger.
-constexpr uint32_t kMaxBodyToScheduler = uint32_t{1} << 20;
 
 uint64_t RandomNumber() {
   std::random_device device;

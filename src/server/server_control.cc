@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/planted.h"
 #include "server/server_control_impl.h"
 
 namespace cairn::server {
@@ -70,7 +71,8 @@ void ServerControlImpl::OnConnected(ConnId conn, int64_t now_us) {
   conn_ = conn;
   conn_heard_us_ = now_us;
   // Nobody takes much from somebody who has said nothing yet.
-  if (known_ && !register_again_) network_.Send(conn_, wire::EncodeControl(MakeBriefHeartbeat(), pool_));
+  if (known_ && !register_again_ && !CAIRN_BUG(kFirstFrameLarge))
+    network_.Send(conn_, wire::EncodeControl(MakeBriefHeartbeat(), pool_));
   Say(now_us);
 }
 

@@ -392,4 +392,12 @@ void ShardImpl::ForEachRow(TableId table, SlotId slot,
   it->second.rows[local]->ForEach(row);
 }
 
+bool IsHelloReply(const wire::Frame& frame) {
+  if (frame.header().type != wire::FrameType::kControl) return false;
+  const auto message =
+      wire::DecodeControl(frame.header(), frame.head.bytes().subspan(sizeof(wire::FrameHeader)));
+  return message.ok() && (std::holds_alternative<wire::HelloReply>(*message) ||
+                          std::holds_alternative<wire::ReplicaHelloReply>(*message));
+}
+
 }  // namespace cairn::server

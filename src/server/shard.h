@@ -170,6 +170,10 @@ class Shard {
                           const std::function<void(RowKey, std::span<const std::byte>)>& row) const = 0;
 };
 
+// The shard's answer to a good Hello: its receiver may send large frames from now on. One that was
+// refused may try again, with small frames only.
+bool IsHelloReply(const wire::Frame& frame);
+
 // Of one table in one report.
 inline constexpr size_t kHotRowsOfATable = 16;
 // Cuts what one or several shards say down to what a heartbeat takes (work.cc).

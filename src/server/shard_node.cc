@@ -1,7 +1,6 @@
 #include "server/shard_node.h"
 
 #include <utility>
-#include <variant>
 
 #include "wire/control.h"
 
@@ -10,15 +9,6 @@ namespace {
 using transport::Loop;
 constexpr int64_t kTickUs = 100'000;
 constexpr int64_t kReportEveryUs = 1'000'000;
-
-// The shard's answer to a good Hello. A refused peer may try again, with small frames only.
-bool IsHelloReply(const wire::Frame& frame) {
-  if (frame.header().type != wire::FrameType::kControl) return false;
-  const auto message =
-      wire::DecodeControl(frame.header(), frame.head.bytes().subspan(sizeof(wire::FrameHeader)));
-  return message.ok() && (std::holds_alternative<wire::HelloReply>(*message) ||
-                          std::holds_alternative<wire::ReplicaHelloReply>(*message));
-}
 }  // namespace
 
 ShardNode::ShardNode(const ShardOptions& options, transport::ReceiptBudget& receipts, OnReport on_report,

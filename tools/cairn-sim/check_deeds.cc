@@ -160,6 +160,11 @@ const char* Name(Deed deed) {
     case Deed::kRowState: return "round of rows with state";
     case Deed::kRowsTwoPhase: return "rows closed as decided";
     case Deed::kKeysTold: return "keys told";
+    case Deed::kHurtWhileDraining: return "hurt while one leaves";
+    case Deed::kHurtWhileJoining: return "hurt while one joins";
+    case Deed::kHurtWhileCopying: return "hurt while one is copied";
+    case Deed::kManyNodes: return "jobs of many nodes";
+    case Deed::kCount: break;
   }
   return "?";
 }

@@ -1,5 +1,5 @@
 // The scheduler: nothing is told before it is durable, no incarnation or table id is given twice,
-// and a barrier opens only when everybody is there.
+// a barrier opens only when everybody is there, and nobody follows a scheduler that has been replaced.
 #include <algorithm>
 #include <map>
 #include <string>

@@ -46,8 +46,13 @@ enum class Deed : uint8_t {
   kResigned,      // a scheduler that hears nobody lets another one lead
   kLastWord,      // one has ended in the middle of telling, and nodes have compared what they heard
   kStatePassed,   // a server takes a state that a worker has passed on
+  kHurtWhileDraining,  // a server is hurt while another one is leaving
+  kHurtWhileJoining,   // while another one has just come
+  kHurtWhileCopying,   // while another one is being copied to
+  kManyNodes,          // a job of more nodes than are told of each other one by one
+  kCount
 };
-inline constexpr size_t kDeedKinds = 34;
+inline constexpr size_t kDeedKinds = static_cast<size_t>(Deed::kCount);
 const char* Name(Deed deed);
 const char* Name(bounds::Bound bound);
 

@@ -12,6 +12,7 @@ namespace cairn::sim {
 namespace {
 
 constexpr int64_t kMs = 1000, kSecond = 1'000'000;
+constexpr uint64_t kManyNodesEvery = 97, kManyNodesAt = 40;  // seeds
 
 TablePlan Account(const std::string& name, TableKind kind, Mode mode, Random& random) {
   TablePlan t;
@@ -181,7 +182,7 @@ void MakeFaults(Plan& plan, Random& random) {
   plan.partitions = maybe(0.5, 0.3);
   plan.worker_kills = maybe(0.6, 0.25);
   plan.scheduler_kills = maybe(0.6, 0.2);
-  plan.store_crashes = maybe(0.4, 0.08);  // per append
+  plan.store_crashes = maybe(0.4, 0.016);  // per step of a write to the log
   plan.pauses = maybe(0.5, 0.25);
   plan.twins = maybe(0.3, 0.06);
   plan.slow = maybe(0.3, 0.15);
@@ -233,6 +234,25 @@ void MakeMemoryFaults(Plan& plan, Random random) {
   plan.hash_every_us = random.Between(100 * kMs, 600 * kMs);
 }
 
+// Under a few seeds there are many nodes, each of which does less.
+void MakeLarge(Plan& plan, Random random) {
+  plan.servers = static_cast<uint32_t>(random.Between(6, 20));
+  plan.workers = static_cast<uint32_t>(random.Between(12, 38 - plan.servers));
+  plan.late_workers = std::min(plan.late_workers, 1u);
+  plan.threads.assign(plan.servers, 1);
+  plan.slots = static_cast<uint32_t>(random.Between(24, 48));
+  plan.churn_tables = false;
+  for (TablePlan& t : plan.tables) {
+    t.ops = std::max(2u, t.ops / 8);
+    t.window = std::min(t.window, 3u);
+  }
+}
+
+// Errors of the scheduler's disk; drawn apart too.
+void MakeDisk(Plan& plan, Random random) {
+  if (plan.severity > 0 && random.Chance(0.3)) plan.sync_failures = 0.02 * plan.severity;
+}
+
 // Bounds so small that they are reached. Not too many under one seed: each slows the rest down. Drawn
 // apart too.
 void MakeBounds(Plan& plan, Random random) {
@@ -256,6 +276,7 @@ void MakeBounds(Plan& plan, Random random) {
   maybe(scheduler.recent_states, 0.3, 0, 4);
   maybe(scheduler.table_requests, 0.2, 2, 5);
   maybe(scheduler.table_answers, 0.2, 2, 5);
+  maybe(plan.max_first_bytes, 0.3, 1000, 1000);
 }
 
 // How long a scheduler waits before it gives partitions up, and cuts of it, which are shorter than that.
@@ -271,7 +292,7 @@ void MakeSchedulerCuts(Plan& plan, Random random) {
   plan.network.delay_us = random.Between(50, 2'000);
   plan.partitions = plan.worker_kills = plan.scheduler_kills = plan.store_crashes = plan.pauses = plan.twins = 0;
   plan.server_kills = plan.server_silence = plan.server_cuts = plan.lease_ends = plan.slow_links = plan.slow = 0;
-  plan.memory_faults = plan.kv_faults = 0;
+  plan.memory_faults = plan.kv_faults = plan.sync_failures = 0;
   plan.depose = plan.short_deadlines = false;
   plan.settle = true;  // the job lasts until then
   plan.late_servers = plan.drains = plan.scales = 0;
@@ -312,7 +333,9 @@ Plan MakePlan(uint64_t seed) {
   MakeFaults(plan, random);
   plan.heal_us = random.Between(8 * kSecond, 25 * kSecond);
   MakeOwners(plan, Random(Mix64(seed, 0x0E4E25)));
+  if (seed % kManyNodesEvery == kManyNodesAt) MakeLarge(plan, Random(Mix64(seed, 0x1A46E)));
   MakeMemoryFaults(plan, Random(Mix64(seed, 0xB17)));
+  MakeDisk(plan, Random(Mix64(seed, 0xD15C)));
   MakeBounds(plan, Random(Mix64(seed, 0xB0D5)));
   MakeSchedulerCuts(plan, Random(Mix64(seed, 0xC075)));
   plan.last_word = plan.schedulers == 1 && !plan.lose_server && Random(Mix64(seed, 0x1A57)).Chance(0.15);

@@ -83,6 +83,8 @@ struct Plan {
   double scheduler_cuts = 0;  // of a scheduler from everybody
   bool only_cuts = false;     // nothing else goes wrong: so nobody may be taken for dead
   bool last_word = false;     // behind all that, the scheduler ends in the middle of telling and stays away
+  uint32_t max_first_bytes = wire::kMaxUnauthenticatedBodyBytes;  // of a peer that is not accepted yet
+  double sync_failures = 0;   // of the scheduler's log, per sync
   double lease_ends = 0;      // of schedulers' leases, before their time
   double slow_links = 0;      // share of pairs of servers
   double memory_faults = 0;   // per frame of operations that a backup is sent

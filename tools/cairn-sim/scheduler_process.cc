@@ -39,7 +39,10 @@ scheduler::SchedulerOptions SchedulerProcess::Options() const {
 
 void SchedulerProcess::Start() {
   world_.fabric().Listen(process_, world_.scheduler_endpoints()[number_],
-                         [port = port_](const wire::InFrame&) { return port; });
+                         [port = port_](const wire::InFrame&) { return port; },
+                         {.max_body_bytes = scheduler::kMaxBodyToScheduler,
+                          .max_first_bytes = world_.plan().max_first_bytes,
+                          .accepts = wire::IsForNodes});
   if (world_.etcd() == nullptr) return Lead(world_.store());
   kv_ = std::make_unique<SimKv>(world_, *world_.etcd(), process_, world_.random().Next());
   scheduler::EtcdElectionOptions options;

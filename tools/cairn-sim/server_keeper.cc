@@ -7,10 +7,11 @@
 namespace cairn::sim {
 
 namespace {
-constexpr uint32_t kMostServers = 5;      // at a time
-constexpr uint32_t kMostMachines = 40;    // ever
+constexpr uint32_t kMostMachines = 80;  // ever
 constexpr int64_t kConvalescenceUs = 4'000'000;  // heard again, streams made anew
 constexpr int64_t kScaleEveryUs = 700'000;
+constexpr int64_t kSettlingUs = 3'000'000;  // what one who comes or goes begins is under way
+constexpr uint64_t kMostSendsLeft = 20;
 }  // namespace
 
 ServerKeeper::ServerKeeper(World& world) : world_(world), random_(Mix64(world.plan().seed, 77)) {
@@ -54,9 +55,11 @@ void ServerKeeper::PlanDeeds() {
   for (uint32_t i = 0; i < plan.late_servers; ++i) {
     world_.queue().After(random_.Between(2'500'000, plan.heal_us), [this] {
       const bool running = world_.context().durable.phase == wire::Phase::kRunning;
-      if (!running || Living().size() >= kMostServers) return;
+      if (!running || Living().size() >= MostServers()) return;
       world_.context().deeds.Add(Deed::kServerJoins);
       StartLater(machines_++, 0);
+      joining_until_us_ = world_.now_us() + kSettlingUs;
+      MayHurtSoon();
     });
   }
   for (uint32_t i = 0; i < plan.drains; ++i)
@@ -82,6 +85,50 @@ void ServerKeeper::Replace(const ServerProcess& server, bool soon) {
   world_.faults().Add(Fault::kServerRestart);
   const int64_t most_us = soon ? 400'000 : same ? 6'000'000 : 3'000'000;
   StartLater(same ? server.machine() : machines_++, random_.Between(50'000, most_us));
+}
+
+// Somebody comes or goes: a good moment for another one to die.
+void ServerKeeper::MayHurtSoon() {
+  if (world_.plan().server_kills == 0 || !random_.Chance(0.9)) return;
+  world_.queue().After(random_.Between(50'000, 800'000), [this] {
+    std::vector<ServerProcess*> able;
+    for (ServerProcess* server : Living())
+      if (Healthy(*server) && MayHurt(*server)) able.push_back(server);
+    if (world_.healed() || !JobRuns()) return;
+    // Not now; as long as it is under way, a little later.
+    if (able.empty()) {
+      const auto living = Living();
+      const bool leaves = std::ranges::any_of(living, [&](const ServerProcess* s) { return Leaves(*s); });
+      return leaves || world_.now_us() < joining_until_us_ ? MayHurtSoon() : void();
+    }
+    world_.faults().Add(Fault::kServerCrash);
+    const uint64_t sends_left = random_.Chance(0.5) ? 0 : 1 + random_.Below(kMostSendsLeft);
+    Kill(*able[random_.Below(able.size())], sends_left, true);
+  });
+}
+
+void ServerKeeper::CountHurt(const ServerProcess& server) {
+  DeedCounts& deeds = world_.context().deeds;
+  const wire::ClusterState& state = world_.context().durable;
+  if (state.phase != wire::Phase::kRunning || world_.plan().lose_server) return;
+  const auto living = Living();
+  if (std::ranges::any_of(living, [&](const ServerProcess* s) { return s != &server && Leaves(*s); }))
+    deeds.Add(Deed::kHurtWhileDraining);
+  if (world_.now_us() < joining_until_us_) deeds.Add(Deed::kHurtWhileJoining);
+  const bool copying = std::ranges::any_of(state.slots, [&](const wire::SlotOwner& owner) {
+    return std::ranges::any_of(owner.backups, [&](const wire::Backup& backup) {
+      return !backup.in_sync && Find(backup.server) != &server;
+    });
+  });
+  if (copying) deeds.Add(Deed::kHurtWhileCopying);
+}
+
+// It wants to go, or is told to: it takes its copies with it.
+bool ServerKeeper::Leaves(const ServerProcess& server) const {
+  if (server.draining()) return true;
+  return std::ranges::any_of(world_.context().durable.servers, [&](const wire::ServerInfo& info) {
+    return info.leaving && info.incarnation.value == server.incarnation();
+  });
 }
 
 void ServerKeeper::KillIfPossible(ServerProcess& server, bool restart) {
@@ -114,7 +161,7 @@ void ServerKeeper::OnLeft(ServerProcess& server, const Status& result) {
   server.set_gone();
   if (result.ok() && JobRuns()) world_.context().deeds.Add(Deed::kServerLeaves);
   // Declared dead while it lived: it is started again, as new.
-  if (!result.ok() && JobRuns() && !server.draining() && Living().size() + starting_ < kMostServers)
+  if (!result.ok() && JobRuns() && !server.draining() && Living().size() + starting_ < MostServers())
     Replace(server, false);
 }
 
@@ -136,6 +183,7 @@ std::string ServerKeeper::WhoIsLeft() const {
 }
 
 void ServerKeeper::MarkHurt(const ServerProcess& server, int64_t until_us) {
+  CountHurt(server);
   int64_t& until = hurt_until_us_[server.number()];
   until = std::max(until, until_us);
 }
@@ -172,13 +220,11 @@ bool ServerKeeper::MayHurt(const ServerProcess& server) const {
   const wire::ClusterState& state = world_.context().durable;
   if (state.phase != wire::Phase::kRunning || state.replicas < 2) return false;
   if (server.incarnation() == 0) return false;  // it may be on record, and not know it yet
-  if (!world_.context().damaged.empty()) return false;
-  // Those who leave take their copies with them.
+  if (!world_.context().damaged.empty() || world_.log_uncertain()) return false;
+  // Who will have to leave is not known yet.
   if (scale_ != 0 && state.expected_servers != scale_) return false;
   for (const ServerProcess* other : Living())
-    if (other->CallsSomebodySlow() || other->draining()) return false;
-  for (const wire::ServerInfo& other : state.servers)
-    if (other.leaving) return false;
+    if (other->CallsSomebodySlow()) return false;
   for (const wire::SlotOwner& owner : state.slots) {
     uint32_t healthy_in_sync = 0, unhealthy = 0;
     bool mine = false;
@@ -186,7 +232,7 @@ bool ServerKeeper::MayHurt(const ServerProcess& server) const {
       const ServerProcess* process = Find(index);
       if (process == &server) {
         mine = true;
-      } else if (process == nullptr || !Healthy(*process)) {
+      } else if (process == nullptr || !Healthy(*process) || Leaves(*process)) {
         ++unhealthy;
       } else {
         healthy_in_sync += in_sync;
@@ -212,6 +258,7 @@ void ServerKeeper::DrainOne() {
   ServerProcess* server = able[random_.Below(able.size())];
   world_.Log("keeper", "server " + std::to_string(server->number()) + " drains");
   server->Drain();
+  MayHurtSoon();
 }
 
 void ServerKeeper::ScaleTo(uint32_t servers) {
@@ -219,9 +266,10 @@ void ServerKeeper::ScaleTo(uint32_t servers) {
   world_.context().deeds.Add(Deed::kScale);
   scale_ = servers;
   const auto living = static_cast<uint32_t>(Living().size()) + starting_;
-  for (uint32_t i = living; i < std::min(servers, kMostServers); ++i)
+  for (uint32_t i = living; i < std::min(servers, MostServers()); ++i)
     StartLater(machines_++, random_.Between(0, 1'000'000));
   TellScale();
+  MayHurtSoon();
 }
 
 // Repeats it until it is on record.

@@ -3,6 +3,7 @@
 // can promise to survive.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,6 +47,10 @@ class ServerKeeper final : public PortHandler {
   void OnDisconnect(ConnId conn) override;
 
  private:
+  uint32_t MostServers() const { return std::max(5u, world_.plan().servers); }  // at a time
+  void MayHurtSoon();
+  void CountHurt(const ServerProcess& server);
+  bool Leaves(const ServerProcess& server) const;
   ServerProcess& StartOne(uint32_t machine, int32_t wanted_rank);
   void StartLater(uint32_t machine, int64_t delay_us);
   void Replace(const ServerProcess& server, bool soon);
@@ -62,6 +67,7 @@ class ServerKeeper final : public PortHandler {
   std::map<uint32_t, int64_t> hurt_until_us_;  // by number
   uint32_t machines_ = 0;
   uint32_t starting_ = 0;
+  int64_t joining_until_us_ = 0;
   uint32_t scale_ = 0;  // what was last asked for; 0: nothing
   int process_;
   Port* port_;

@@ -98,6 +98,7 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     shard_->OnDisconnect(conn, world_.now_us());
     After();
   }
+  uint64_t MostBodyBytes(const wire::FrameHeader& header) const override { return shard_->MostBodyBytes(header); }
 
   void OnPush(SlotId slot, Incarnation incarnation, Seq seq, TableId table, server::Outcome outcome,
               Code code, std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper,
@@ -285,7 +286,8 @@ void ServerProcess::Listen() {
         if (const auto* hello = std::get_if<wire::Hello>(&*message)) thread = hello->thread;
         if (const auto* hello = std::get_if<wire::ReplicaHello>(&*message)) thread = hello->to_thread;
         return thread < threads_.size() ? threads_[thread]->port() : nullptr;
-      });
+      },
+      {.max_first_bytes = world_.plan().max_first_bytes, .accepts = server::IsHelloReply});
 }
 
 void ServerProcess::Drain() {

@@ -72,12 +72,25 @@ World::World(const Plan& plan, std::FILE* trace_out)
     });
     return;
   }
-  store_ = std::make_unique<SimStore>(
-      SimStore::Hooks{[this] { return AppendFate(); },
-                      [this] {
-                        if (schedulers_[0]) fabric_.Mute(schedulers_[0]->process());
-                      },
-                      [this](std::span<const std::byte> record) { OnDurable(record); }});
+  store_ = MakeStore();
+}
+
+std::unique_ptr<SimStore> World::MakeStore() {
+  using Left = scheduler::MemoryDisk::Left;
+  SimStore::Hooks hooks;
+  hooks.fate = [this](bool sync) { return DiskFate(sync); };
+  hooks.on_left = [this](Left left) {
+    if (left == Left::kPrefix) outcome_.faults.Add(Fault::kTornTail);
+    if (left == Left::kSome) outcome_.faults.Add(Fault::kTornOrder);
+  };
+  hooks.dying = [this] {
+    if (schedulers_[0]) fabric_.Mute(schedulers_[0]->process());
+  };
+  hooks.on_durable = [this](std::span<const std::byte> record) { OnDurable(record); };
+  hooks.on_unreadable = [this](const std::string& why) {
+    context_.report("views-durable", "the log can't be read: " + why);
+  };
+  return std::make_unique<SimStore>(Mix64(plan_.seed, 7), std::move(hooks));
 }
 
 World::~World() = default;
@@ -116,6 +129,7 @@ Outcome World::Run() {
   if (outcome_.clean()) Tell([](Checker& c) { c.AtEnd(); });
   outcome_.trace_hash = trace_.hash();
   outcome_.events = queue_.ran();
+  if (plan_.servers + plan_.workers > 16 && context_.durable.view.value > 0) context_.deeds.Add(Deed::kManyNodes);
   outcome_.deeds = context_.deeds;
   outcome_.deeds.bounds = bounds::reached;
   outcome_.virtual_us = now_us();
@@ -214,6 +228,7 @@ void World::KillScheduler(uint32_t number, bool restart) {
   if (!schedulers_[number]) return;
   fabric_.Kill(schedulers_[number]->process(), random_.Chance(0.2));
   Dispose([dead = std::shared_ptr<SchedulerProcess>(std::move(schedulers_[number]))] {});
+  if (store_) store_->MayFailPower();
   if (restart)
     queue_.After(random_.Between(100'000, 2'500'000), [this, number] { StartScheduler(number); });
 }
@@ -232,14 +247,16 @@ void World::OnSchedulerLeft(SchedulerProcess& scheduler) {
   for (uint32_t i = 0; i < plan_.schedulers; ++i) KillScheduler(i, false);
 }
 
-SimStore::Fate World::AppendFate() {
-  if (healed_ || !random_.Chance(plan_.store_crashes)) return SimStore::Fate::kFine;
-  outcome_.faults.Add(Fault::kStoreCrash);
-  switch (random_.Below(3)) {
-    case 0: return SimStore::Fate::kLostThenCrash;
-    case 1: outcome_.faults.Add(Fault::kTornTail); return SimStore::Fate::kTornThenCrash;
-    default: return SimStore::Fate::kDurableThenCrash;
+scheduler::MemoryDisk::Fate World::DiskFate(bool sync) {
+  using Fate = scheduler::MemoryDisk::Fate;
+  if (healed_) return Fate::kFine;
+  if (random_.Chance(sync ? 2 * plan_.store_crashes : plan_.store_crashes)) {
+    outcome_.faults.Add(Fault::kStoreCrash);
+    return Fate::kPowerFails;
   }
+  if (!sync || !random_.Chance(plan_.sync_failures)) return Fate::kFine;
+  outcome_.faults.Add(Fault::kSyncFails);
+  return Fate::kSyncFails;
 }
 
 void World::OnDurable(std::span<const std::byte> record) {

@@ -82,6 +82,8 @@ class World final : public Tap {
   Launcher& launcher() { return *launcher_; }
   ServerKeeper& keeper() { return *keeper_; }
   const std::vector<std::unique_ptr<SchedulerProcess>>& schedulers() const { return schedulers_; }
+  // A record has been written that nobody was told of: it may count, or not.
+  bool log_uncertain() const { return store_ && store_->uncertain(); }
   SimEtcd* etcd() { return etcd_.get(); }  // null: the scheduler has a log on a disk
   MemoryFaults& memory_faults() { return *memory_faults_; }
   bool healed() const { return healed_; }
@@ -121,6 +123,9 @@ class World final : public Tap {
 
   void OnSend(const Port& from, const Port* to, const wire::FrameHeader& header,
               std::span<const std::byte> body) override;
+  void OnUnreadable(const std::string& from, const std::string& to, const Status& why) override {
+    context_.report("wire", to + " can't read what " + from + " sends: " + why.ToString());
+  }
 
  private:
   void StartScheduler(uint32_t number);
@@ -129,7 +134,8 @@ class World final : public Tap {
   void OnMoment();
   std::string Misplaced() const;
   void OnDurable(std::span<const std::byte> record);
-  SimStore::Fate AppendFate();
+  scheduler::MemoryDisk::Fate DiskFate(bool sync);
+  std::unique_ptr<SimStore> MakeStore();
   void Heal();
   bool Over() const;
   std::string WhoIsLeft() const;

@@ -25,7 +25,16 @@ void Port::Close(ConnId conn) { fabric_.Close(conn); }
 bool Port::SameHost(ConnId conn) const { return fabric_.SameHost(conn); }
 
 Fabric::Fabric(EventQueue& queue, uint64_t seed, BufferPool& pool, Trace& trace, FaultCounts& counts)
-    : queue_(queue), random_(seed), pool_(pool), trace_(trace), counts_(counts) {}
+    : queue_(queue),
+      random_(seed),
+      pieces_(Mix64(seed, 1)),
+      pool_(pool),
+      most_body_([this](const wire::FrameHeader& header) {
+        return reads_ != nullptr ? reads_->MostBodyBytes(header) : UINT64_MAX;
+      }),
+      reader_(pool, wire::kMaxBodyBytes, {.most_body = &most_body_}),
+      trace_(trace),
+      counts_(counts) {}
 
 int Fabric::AddProcess(int host, std::string name) {
   processes_.push_back({.host = host, .name = std::move(name)});
@@ -37,8 +46,9 @@ Port* Fabric::AddPort(int process, std::string name, uint64_t tag, PortHandler* 
   return ports_.back().get();
 }
 
-void Fabric::Listen(int process, const wire::Endpoint& endpoint, Accept accept) {
-  listeners_[{endpoint.host, endpoint.port}] = {process, std::make_shared<Accept>(std::move(accept))};
+void Fabric::Listen(int process, const wire::Endpoint& endpoint, Accept accept, ListenLimits limits) {
+  listeners_[{endpoint.host, endpoint.port}] = {process, std::make_shared<Accept>(std::move(accept)),
+                                                std::make_shared<ListenLimits>(std::move(limits))};
 }
 
 bool Fabric::SameHost(ConnId conn) const {
@@ -141,7 +151,7 @@ const Fabric::Link* Fabric::Blocked(int from_process, int to_process) const {
 ConnId Fabric::Connect(Port& port, const wire::Endpoint& to) {
   connections_.emplace_back();
   Connection* connection = &connections_.back();
-  connection->ends[0] = {&port, port.process_, NewEnd(connection, 0), true, 0};
+  connection->ends[0] = {&port, port.process_, NewEnd(connection, 0), true, 0, true};
   connection->begun_us = queue_.now_us();
   if (process(port.process_).muted) return connection->ends[0].conn;
   queue_.After(Delay(), [this, connection, to] { FinishConnect(connection, to); });
@@ -161,8 +171,9 @@ void Fabric::FinishConnect(Connection* connection, const wire::Endpoint& to) {
     return queue_.At(next_us, [this, connection, to] { FinishConnect(connection, to); });
   }
   const int listener = it->second.process;
-  connection->ends[1] = {nullptr, listener, NewEnd(connection, 1), true, 0};
+  connection->ends[1] = {nullptr, listener, NewEnd(connection, 1), true, 0, false};
   connection->accept = it->second.accept;
+  connection->limits = it->second.limits;
   const auto hosts = std::minmax(process(connection->ends[0].process).host, process(listener).host);
   connection->limited = loss_limits_.contains({hosts.first, hosts.second});
   Run(connection->ends[0].process, queue_.now_us() + Delay(), [connection] {
@@ -173,9 +184,16 @@ void Fabric::FinishConnect(Connection* connection, const wire::Endpoint& to) {
 
 void Fabric::Send(Port& port, ConnId conn, const wire::Frame& frame) {
   const Process& sender = process(port.process_);
-  if (!sender.alive || sender.muted || conn.value == 0 || conn.value > ends_.size()) return;
+  if (!sender.alive || conn.value == 0 || conn.value > ends_.size()) return;
   auto [connection, side] = ends_[conn.value - 1];
+  if (sender.muted) {
+    connection->ends[1 - side].astray = true;
+    return;
+  }
   if (!connection->ends[side].open || connection->ends[1].process < 0) return;
+  End& own = connection->ends[side];
+  if (!own.accepted && connection->limits->accepts && connection->limits->accepts(frame)) own.accepted = true;
+  own.answered |= !own.accepted;
   auto bytes = std::make_shared<const Buffer>(wire::Flatten(frame, pool_));
   const auto& header = *reinterpret_cast<const wire::FrameHeader*>(bytes->data());
   const End& other = connection->ends[1 - side];
@@ -215,7 +233,10 @@ void Fabric::Carry(Connection* connection, int to_side, const Bytes& bytes) {
   if (const Link* link = Blocked(connection->ends[1 - to_side].process, to.process)) {
     ++incidents_[process(to.process).host];
     ++incidents_[process(connection->ends[1 - to_side].process).host];
-    if (!link->keep) return;
+    if (!link->keep) {
+      to.astray = true;
+      return;
+    }
     delay += link->blocked_until_us - now;
   }
   if (random_.Chance(profile_.reset)) {
@@ -226,22 +247,26 @@ void Fabric::Carry(Connection* connection, int to_side, const Bytes& bytes) {
   }
   if (random_.Chance(profile_.loss) && !(connection->limited && connection->losses_in_a_row >= 1)) {
     Count(Fault::kLoss, *connection);
+    to.astray = true;
     ++connection->losses_in_a_row;
     return;
   }
   connection->losses_in_a_row = 0;
   if (random_.Chance(profile_.late_duplicate)) {
     Count(Fault::kLateDuplicate, *connection);
+    to.astray = true;
     queue_.At(now + random_.Between(profile_.late_us / 16, profile_.late_us),
               [=, this] { Deliver(connection, to_side, bytes, true); });
   }
   if (random_.Chance(profile_.duplicate)) {
     Count(Fault::kDuplicate, *connection);
+    to.astray = true;
     queue_.At(now + delay + random_.Between(0, 4 * profile_.jitter_us + 1000),
               [=, this] { Deliver(connection, to_side, bytes, false); });
   }
   if (random_.Chance(profile_.reorder)) {
     Count(Fault::kReorder, *connection);
+    to.astray = true;
     queue_.At(now + delay + random_.Between(0, profile_.reorder_us),
               [=, this] { Deliver(connection, to_side, bytes, false); });
     return;
@@ -267,9 +292,11 @@ void Fabric::Deliver(Connection* connection, int side, const Bytes& bytes, bool 
     if (Connection* other = may ? AnotherConnection(*connection, side, data) : nullptr) {
       if (side == 0) next_us = queue_.now_us() + kBetweenOldAnswersUs;
       connection = other;
+      connection->ends[side].astray = true;
     }
   }
   End& end = connection->ends[side];
+  if (late && Blocked(connection->ends[1 - side].process, end.process) != nullptr) return;
   if (!end.open) {
     // What reaches a closed end is answered by a reset, if there is anybody on that host.
     if (!late && connection->ends[1 - side].open && HostUp(process(end.process).host)) {
@@ -288,8 +315,8 @@ bool Fabric::HostUp(int host) const {
 void Fabric::Hand(Connection* connection, int side, const Bytes& bytes) {
   End& end = connection->ends[side];
   if (!end.open) return;
-  auto parsed = wire::Parse(bytes->bytes(), wire::kMaxBodyBytes, pool_);
-  CAIRN_CHECK(parsed.ok());  // what was sent was whole
+  auto parsed = Read(*connection, side, bytes->bytes());
+  if (!parsed.ok()) return OnUnreadable(connection, side, parsed.status());
   wire::InFrame frame = std::move(parsed).value();
   trace_.Add(queue_.now_us(), {3, end.conn.value, Word(frame.header), frame.header.request_id}, [&] {
     return process(end.process).name + " gets conn " + std::to_string(end.conn.value) + " type " +
@@ -304,6 +331,44 @@ void Fabric::Hand(Connection* connection, int side, const Bytes& bytes) {
     }
   }
   end.port->handler_->OnMessage(end.conn, frame);
+  if (side == 1 && !connection->limits->accepts) end.accepted = true;
+}
+
+// Byte by byte or all at once, as the network likes.
+Result<wire::InFrame> Fabric::Read(const Connection& connection, int side, std::span<const std::byte> bytes) {
+  const End& end = connection.ends[side];
+  reader_.Reset();
+  reader_.set_max_body_bytes(side == 0                       ? wire::kMaxBodyBytes
+                             : end.accepted || end.astray ? connection.limits->max_body_bytes
+                                                          : connection.limits->max_first_bytes);
+  reads_ = side == 1 && end.port != nullptr ? end.port->handler_ : nullptr;
+  wire::InFrame frame;
+  while (true) {
+    const Result<bool> whole = reader_.Next(&frame);
+    if (!whole.ok()) return whole.status();
+    if (*whole) break;
+    CAIRN_CHECK(!bytes.empty());  // what was sent was whole
+    size_t left = bytes.size(), filled = 0;
+    if (pieces_.Chance(0.1)) left = std::min<size_t>(left, 1 + pieces_.Below(100));
+    for (std::span<std::byte> space : reader_.Space()) {
+      const size_t n = std::min(space.size(), left - filled);
+      std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(filled), n, space.begin());
+      filled += n;
+    }
+    reader_.Filled(filled);
+    bytes = bytes.subspan(filled);
+  }
+  CAIRN_CHECK(bytes.empty() && reader_.rest().empty());
+  return frame;
+}
+
+void Fabric::OnUnreadable(Connection* connection, int side, const Status& why) {
+  const auto name = [&](int of) {
+    const End& end = connection->ends[of];
+    return end.port != nullptr ? end.port->name_ : process(end.process).name;
+  };
+  if (tap_ != nullptr && !connection->ends[side].answered) tap_->OnUnreadable(name(1 - side), name(side), why);
+  for (int of : {0, 1}) Disconnect(connection, of, queue_.now_us() + Delay());
 }
 
 void Fabric::Close(ConnId conn) {

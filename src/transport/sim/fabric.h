@@ -1,6 +1,6 @@
 // The simulated network: processes with ports, connections between them, and faults on every frame.
-// A Port is what a role gets as its Network. Frames are flattened to bytes when they are sent and
-// parsed again when they arrive, so that the codecs are part of every run. One thread per fabric.
+// A Port is what a role gets as its Network. Frames are flattened to bytes when they are sent and go
+// through the reader of the real network, with its limits, when they arrive. One thread per fabric.
 //
 // A connection keeps its order unless the reorder fault strikes; closing it is a message behind the
 // frames on their way, so a late frame may still reach an end that has not heard of the close.
@@ -23,6 +23,7 @@
 #include "transport/sim/event_queue.h"
 #include "transport/sim/faults.h"
 #include "transport/sim/trace.h"
+#include "transport/tcp/frame_reader.h"
 #include "wire/frame.h"
 
 namespace cairn::sim {
@@ -36,6 +37,8 @@ class PortHandler {
   virtual void OnConnected(ConnId conn) = 0;
   virtual void OnMessage(ConnId conn, wire::InFrame& frame) = 0;
   virtual void OnDisconnect(ConnId conn) = 0;
+  // The largest body of a frame from a peer that has connected (transport/tcp/frame_reader.h).
+  virtual uint64_t MostBodyBytes(const wire::FrameHeader&) const { return UINT64_MAX; }
 };
 
 // A role's place in the network. Ports of one process die together.
@@ -68,6 +71,17 @@ class Tap {
   virtual ~Tap() = default;
   virtual void OnSend(const Port& from, const Port* to, const wire::FrameHeader& header,
                       std::span<const std::byte> body) = 0;
+  // A frame that its receiver's reader refuses, though none before it went astray and nothing was refused
+  // before: the connection is closed.
+  virtual void OnUnreadable(const std::string& from, const std::string& to, const Status& why) = 0;
+};
+
+// What a listening process takes, as the real network has it (transport/tcp/tcp_network.h).
+struct ListenLimits {
+  uint32_t max_body_bytes = wire::kMaxBodyBytes;
+  uint32_t max_first_bytes = wire::kMaxUnauthenticatedBodyBytes;  // until the peer is accepted
+  // An answer that accepts its receiver; without: whoever has sent a first frame is accepted.
+  std::function<bool(const wire::Frame&)> accepts;
 };
 
 class Fabric {
@@ -86,7 +100,7 @@ class Fabric {
   // Connections to `endpoint` go to this process; `accept` says which port gets one, from its first
   // frame (null: the connection is closed).
   using Accept = std::function<Port*(const wire::InFrame& first)>;
-  void Listen(int process, const wire::Endpoint& endpoint, Accept accept);
+  void Listen(int process, const wire::Endpoint& endpoint, Accept accept, ListenLimits limits = {});
   // The process is gone at once. Peers hear of it unless `silent`.
   void Kill(int process, bool silent);
   bool alive(int process) const { return processes_[static_cast<size_t>(process)].alive; }
@@ -137,10 +151,16 @@ class Fabric {
     ConnId conn;
     bool open = false;
     int64_t in_order_us = 0;  // the last frame towards this end arrives then
+    bool accepted = true;     // takes large frames
+    bool answered = false;    // the one who holds it has said something that does not accept the other
+    // A frame towards this end was lost, doubled or overtaken, which TCP does not do: those behind it
+    // may come before the peer is accepted.
+    bool astray = false;
   };
   struct Connection {
     End ends[2];  // 0 has connected, 1 has accepted
     std::shared_ptr<Accept> accept;
+    std::shared_ptr<ListenLimits> limits;
     bool limited = false;
     int losses_in_a_row = 0;
     int64_t begun_us = 0;
@@ -149,6 +169,7 @@ class Fabric {
   struct Listener {
     int process = -1;
     std::shared_ptr<Accept> accept;
+    std::shared_ptr<ListenLimits> limits;
   };
   struct Link {
     int64_t blocked_until_us = 0;
@@ -168,6 +189,8 @@ class Fabric {
   void CloseEnd(Connection* connection, int side);
   void Deliver(Connection* connection, int side, const Bytes& bytes, bool late);
   void Hand(Connection* connection, int side, const Bytes& bytes);
+  Result<wire::InFrame> Read(const Connection& connection, int side, std::span<const std::byte> bytes);
+  void OnUnreadable(Connection* connection, int side, const Status& why);
   void Disconnect(Connection* connection, int side, int64_t at_us);
   Connection* AnotherConnection(const Connection& of, int side, bool data);
   int64_t Delay();
@@ -177,8 +200,11 @@ class Fabric {
   void Count(Fault fault, const Connection& connection);
 
   EventQueue& queue_;
-  Random random_;
+  Random random_, pieces_;
   BufferPool& pool_;
+  const PortHandler* reads_ = nullptr;  // who limits the frame that is being read, if anybody
+  const transport::MostBody most_body_;
+  transport::FrameReader reader_;  // of all connections: each frame comes whole
   Trace& trace_;
   FaultCounts& counts_;
   FaultProfile profile_;

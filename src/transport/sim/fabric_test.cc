@@ -18,12 +18,21 @@ class Recorder final : public PortHandler {
   void OnMessage(ConnId conn, wire::InFrame& frame) override {
     last = conn;
     const auto message = wire::DecodeControl(frame.header, frame.body());
-    got.push_back(std::get<wire::GiveUp>(*message).rank);
+    if (const auto* number = std::get_if<wire::GiveUp>(&*message)) got.push_back(number->rank);
   }
   void OnDisconnect(ConnId conn) override { lost.push_back(conn); }
   ConnId connected, last;
   std::vector<uint32_t> got;
   std::vector<ConnId> lost;
+};
+
+class Unreadable final : public Tap {
+ public:
+  void OnSend(const Port&, const Port*, const wire::FrameHeader&, std::span<const std::byte>) override {}
+  void OnUnreadable(const std::string& from, const std::string& to, const Status&) override {
+    told.push_back(from + " to " + to);
+  }
+  std::vector<std::string> told;
 };
 
 class FabricTest : public testing::Test {
@@ -39,8 +48,12 @@ class FabricTest : public testing::Test {
     client_process_ = fabric_->AddProcess(1, "client");
     server_process_ = fabric_->AddProcess(2, "server");
     client_port_ = fabric_->AddPort(client_process_, "client", 0, &client_);
-    Port* port = fabric_->AddPort(server_process_, "server", 0, &server_);
-    fabric_->Listen(server_process_, {"server", 1}, [port](const wire::InFrame&) { return port; });
+    server_port_ = fabric_->AddPort(server_process_, "server", 0, &server_);
+    Listen({});
+  }
+  void Listen(ListenLimits limits) {
+    fabric_->Listen(server_process_, {"server", 1}, [this](const wire::InFrame&) { return server_port_; },
+                    std::move(limits));
   }
   void Connect() {
     conn_ = client_port_->Connect({"server", 1});
@@ -61,8 +74,46 @@ class FabricTest : public testing::Test {
   Recorder client_, server_;
   int client_process_ = 0, server_process_ = 0;
   Port* client_port_ = nullptr;
+  Port* server_port_ = nullptr;
   ConnId conn_;
 };
+
+TEST_F(FabricTest, AFirstFrameThatIsTooLargeIsToldAndEndsTheConnection) {
+  Unreadable tap;
+  fabric_->set_tap(&tap);
+  Listen({.max_first_bytes = 8});
+  Connect();
+  Send(1);
+  Drain();
+  EXPECT_EQ(tap.told, std::vector<std::string>{"client to server"});
+  EXPECT_TRUE(server_.got.empty());
+  EXPECT_EQ(client_.lost, std::vector<ConnId>{conn_});
+}
+
+TEST_F(FabricTest, LargeFramesFollowOnceTheAnswerAccepts) {
+  Unreadable tap;
+  fabric_->set_tap(&tap);
+  const auto small = wire::EncodeControl(wire::GiveUp{1}, pool_)->header().body_bytes;
+  Listen({.max_first_bytes = small, .accepts = [](const wire::Frame& f) { return f.header().body_bytes > 0; }});
+  const wire::Refusal long_text{0, Code::kInternal, std::string(1000, 'x')};
+  const auto large = [&] { client_port_->Send(conn_, wire::EncodeControl(long_text, pool_)); };
+  Connect();
+  Send(1);
+  Drain();
+  server_port_->Send(server_.last, wire::EncodeControl(wire::GiveUp{2}, pool_));
+  large();
+  Drain();
+  EXPECT_TRUE(tap.told.empty()) << "the server has answered before it has come";
+  // What was lost before it, which TCP does not do, is no fault of its sender.
+  conn_ = client_port_->Connect({"server", 1});
+  Drain();
+  fabric_->set_profile({.loss = 1});
+  Send(1);
+  fabric_->set_profile({});
+  large();
+  Drain();
+  EXPECT_TRUE(tap.told.empty());
+}
 
 TEST_F(FabricTest, CalmConnectionsKeepTheirOrder) {
   Connect();

@@ -15,6 +15,8 @@ const char* Name(Fault fault) {
     case Fault::kSchedulerCrash: return "scheduler crash";
     case Fault::kStoreCrash: return "crash in an append";
     case Fault::kTornTail: return "torn tail of the log";
+    case Fault::kTornOrder: return "log written out of order";
+    case Fault::kSyncFails: return "log not synced";
     case Fault::kWorkerCrash: return "worker crash";
     case Fault::kTwin: return "second start of a rank";
     case Fault::kServerCrash: return "server crash";

@@ -20,6 +20,8 @@ enum class Fault : uint8_t {
   kSchedulerCrash,
   kStoreCrash,  // the scheduler dies inside an append, before or after it is durable
   kTornTail,    // the same, with half a record on the disk
+  kTornOrder,   // the same, with some sectors of it and not those before them
+  kSyncFails,   // the scheduler's disk has an error: nobody knows what is on it
   kWorkerCrash,
   kTwin,         // a second process is started for the rank of a living one
   kServerCrash,
