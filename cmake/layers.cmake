@@ -37,8 +37,8 @@ set(CAIRN_LIBS_wire ${CAIRN_XXHASH} ${CAIRN_LZ4} flatbuffers)
 set(CAIRN_LIBS_transport spdlog fmt)
 set(CAIRN_LIBS_cluster spdlog fmt)
 
-# cairn_precompiled(target kind): headers of the standard library (kind test: and gtest's) are parsed
-# once for all targets of a kind, which must have the same flags. Only where CAIRN_PCH is on: other
+# cairn_precompiled(target kind [HEADER...]): headers of the standard library (kind test: and gtest's), and
+# those that are named, are parsed once for all targets of a kind, which must have the same flags. Only where CAIRN_PCH is on: other
 # builds show that every file includes what it uses.
 function(cairn_precompiled target kind)
   if(NOT CAIRN_PCH)
@@ -55,14 +55,15 @@ function(cairn_precompiled target kind)
   if(kind STREQUAL test)
     list(APPEND headers <gtest/gtest.h>)
   endif()
-  target_precompile_headers(${target} PRIVATE ${headers})
+  target_precompile_headers(${target} PRIVATE ${headers} ${ARGN})
 endfunction()
 
-# cairn_together(target): a few files are compiled as one, which takes half as long. Their unnamed
-# namespaces are one then: names in them differ. Where CAIRN_PCH is on, for the same reason.
+# cairn_together(target): some files are compiled as one, which takes half as long or less. Their
+# unnamed namespaces are one then: names in them differ. Where CAIRN_PCH is on, for the same reason.
 function(cairn_together target)
-  if(CAIRN_PCH AND NOT target STREQUAL optimizer_test)  # these are meant to be alike
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
+  if(CAIRN_PCH AND NOT target MATCHES "^(cairn_optimizer|optimizer_test)$")  # these are meant to be alike
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)  # g++ takes them for headers
   endif()
 endfunction()
 
@@ -81,6 +82,7 @@ function(cairn_layer name)
   list(REVERSE below)
   target_link_libraries(cairn_${name} PUBLIC cairn_flags ${below} ${CAIRN_LIBS_${name}})
   cairn_precompiled(cairn_${name} library)
+  cairn_together(cairn_${name})
   if(name MATCHES "^(scheduler|server|client)$")
     # Pure state machines only: the drivers (*_node.cc) and the public client stay out.
     set(pure ${sources})

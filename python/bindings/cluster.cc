@@ -27,7 +27,7 @@ namespace nb = nanobind;
 using nb::literals::operator""_a;
 namespace {
 
-struct Shared {
+struct SharedCluster {
   std::unique_ptr<EmbeddedCluster> cluster;
   Running running;
 };
@@ -50,7 +50,7 @@ class PyCluster {
       nb::gil_scoped_release released;
       started = EmbeddedCluster::Start(options);
     }
-    shared_.reset(new std::shared_ptr<Shared>(new Shared{Take(std::move(*started)), {}}));
+    shared_.reset(new std::shared_ptr<SharedCluster>(new SharedCluster{Take(std::move(*started)), {}}));
     port_ = (*shared_)->cluster->scheduler_port();
   }
 
@@ -66,7 +66,7 @@ class PyCluster {
 
   void Stop() {
     if (Forked() || !*shared_) return;
-    std::shared_ptr<Shared> last = std::move(*shared_);
+    std::shared_ptr<SharedCluster> last = std::move(*shared_);
     shared_->reset();
     nb::gil_scoped_release released;
     last->cluster->Stop();
@@ -74,7 +74,7 @@ class PyCluster {
   }
 
  private:
-  Owned<std::shared_ptr<Shared>> shared_;
+  Owned<std::shared_ptr<SharedCluster>> shared_;
   std::shared_ptr<BlockingCall> wait_;
   uint16_t port_ = 0;
 };

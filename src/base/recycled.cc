@@ -11,11 +11,11 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kSmallest = 64;
-constexpr size_t kClasses = std::bit_width(kMostRecycledBytes / kSmallest);
+constexpr size_t kSmallestBlock = 64;
+constexpr size_t kClasses = std::bit_width(kMostRecycledBytes / kSmallestBlock);
 // Blocks of these sizes are kept by threads too.
 constexpr size_t kMostOfThread = 8192;
-constexpr size_t kThreadClasses = std::bit_width(kMostOfThread / kSmallest);
+constexpr size_t kThreadClasses = std::bit_width(kMostOfThread / kSmallestBlock);
 constexpr uint32_t kExchanged = 16;  // blocks at a time; a thread keeps twice as many at most
 
 // A free block: it lies in its own memory.
@@ -42,9 +42,9 @@ struct List {
 };
 
 constexpr size_t ClassOf(size_t bytes) {
-  return bytes <= kSmallest ? 0 : static_cast<size_t>(std::bit_width((bytes - 1) / kSmallest));
+  return bytes <= kSmallestBlock ? 0 : static_cast<size_t>(std::bit_width((bytes - 1) / kSmallestBlock));
 }
-constexpr size_t BytesOf(size_t size_class) { return kSmallest << size_class; }
+constexpr size_t BytesOf(size_t size_class) { return kSmallestBlock << size_class; }
 static_assert(ClassOf(64) == 0 && ClassOf(65) == 1 && ClassOf(128) == 1 && ClassOf(129) == 2);
 static_assert(ClassOf(kMostRecycledBytes) == kClasses - 1);
 static_assert(BytesOf(kClasses - 1) == kMostRecycledBytes);

@@ -15,7 +15,7 @@ constexpr uint64_t kRounds = 6;
 constexpr int kMostSteps = 20'000;
 
 // What all workers do in a round follows from its number.
-bool TwoPhase(uint64_t round) { return round % 3 != 0; }
+bool InTwoPhases(uint64_t round) { return round % 3 != 0; }
 bool Skips(uint64_t round) { return round == 2; }
 double ScaleOf(uint64_t round) { return round % 2 == 0 ? 0.5 : 1.0; }
 
@@ -82,14 +82,14 @@ class Workers {
     worker.decides = false;
     worker.to_send.clear();
     if (worker.round == kRounds) return;
-    const uint16_t flags = TwoPhase(worker.round) ? wire::kParamTwoPhase : 0;
+    const uint16_t flags = InTwoPhases(worker.round) ? wire::kParamTwoPhase : 0;
     Slots named;
     for (uint32_t slot = 0; slot < ShardHarness::kOwned; ++slot) {
       if (!random_.Chance(0.6)) continue;
       named.push_back(slot);
       const auto value = static_cast<float>(random_.Below(8));
       Queue(rank, h_.Contribute(rank, table_, worker.round, {{slot, value}}, {.flags = flags}));
-      const double scale = TwoPhase(worker.round) ? ScaleOf(worker.round) : 1.0;
+      const double scale = InTwoPhases(worker.round) ? ScaleOf(worker.round) : 1.0;
       if (!Skips(worker.round)) expected_[slot] -= static_cast<float>(scale) * value / kWorkers;
     }
     Queue(rank, h_.Rows(rank, wire::FrameType::kDone, table_, Round{worker.round}, {},
@@ -97,7 +97,7 @@ class Workers {
   }
   void Advance(uint32_t rank) {
     Worker& worker = workers_[rank];
-    if (TwoPhase(worker.round) && !worker.decides) {
+    if (InTwoPhases(worker.round) && !worker.decides) {
       worker.decides = true;
       worker.to_send.clear();
       const uint16_t skip = Skips(worker.round) ? wire::kParamSkip : 0;
@@ -118,7 +118,7 @@ class Workers {
       ASSERT_EQ(header.type, wire::FrameType::kRoundReply) << ShardHarness::Describe(answer);
       ASSERT_EQ(header.flags & wire::kFlagRefused, 0) << ShardHarness::Describe(answer);
       const bool report = (header.flags & wire::kFlagReport) != 0;
-      ASSERT_EQ(report, TwoPhase(worker.round) && !worker.decides);
+      ASSERT_EQ(report, InTwoPhases(worker.round) && !worker.decides);
       if (worker.unanswered.empty()) Advance(rank);
     }
   }

@@ -7,7 +7,7 @@
 namespace cairn::server {
 namespace {
 using transport::Loop;
-constexpr int64_t kTickUs = 100'000;
+constexpr int64_t kShardTickUs = 100'000;
 constexpr int64_t kReportEveryUs = 1'000'000;
 }  // namespace
 
@@ -60,7 +60,7 @@ void ShardNode::CloseConnections() {
 int64_t ShardNode::OnTick() {
   shard_->OnTick(Loop::NowUs());
   if (shard_->TakeNewsFlag() || Loop::NowUs() - last_report_us_ >= kReportEveryUs) Report();
-  return kTickUs;
+  return kShardTickUs;
 }
 
 void ShardNode::Report() {

@@ -1,9 +1,12 @@
 // For tests: a model whose tensors lie here and there, one table of segments.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cairn/client.h"
@@ -47,6 +50,12 @@ inline TableSpec SpecOf(const Model& model, Mode mode, OptimizerKind optimizer,
   spec.optimizer_flags = flags;
   spec.segments = model.segments();
   return spec;
+}
+
+inline DenseTable Create(Client& client, TableSpec spec) {
+  auto table = client.CreateDense(std::move(spec));
+  EXPECT_TRUE(table.ok()) << table.status().ToString();
+  return std::move(table).value();
 }
 
 // A mask of these segments, of at most 16.

@@ -14,16 +14,11 @@ namespace cairn {
 namespace {
 
 using testing::Cluster;
+using testing::Create;
 using testing::MaskOf;
 using testing::Model;
 using testing::RunWorkers;
 using testing::SpecOf;
-
-DenseTable Create(Client& client, TableSpec spec) {
-  auto table = client.CreateDense(std::move(spec));
-  EXPECT_TRUE(table.ok()) << table.status().ToString();
-  return std::move(table).value();
-}
 
 TEST(ModelInPieces, TenTensorsAreOneRound) {
   auto cluster = Cluster(2, 2, 2);

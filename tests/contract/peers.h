@@ -144,6 +144,11 @@ class Host {
   OnMessage on_message_;
 };
 
+inline Host::OnMessage EchoAll() {
+  return
+      [](Host& host, ConnId conn, wire::InFrame& frame) { host.network->Send(conn, Echo(frame, host.pool)); };
+}
+
 class Caller {
  public:
   explicit Caller(TcpNetworkOptions options = {}) {

@@ -30,7 +30,7 @@ TableSpec RowSpec(Mode mode, OptimizerKind optimizer) {
   spec.init.stream = 5;
   return spec;
 }
-SparseTable Create(Client& client, const TableSpec& spec) {
+SparseTable CreateRows(Client& client, const TableSpec& spec) {
   auto table = client.CreateSparse(spec);
   EXPECT_TRUE(table.ok()) << table.status().ToString();
   return std::move(table).value();
@@ -64,7 +64,7 @@ TEST(Rows, BeforeTheFirstPushTheyAreWhatInitialRowsSays) {
     auto cluster = Cluster(shape.servers, shape.threads, 1);
     RunWorkers(*cluster, 1, [&](Client& client) {
       const TableSpec spec = RowSpec(Mode::kAsync, OptimizerKind::kSgd);
-      SparseTable table = Create(client, spec);
+      SparseTable table = CreateRows(client, spec);
       const std::vector<RowKey> keys{4, 0, ~RowKey{0}, 4};
       EXPECT_EQ(Pulled(table, keys), Initial(spec, keys));
       EXPECT_TRUE(KeysOf(table).empty());  // nothing was made by reading
@@ -73,7 +73,7 @@ TEST(Rows, BeforeTheFirstPushTheyAreWhatInitialRowsSays) {
       same.name = "same";
       other.name = "other";
       other.init.stream = 0;
-      SparseTable twin = Create(client, same), stranger = Create(client, other);
+      SparseTable twin = CreateRows(client, same), stranger = CreateRows(client, other);
       EXPECT_EQ(Pulled(twin, keys), Initial(spec, keys));
       EXPECT_NE(Pulled(stranger, keys), Initial(spec, keys));
     });
@@ -86,7 +86,7 @@ TEST(Rows, AssignsInBothModes) {
       auto cluster = Cluster(shape.servers, shape.threads, 1);
       RunWorkers(*cluster, 1, [&](Client& client) {
         const TableSpec spec = RowSpec(mode, OptimizerKind::kAdagrad);
-        SparseTable table = Create(client, spec);
+        SparseTable table = CreateRows(client, spec);
         const std::vector<RowKey> keys = KeysUpTo(500);
         std::vector<float> rows(keys.size() * kDim);
         for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
@@ -119,7 +119,7 @@ TEST(Rows, KeysAreThoseOfAllThreadsAlsoWhenThereAreMany) {
   for (const Shape& shape : kShapes) {
     auto cluster = Cluster(shape.servers, shape.threads, 1);
     RunWorkers(*cluster, 1, [&](Client& client) {
-      SparseTable table = Create(client, RowSpec(Mode::kAsync, OptimizerKind::kSgd));
+      SparseTable table = CreateRows(client, RowSpec(Mode::kAsync, OptimizerKind::kSgd));
       const std::vector<RowKey> keys = KeysUpTo(20'000, ~RowKey{0} - 19'999);
       const std::vector<float> rows(keys.size() * kDim, 1);
       ASSERT_CAIRN_OK(table.Push(keys, rows).Wait());
@@ -133,7 +133,7 @@ TEST(Rows, KeysAreThoseOfAllThreadsAlsoWhenThereAreMany) {
 TEST(Rows, KeysOfASyncTableWaitForItsRound) {
   auto cluster = Cluster(3, 2, 2);
   RunWorkers(*cluster, 2, [&](Client& client) {
-    SparseTable table = Create(client, RowSpec(Mode::kSync, OptimizerKind::kSgd));
+    SparseTable table = CreateRows(client, RowSpec(Mode::kSync, OptimizerKind::kSgd));
     for (RowKey step = 1; step <= 5; ++step) {
       const std::vector<RowKey> keys = KeysUpTo(50, 1000 * step + 100 * client.rank());
       const std::vector<float> rows(keys.size() * kDim, 1);
@@ -151,7 +151,7 @@ TEST(Rows, TwoPhasesOverAllWorkersRows) {
     RunWorkers(*cluster, 2, [&](Client& client) {
       TableSpec spec = RowSpec(Mode::kSync, OptimizerKind::kRowwiseAdagrad);
       spec.init = {};
-      SparseTable table = Create(client, spec);
+      SparseTable table = CreateRows(client, spec);
       // Keys 0 to 99 of rank 0, 50 to 149 of rank 1: weights 1 and 3, gradients 4 and 4.
       const std::vector<RowKey> mine = KeysUpTo(100, client.rank() * 50), all = KeysUpTo(150);
       std::vector<float> rows(mine.size() * kDim, 4);
@@ -194,7 +194,7 @@ TEST(Rows, WhoHasJoinedGoesAlongInTwoPhases) {
   RunWorkers(*cluster, 2, [&](Client& client) {
     TableSpec spec = RowSpec(Mode::kSync, OptimizerKind::kSgd);
     spec.init = {};
-    SparseTable table = Create(client, spec);
+    SparseTable table = CreateRows(client, spec);
     const std::vector<RowKey> keys = KeysUpTo(40);
     const std::vector<float> rows(keys.size() * kDim, 1);
     const int batches = client.rank() == 0 ? 2 : 4;
@@ -217,7 +217,7 @@ TEST(Rows, SparseAdamWithStepsOfTheTable) {
     auto cluster = Cluster(3, 2, 1);
     RunWorkers(*cluster, 1, [&](Client& client) {
       const TableSpec spec = RowSpec(mode, OptimizerKind::kSparseAdam);
-      SparseTable table = Create(client, spec);
+      SparseTable table = CreateRows(client, spec);
       const std::vector<RowKey> keys = KeysUpTo(64);
       const std::vector<float> start = Initial(spec, keys);
       std::vector<double> w(start.begin(), start.end()), m(w.size()), v(w.size());

@@ -25,11 +25,6 @@ constexpr PipeChoice kShm{.kind = PipeKind::kShm};
 ListenerOptions Listening(const PipeChoice& pipe) { return {.pipe = pipe}; }
 TcpNetworkOptions Talking(const PipeChoice& pipe) { return {.pipe = pipe}; }
 
-Host::OnMessage EchoAll() {
-  return
-      [](Host& host, ConnId conn, wire::InFrame& frame) { host.network->Send(conn, Echo(frame, host.pool)); };
-}
-
 size_t ShmConnections(Host& host) {
   return OnLoop(host.serving, [&] { return host.network->shm_connections(); });
 }

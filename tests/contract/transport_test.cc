@@ -12,11 +12,6 @@
 namespace cairn::transport {
 namespace {
 
-Host::OnMessage EchoAll() {
-  return
-      [](Host& host, ConnId conn, wire::InFrame& frame) { host.network->Send(conn, Echo(frame, host.pool)); };
-}
-
 std::vector<std::byte> BytesOf(const wire::Frame& frame, BufferPool& pool) {
   const Buffer flat = wire::Flatten(frame, pool);
   return {flat.data(), flat.data() + flat.size()};

@@ -15,6 +15,7 @@ namespace cairn {
 namespace {
 
 using testing::Cluster;
+using testing::Create;
 using testing::Model;
 using testing::RawPeer;
 using testing::RunWorkers;
@@ -22,11 +23,6 @@ using testing::SpecOf;
 
 const std::vector<uint64_t> kSizes{4000, 5990, 10};  // 10,000 elements: means of 2 have norm 200
 
-DenseTable Create(Client& client, TableSpec spec) {
-  auto table = client.CreateDense(std::move(spec));
-  EXPECT_TRUE(table.ok()) << table.status().ToString();
-  return std::move(table).value();
-}
 DenseTable SyncTable(Client& client) {
   return Create(client, SpecOf(Model(kSizes), Mode::kSync, OptimizerKind::kSgd));
 }
