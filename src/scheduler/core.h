@@ -64,6 +64,8 @@ class SchedulerCore final : public Scheduler {
     bool end_confirmed = false;
     std::vector<wire::SlotNews> news;  // servers: not yet looked at
     StateVersion news_held;            // the version that its sender held
+    int64_t slow_since_us = -1;        // since when it says, without a break, that some backup is slow
+    bool still_slow = false;           // and has said so again since
     std::vector<wire::HotRow> hot_rows;       // servers
     std::vector<wire::SampledTable> sampled;  // servers
     std::vector<wire::StalledRound> stalled;  // servers

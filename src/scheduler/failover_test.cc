@@ -41,6 +41,11 @@ struct Owners : ::testing::Test {
     node.beat.news.clear();
     c.Advance(100'000);
   }
+  void SayTwice(FakeNode& node, std::vector<News> news) {
+    Say(node, news);
+    c.Advance(400'000);
+    Say(node, news);
+  }
   std::vector<DurableState> Records() {
     std::vector<DurableState> records;
     for (const auto& bytes : c.memory.records()) records.push_back(*DecodeRecord(bytes));
@@ -226,11 +231,11 @@ TEST_F(Owners, StaleNewsChangeNothing) {
   News slow = Of(slot, News::kSlow);
   const auto version = c.state().version;
   slow.epoch = 2;
-  Say(s0, {slow});
+  SayTwice(s0, {slow});
   slow.epoch = 1;
-  Say(s2, {slow});  // not the primary
+  SayTwice(s2, {slow});  // not the primary
   slow.added = StateVersion(slow.added.value + 1);
-  Say(s0, {slow});
+  SayTwice(s0, {slow});
   EXPECT_EQ(c.state().version, version);
   // A retired server says nothing any more.
   FakeNode fresh = s0;
@@ -239,13 +244,13 @@ TEST_F(Owners, StaleNewsChangeNothing) {
   fresh = c.Register(fresh);
   c.Advance(1'000'000, {&fresh, &s1, &s2, &w0});
   const auto after = c.state().slots;
-  Say(s0, {slow});
+  SayTwice(s0, {slow});
   EXPECT_EQ(c.state().slots, after);
 }
 
 TEST_F(Owners, SlowBackupIsDroppedLoudlyAndRests) {
   const uint32_t slot = SlotOf(0, 1), other = SlotOf(2, 1);
-  Say(s0, {Of(slot, News::kSlow)});
+  SayTwice(s0, {Of(slot, News::kSlow)});
   EXPECT_EQ(c.state().slots[slot].FindBackup(1), nullptr);
   EXPECT_TRUE(c.Logged("alarm: server 1 is too slow as a backup: it is dropped from 1 partition"));
   EXPECT_TRUE(c.Logged("alarm: 1 partition has only one owner in sync now, since server 1 is too slow"));
@@ -254,6 +259,18 @@ TEST_F(Owners, SlowBackupIsDroppedLoudlyAndRests) {
   EXPECT_FALSE(c.state().slots[slot].backups[0].in_sync);
   Say(s2, {Of(other, News::kDiverged)});
   EXPECT_TRUE(c.Logged("alarm: server 1 can't follow the primary any more in 1 partition"));
+}
+
+// A scheduler that was cut off gets the last words of a primary that has died meanwhile, all at once.
+TEST_F(Owners, LastWordsOfADeadPrimaryDropNoBackup) {
+  const uint32_t slot = SlotOf(0, 1);
+  s0.beat.news = {Of(slot, News::kSlow)};
+  c.Beat(s0), c.Beat(s0);
+  c.Advance(2'400'000, {&s1, &s2, &w0});
+  EXPECT_NE(c.state().slots[slot].FindBackup(1), nullptr);
+  c.Advance(3'000'000, {&s1, &s2, &w0});
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  EXPECT_EQ(c.state().slots[slot].server, 1) << "it has gone on where the backup is";
 }
 
 TEST_F(Owners, FailoverWhileAViewIsPendingAsksTheNewPrimaryAgain) {
@@ -301,7 +318,7 @@ TEST_F(Owners, BackupIsNotDroppedAsSlowWhileItsPrimaryIsSuspect) {
   ASSERT_NE(c.state().slots[slot].FindBackup(1), nullptr) << "it may be all that is left";
   c.Advance(200'000, {&s0, &s1, &s2, &w0, &w1});
   EXPECT_NE(c.state().slots[slot].FindBackup(1), nullptr) << "the primary is back, and no longer says so";
-  Say(s0, {Of(slot, News::kSlow)});
+  SayTwice(s0, {Of(slot, News::kSlow)});
   c.scheduler->OnTick(c.now_us += 100'000);
   EXPECT_EQ(c.state().slots[slot].FindBackup(1), nullptr);
 }

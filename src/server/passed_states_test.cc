@@ -59,6 +59,24 @@ TEST_F(PassedStates, OldOnesAndThoseOfAnotherMapAreNotTaken) {
   EXPECT_EQ(h.shard->passed_state(), nullptr);
 }
 
+// It had seen the job begin to form; what was told next is that it runs.
+TEST(PassedWhileForming, TheFirstStateWithSlotsIsTaken) {
+  ShardHarness h(1);
+  const wire::ClusterState running = h.state;
+  ShardHarness late(0, {}, 1);
+  late.state = running;
+  late.state.slots.clear();
+  late.state.phase = wire::Phase::kForming;
+  late.incarnations = h.incarnations;
+  late.Publish();
+  late.Connect(0);
+  wire::ClusterState newer = running;
+  newer.version = late.state.version.Next();
+  late.Control(late.conns[0], wire::StateMessage{newer});
+  ASSERT_NE(late.shard->passed_state(), nullptr);
+  EXPECT_EQ(*late.shard->passed_state(), newer);
+}
+
 TEST_F(PassedStates, WhoHasNotSaidHelloIsRefused) {
   const ConnId stranger{++h.next_conn};
   h.Control(stranger, wire::StateMessage{Newer()});

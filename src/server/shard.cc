@@ -128,7 +128,8 @@ bool ShardImpl::ComparesStates(ConnId conn, wire::ControlMessage& message) {
   auto* passed = std::get_if<wire::StateMessage>(&message);
   if (passed == nullptr) return false;
   const StateVersion newest = passed_state_ ? passed_state_->version : state_->version;
-  if (passed->state.version <= newest || passed->state.slots.size() != state_->slots.size()) return true;
+  const bool same_slots = state_->slots.empty() || passed->state.slots.size() == state_->slots.size();
+  if (passed->state.version <= newest || !same_slots) return true;
   passed_state_ = std::make_shared<const wire::ClusterState>(std::move(passed->state));
   news_changed_ = true;
   return true;

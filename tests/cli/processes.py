@@ -10,7 +10,7 @@ import time
 
 BIN = pathlib.Path(os.environ.get("CAIRN_BIN", pathlib.Path(__file__).parents[2] / "build" / "dev" / "bin"))
 CAIRN = BIN / "cairn"
-SECONDS = 90 if os.environ.get("CAIRN_SANITIZE") else 30
+SECONDS = 120
 
 
 # Logs and job files of the tests are their own: they neither find the user's jobs nor push out logs.
@@ -79,6 +79,15 @@ class Run:
 
     def signal(self, number=signal.SIGINT):
         self.process.send_signal(number)
+
+
+def wait_for_children(pid, count):
+    """Its living children once there are so many. (The guard has its name a moment after its start.)"""
+    end = time.monotonic() + SECONDS
+    while len(found := children_of(pid)) != count:
+        assert time.monotonic() < end, found
+        time.sleep(0.02)
+    return found
 
 
 def children_of(pid):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from processes import CAIRN, Run, child_with, children_of, clean_environment, wait_gone
+from processes import CAIRN, Run, child_with, children_of, clean_environment, wait_for_children, wait_gone
 
 WAITS = "echo here; exec sleep 1000"  # a worker that waits to be killed
 
@@ -103,8 +103,7 @@ def test_a_killed_scheduler_is_started_again_on_its_port():
 def test_ctrl_c_ends_all(number, code):
     with launch("-s", 2, "-w", 2, script=WAITS) as run:
         run.wait_for("here", count=2)
-        children = children_of(run.process.pid)
-        assert len(children) == 5
+        children = wait_for_children(run.process.pid, 5)
         run.signal(number)
         assert run.wait() == code, run.text
         wait_gone(children)

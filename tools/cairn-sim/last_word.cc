@@ -1,6 +1,7 @@
 #include "last_word.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,20 +53,28 @@ void LastWord::Compare() {
   std::vector<Held> all;
   StateVersion newest;
   bool workers = false;  // without one nobody passes anything on, and nobody waits
-  for (const auto& [name, shard] : context.shards) {
-    const wire::ServerInfo* server = context.durable.FindServer(name.server);
-    if (context.dead.contains(name) || server == nullptr || server->incarnation.value != name.incarnation) continue;
-    if (shard->version() == StateVersion{}) continue;  // it has just come, and has nothing that anybody waits for
-    all.push_back({"server " + std::to_string(name.server) + " thread " + std::to_string(name.thread),
-                   shard->version()});
-  }
+  Incarnation oldest{UINT64_MAX};  // of the workers
+  std::set<uint64_t> known;  // servers that some worker knows, by incarnation
   for (uint32_t number : world_.launcher().Running()) {
     const client::ClientCore& core = world_.launcher().Find(number)->core();
     const wire::WorkerInfo* worker = context.durable.FindWorker(core.incarnation());
     if (worker == nullptr || worker->join_view.value == 0 || !core.fatal().ok()) continue;
     if (core.state()->phase != wire::Phase::kRunning) continue;  // it knows no shards to ask yet
     workers = true;
+    oldest = std::min(oldest, core.incarnation());
+    for (const wire::ServerInfo& server : core.state()->servers) known.insert(server.incarnation.value);
     all.push_back({"worker " + std::to_string(number), core.state()->version});
+  }
+  for (const auto& [name, shard] : context.shards) {
+    const wire::ServerInfo* server = context.durable.FindServer(name.server);
+    if (context.dead.contains(name) || server == nullptr || server->incarnation.value != name.incarnation) continue;
+    // One that has just come: no worker knows it, so nobody can ask it.
+    if (!known.contains(name.incarnation) || shard->version() == StateVersion{}) continue;
+    // And one that has not heard of any worker yet lets none in.
+    const auto& state = context.shard_states[name];
+    if (state == nullptr || state->next_incarnation <= oldest) continue;
+    all.push_back({"server " + std::to_string(name.server) + " thread " + std::to_string(name.thread),
+                   shard->version()});
   }
   if (!workers) return;
   for (const Held& held : all) newest = std::max(newest, held.version);

@@ -242,6 +242,7 @@ void MakeLarge(Plan& plan, Random random) {
   plan.threads.assign(plan.servers, 1);
   plan.slots = static_cast<uint32_t>(random.Between(24, 48));
   plan.churn_tables = false;
+  plan.patience = 4;
   for (TablePlan& t : plan.tables) {
     t.ops = std::max(2u, t.ops / 8);
     t.window = std::min(t.window, 3u);

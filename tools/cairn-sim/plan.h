@@ -89,6 +89,7 @@ struct Plan {
   double slow_links = 0;      // share of pairs of servers
   double memory_faults = 0;   // per frame of operations that a backup is sent
   double slow = 0;      // share of nodes that are slow
+  int64_t patience = 1;  // calls, and the whole run, may take so many times as long: there are many nodes
   int64_t lost_after_us = 0;
   int64_t heal_us = 0;  // from here on nothing goes wrong any more
 };

@@ -47,7 +47,7 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   void OnLaneProgress();
   // No more rounds are started: it is about to leave.
   bool leaving() const { return leaving_; }
-  int64_t Deadline() const { return world_.now_us() + kCallTimeoutUs; }
+  int64_t Deadline() const { return world_.now_us() + kCallTimeoutUs * world_.plan().patience; }
 
   void OnConnected(ConnId conn) override;
   void OnMessage(ConnId conn, wire::InFrame& frame) override;

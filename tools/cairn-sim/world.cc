@@ -120,7 +120,8 @@ Outcome World::Run() {
   queue_.At(plan_.heal_us, [this] { Heal(); });
   queue_.After(kMomentUs, [this] { OnMoment(); });
   while (!Over() && outcome_.violations.empty()) {
-    if (now_us() > plan_.heal_us + kLivenessBoundUs || queue_.ran() > kMaxEvents || !queue_.RunOne()) {
+    const bool late = now_us() > plan_.heal_us + kLivenessBoundUs * plan_.patience;
+    if (late || queue_.ran() > kMaxEvents * static_cast<uint64_t>(plan_.patience) || !queue_.RunOne()) {
       outcome_.stuck = true;
       outcome_.stuck_why = WhoIsLeft();
       break;

@@ -81,9 +81,19 @@ void Fabric::Pause(int id, int64_t until_us) {
   queue_.At(until_us, [this, id] { Release(id); });
 }
 
-// What has come while it could do nothing, in the order in which it came.
+// What has come while it could do nothing, in the order in which it came, and before what comes now.
 void Fabric::Release(int id) {
-  for (auto& action : std::exchange(process(id).behind, {})) Run(id, queue_.now_us(), std::move(action));
+  queue_.At(queue_.now_us(), [this, id] {
+    while (!process(id).behind.empty() && !CanDoNothing(process(id))) {
+      auto action = std::move(process(id).behind.front());
+      process(id).behind.pop_front();
+      if (process(id).alive) action();
+    }
+  });
+}
+
+bool Fabric::CanDoNothing(const Process& process) const {
+  return process.busy > 0 || process.paused_until_us > queue_.now_us();
 }
 
 void Fabric::SetBusy(int id, bool busy) {
@@ -125,7 +135,7 @@ void Fabric::Run(int id, int64_t at_us, std::function<void()> action) {
   queue_.At(at_us, [this, id, action = std::move(action)]() mutable {
     Process& p = process(id);
     if (!p.alive) return;
-    if (p.busy > 0 || p.paused_until_us > queue_.now_us()) {
+    if (CanDoNothing(p) || !p.behind.empty()) {
       p.behind.push_back(std::move(action));
     } else {
       action();
@@ -241,6 +251,7 @@ void Fabric::Carry(Connection* connection, int to_side, const Bytes& bytes) {
   }
   if (random_.Chance(profile_.reset)) {
     Count(Fault::kReset, *connection);
+    to.astray = true;
     Disconnect(connection, 0, now + Delay());
     Disconnect(connection, 1, now + Delay());
     return;

@@ -141,7 +141,7 @@ class Fabric {
     int64_t paused_until_us = 0;
     int64_t lag_us = 0;
     int busy = 0;
-    std::vector<std::function<void()>> behind;  // what came while it was busy or paused
+    std::deque<std::function<void()>> behind;  // what came while it was busy or paused
     uint64_t sends_left = 0;  // only if it is to die after them
     std::function<void()> dies;
   };
@@ -179,6 +179,7 @@ class Fabric {
 
   Process& process(int id) { return processes_[static_cast<size_t>(id)]; }
   void Release(int id);
+  bool CanDoNothing(const Process& process) const;
   ConnId NewEnd(Connection* connection, int side);
   ConnId Connect(Port& port, const wire::Endpoint& to);
   void FinishConnect(Connection* connection, const wire::Endpoint& to);
