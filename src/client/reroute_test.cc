@@ -260,6 +260,28 @@ TEST_F(RerouteTest, MovedFramesKeepTheBoundOfFramesUnderWay) {
             (Numbers{{2, 1}, {2, 2}, {2, 3}, {2, 4}, {2, 5}, {4, 1}, {4, 2}, {4, 3}, {4, 4}, {4, 5}}));
 }
 
+// A pull that is to be asked again soon does not take moved pushes with it, whose turn comes later.
+TEST_F(RerouteTest, MovedFramesKeepTheBoundWhileTheLinkWaits) {
+  c.options.max_unacked_frames = 3;
+  c.StartAll();
+  for (int i = 0; i < 3; ++i) Push({2});
+  const RowKey key = KeyIn(4);
+  int64_t out = 0;
+  PartitionInput input{.state = c.core->state().get(),
+                       .table = &table,
+                       .keys = {&key, 1},
+                       .out = std::as_writable_bytes(std::span(&out, 1))};
+  Submit(PreparePull(input, c.pool).value());
+  Push({4});
+  c.Error({2, 0}, c.Take({2, 0}).header, Code::kUnavailable, "later");  // the pull: after a short back-off
+  c.Error({2, 0}, c.Take({2, 0}).header, Code::kUnavailable, "later");  // the push: after twice as long
+  c.Move(2, {2, 0});
+  ClearAll();
+  c.NewState();
+  c.Wait(1'000'000, 10'000);
+  EXPECT_EQ(c.Inbox({2, 0}).size(), 3u);
+}
+
 // A caller's thread cuts its request by the state that it has; a newer one may come before it is
 // sent: on its way, or while it is held back.
 TEST_F(RerouteTest, ARequestMadeUnderAnOlderMapIsCutWhenItIsSent) {

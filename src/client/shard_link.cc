@@ -121,7 +121,7 @@ void ShardLink::OnTick(int64_t now_us) {
     case Phase::kReady: break;
   }
   if (rewind_us_ != 0 && now_us >= rewind_us_) return Rewind(now_us);
-  if (marked_us_ != 0 && now_us >= marked_us_) SendMarked(now_us);
+  if (marked_us_ != 0 && now_us >= marked_us_ && rewind_us_ == 0) SendMarked(now_us);  // else all are sent again soon
   NoteProgress(now_us);
   if (Silent(now_us) || memory_.Due(queue_.empty(), now_us)) return Reopen(now_us);
   Pump(now_us);

@@ -283,7 +283,7 @@ void World::OnDurable(std::span<const std::byte> record) {
   }
   memory_faults_->OnDurable(state);
   told_from_[state.version.value] = state;
-  if (told_from_.size() > 64) told_from_.erase(told_from_.begin());
+  if (told_from_.size() > 1024) told_from_.erase(told_from_.begin());
   Tell([&](Checker& c) { c.OnDurable(state); });
   last_word_->OnRecord();
 }
