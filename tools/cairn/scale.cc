@@ -29,7 +29,7 @@ struct ScaleFlags {
   int64_t timeout_s = 600;
 };
 
-constexpr int64_t kScaleAnswerMs = 5'000;
+constexpr int64_t kScaleAnswerMs = 20'000;  // on a busy machine too
 constexpr int64_t kEveryMs = 500;
 // Moves come a few at a time: so many quiet answers in a row say that there are no more to come.
 constexpr int kQuietAnswers = 4;
