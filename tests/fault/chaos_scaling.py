@@ -11,6 +11,7 @@ class Scaling:
         self.chaos, self.nodes, self.rng = chaos, chaos.nodes, chaos.rng
         self.spare = spare      # the node that is not in the job, None while all are
         self.leaving = None     # the node that drains
+        self.told = None        # its process
         self.begun, self.next = 0.0, float("inf")  # begins with rest()
         self.joined = self.left = 0
         self.ending = False
@@ -44,11 +45,15 @@ class Scaling:
         if len(able) <= self.chaos.options.servers or self.chaos.later:
             return
         self.leaving, self.begun = self.rng.choice(able), time.monotonic()
+        self.told = self.leaving.process
         self.nodes.signal(self.leaving, signal.SIGTERM)
         self.chaos.say(f"{self.leaving.name} is told to leave")
 
     def look_at_leaving(self, now):
         node = self.leaving
+        if node.process is not self.told:  # it was killed, and has been started again to stay
+            self.leaving = None
+            return self.rest()
         if node.alive:
             if now - self.begun > self.chaos.options.patience:  # whatever happens to the others
                 self.chaos.fail(f"{node.name} was told to leave {now - self.begun:.0f} s ago, and is still there")
@@ -65,7 +70,8 @@ class Scaling:
     def was_declared_dead(self, node):
         """It was stopped or cut off for long enough: no server that is leaving is started again for that."""
         last = self.nodes.log(node.name).splitlines()[-3:]
-        return node.process.returncode != 0 and any("declared dead" in line for line in last)
+        return node.process.returncode != 0 and any(
+            "declared dead" in line or "is lost to the job" in line for line in last)
 
     def explains(self, node):
         """That this server is not there is no failure."""
