@@ -60,7 +60,7 @@ python_tools() {
   cp "$1" "$stamp"
 }
 
-# configure PRESET; build PRESET [TARGET...]
+# configure PRESET; build PRESET [TARGET...]. CAIRN_BUILT=1: a script that calls this one has built already.
 configure() {
   [ -f "build/$1/build.ninja" ] || step "configuring $1"
   # Quiet unless it fails; ninja configures again by itself when a CMake file changes.
@@ -69,6 +69,7 @@ configure() {
   fi
 }
 build() {
+  [ -z "${CAIRN_BUILT:-}" ] || return 0
   preset=$1
   shift
   configure "$preset"

@@ -15,7 +15,8 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from chaos_legs import legs  # noqa: E402
+from chaos_at_once import run_at_once  # noqa: E402
+from chaos_legs import INTERRUPTED, LegResult, legs  # noqa: E402
 from chaos_loads import MAX_LIVES, ROOT, Failed  # noqa: E402
 from chaos_nodes import Namespaces, Nodes  # noqa: E402
 from chaos_scaling import Scaling  # noqa: E402
@@ -43,6 +44,10 @@ class Chaos:
         self.status, self.status_at = None, 0.0
         self.acknowledged = self.lost = self.twice = 0
         self.longest = ""
+
+    def result(self, failure):
+        return LegResult(self.leg.name, self.done, self.ways, self.fewest, [f.times() for f in self.failovers],
+                         self.acknowledged, self.lost, self.twice, self.longest, failure)
 
     # Everything that waits goes through here: what is due is done, and who died is noticed.
     def tend(self):
@@ -244,6 +249,8 @@ def parse(arguments):
     parser.add_argument("--dead-after", type=float, default=1.5, help="seconds (1.5; a cluster's own default is 5)")
     parser.add_argument("--heartbeat", type=float, default=0.3, help="seconds (0.3; a cluster's own default is 1)")
     parser.add_argument("--pause-us", type=int, default=4000, help="of a worker between two updates (4000)")
+    parser.add_argument("--at-once", type=int, default=max(1, (os.cpu_count() or 1) // 4),
+                        help="legs that run side by side, each a cluster of its own (one for every 4 cores)")
     parser.add_argument("--timeout", type=float, default=None, help="seconds for all (120 + 30 for each kill)")
     parser.add_argument("--patience", type=float, default=120, help="seconds that any one condition may take (120)")
     parser.add_argument("--no-partitions", action="store_true", help="make no network namespaces")
@@ -251,8 +258,8 @@ def parse(arguments):
     parser.add_argument("--python", default=str(ROOT / ".venv" / "bin" / "python"), help="for trainings (.venv's)")
     parser.add_argument("--bin", default=os.environ.get("CAIRN_BIN", "build/release/bin"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.kills < 1 or options.servers < 2 or options.workers < 1:
-        parser.error("at least one kill, two servers and one worker")
+    if options.kills < 1 or options.servers < 2 or options.workers < 1 or options.at_once < 1:
+        parser.error("at least one kill, two servers, one worker and one leg at once")
     if not 2 <= options.replicas <= options.servers:
         parser.error("--replicas is from 2 to --servers: with one copy the death of a server ends the job")
     options.lives = min(MAX_LIVES, 24 + options.kills)
@@ -261,14 +268,40 @@ def parse(arguments):
     return options
 
 
-def conditions(runs, kills):
+def conditions(legs, results, kills):
     """What was promised of the run itself, and was not kept."""
-    done = sum((run.done for run in runs), collections.Counter())
+    done = sum((result.done for result in results), collections.Counter())
     broken = [f"{done[role]} of {kills} kills were of a {role}, less than {SHARE_AT_LEAST:.0%}"
               for role in ROLES if done[role] < SHARE_AT_LEAST * kills]
-    broken += [f"{run.leg.name}: fewer than {run.leg.load.between} {run.leg.load.unit} between two kills"
-               for run in runs if run.fewest is not None and run.fewest < run.leg.load.between]
+    broken += [f"{leg.name}: fewer than {leg.load.between} {leg.load.unit} between two kills"
+               for leg, result in zip(legs, results) if result.fewest is not None and result.fewest < leg.load.between]
     return broken
+
+
+def run_leg(options, leg, folder, seed):
+    """One leg, from its namespaces to its result. Ctrl-C and SIGTERM end it, and it cleans up."""
+    namespaces = None
+    if not options.no_partitions:
+        namespaces = Namespaces(Nodes.most_places(options))
+        why_not = namespaces.make()
+        if why_not:
+            print(f"{leg.name}: no partitions of the network: {why_not}; kills and pauses only", flush=True)
+            namespaces = None
+    chaos, failure = None, None
+    try:
+        chaos = Chaos(options, leg, namespaces, folder / leg.name, seed)
+        chaos.run()
+    except Failed as error:
+        failure = f"{leg.name}: {error}\nthe scheduler says: {chaos.brief()}"
+        print(f"\nscript/chaos: {failure}\n{chaos.nodes.tails()}", flush=True)
+    except KeyboardInterrupt:
+        failure = INTERRUPTED
+    finally:
+        if chaos:
+            chaos.nodes.stop_all()
+        if namespaces:
+            namespaces.remove()
+    return chaos.result(failure) if chaos else LegResult(leg.name, failure=failure)
 
 
 def main(arguments):
@@ -283,64 +316,47 @@ def main(arguments):
         print("script/chaos: nothing is left to run")
         return 1
     print(f"seed {seed}: {options.kills} kills ({', '.join(f'{leg.name} {leg.kills}' for leg in chosen)}), "
-          f"{options.servers} servers, {options.workers} workers (trainings: 2 at most), "
-          f"{options.replicas} copies, heartbeat {options.heartbeat} s, dead after {options.dead_after} s "
+          f"{min(options.at_once, len(chosen))} at once, {options.servers} servers, {options.workers} workers (trainings: "
+          f"2 at most), {options.replicas} copies, heartbeat {options.heartbeat} s, dead after {options.dead_after} s "
           f"(a cluster's own defaults: 1 s, 5 s)", flush=True)
-    namespaces = None
-    if not options.no_partitions:
-        namespaces = Namespaces(Nodes.most_places(options))
-        why_not = namespaces.make()
-        if why_not:
-            print(f"no partitions of the network: {why_not}; kills and pauses only", flush=True)
-            namespaces = None
+    Namespaces.remove_left()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="cairn-chaos-"))
-    runs, failure, code = [], None, 1
-    try:
-        for leg in chosen:
-            chaos = Chaos(options, leg, namespaces, folder / leg.name, seed)
-            runs.append(chaos)
-            try:
-                chaos.run()
-            except Failed as error:
-                raise Failed(f"{error}\nthe scheduler says: {chaos.brief()}") from None
-            finally:
-                chaos.nodes.stop_all()
-    except Failed as error:
-        failure = str(error)
-        print(f"\nscript/chaos: {failure}\n{runs[-1].nodes.tails()}", flush=True)
-    except KeyboardInterrupt:
-        failure, code = "interrupted", 130
-    finally:
-        if namespaces:
-            namespaces.remove()
-    failovers = [f for run in runs for f in run.failovers]
-    for run in runs:
-        if run.longest:
-            print(f"{run.leg.name}: {run.longest}")
-    for line in report(failovers, options.dead_after):
+    results = run_at_once(chosen, options.at_once, lambda leg: run_leg(options, leg, folder, seed))
+    return summary(options, chosen, results, folder, seed)
+
+
+def summary(options, chosen, results, folder, seed):
+    """Prints what came of all legs; the exit code."""
+    for result in results:
+        if result.longest:
+            print(f"{result.name}: {result.longest}")
+    for line in report([times for result in results for times in result.failovers], options.dead_after):
         print(line)
-    done = sum((run.done for run in runs), collections.Counter())
-    ways = sum((run.ways for run in runs), collections.Counter())
+    done = sum((result.done for result in results), collections.Counter())
+    ways = sum((result.ways for result in results), collections.Counter())
     print("hurt: " + ", ".join(f"{role} {done[role]}" for role in ROLES) + "; " +
           ", ".join(f"{way} {ways[way]}" for way in ("kill", "stop", "cut")))
-    lost, twice = sum(run.lost for run in runs), sum(run.twice for run in runs)
-    broken = [] if failure else conditions(runs, options.kills)
+    lost, twice = sum(result.lost for result in results), sum(result.twice for result in results)
+    failures = [result.failure for result in results if result.failure]
+    interrupted = bool(failures) and all(failure == INTERRUPTED for failure in failures)
+    broken = [] if failures else conditions(chosen, results, options.kills)
     for what in broken:
         print(f"this run does not count: {what}")
-    good = not failure and not broken and lost == 0 and twice == 0
+    good = not failures and not broken and lost == 0 and twice == 0
     if good and not options.keep:
         shutil.rmtree(folder, ignore_errors=True)
     else:
         print(f"logs: {folder}")
-    if failure:
+    for failure in [INTERRUPTED] if interrupted else [failure for failure in failures if failure != INTERRUPTED]:
         print(f"FAILED after {sum(done.values())} kills (seed {seed}): {failure}")
-    if not good and runs:
-        print(f"the last leg again: {runs[-1].leg.repeat(seed, options)}")
-    counted = {unit: sum(run.acknowledged for run in runs if run.leg.load.unit == unit)
-               for unit in dict.fromkeys(run.leg.load.unit for run in runs)}
+    for leg, result in zip(chosen, results):
+        if result.failure not in (None, INTERRUPTED) or result.lost or result.twice:
+            print(f"this leg again: {leg.repeat(seed, options)}")
+    counted = {unit: sum(r.acknowledged for leg, r in zip(chosen, results) if leg.load.unit == unit)
+               for unit in dict.fromkeys(leg.load.unit for leg in chosen)}
     print(f"kills: {sum(done.values())}  {'  '.join(f'{unit}: {count}' for unit, count in counted.items())}  lost: {lost}  "
           f"twice: {twice}{'' if good else '  (not a good run)'}", flush=True)
-    return 0 if good else code
+    return 0 if good else 130 if interrupted else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The legs of one run of script/chaos: which load, over which schedulers, with or without servers that come
 and go. Each has its own share of the faults, and its own choices from the seed, so that it can be repeated
 alone."""
+import collections
 import dataclasses
 import pathlib
 import random
@@ -11,6 +12,8 @@ from chaos_loads import Soak, Training
 # What the default takes in turn. Whatever an option names is the same in all of them.
 IN_TURN = (("async", "one", False), ("sync", "one", True), ("lenet", "one", False), ("async", "etcd", True),
            ("ctr", "one", True), ("sync", "etcd", False), ("lenet", "etcd", True))
+
+INTERRUPTED = "interrupted"  # by Ctrl-C, or since another leg has failed
 
 
 @dataclasses.dataclass
@@ -35,6 +38,21 @@ class Leg:
             words += [f"--{name.replace('_', '-')}", getattr(options, name)]
         words += ["--no-partitions"] if options.no_partitions else []
         return " ".join(map(str, words))
+
+
+@dataclasses.dataclass
+class LegResult:
+    """What a leg has come to, as it is told from one process to another."""
+    name: str
+    done: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # kills, by role
+    ways: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # kills, by kind
+    fewest: int | None = None  # acknowledged, or steps, between two kills
+    failovers: list = dataclasses.field(default_factory=list)  # chaos_times.Times
+    acknowledged: int = 0
+    lost: int = 0
+    twice: int = 0
+    longest: str = ""
+    failure: str | None = None
 
 
 def missing(leg):

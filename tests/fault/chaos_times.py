@@ -1,5 +1,6 @@
 """How long failovers take, for script/chaos: from the moment a server was hurt until the scheduler's
 state has other primaries, and until every worker has had a push acknowledged that it submitted later."""
+import collections
 import time
 
 STATUS_EVERY = 0.1  # seconds; it is asked by a process of its own
@@ -8,6 +9,10 @@ STATUS_EVERY = 0.1  # seconds; it is asked by a process of its own
 def percentile(values, share):
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+
+
+# What is left of a failover when it is over.
+Times = collections.namedtuple("Times", "at_once disturbed new_primaries acknowledged")
 
 
 class Failover:
@@ -26,6 +31,9 @@ class Failover:
             if life >= 0 and nodes.nodes[f"worker{rank}"].alive:
                 # Both streams: a sum beyond what was submitted means that one later push is acknowledged.
                 self.awaited[rank] = (life, account.submitted(life))
+
+    def times(self):
+        return Times(self.at_once, self.disturbed, self.new_primaries, self.acknowledged)
 
     def look(self):
         """True when both are known."""

@@ -1,11 +1,16 @@
 """script/chaos itself: what it takes in turn, how a leg is repeated, and that a training which differs from
 one in peace is noticed. The runs themselves are script/check's."""
+import os
 import struct
+import time
+import types
 
 import pytest
 
 import chaos
 import chaos_legs
+from chaos_at_once import run_at_once
+from chaos_legs import INTERRUPTED, LegResult
 from chaos_loads import Failed, Training
 
 
@@ -67,3 +72,66 @@ def test_a_training_that_differs_is_noticed(monkeypatch, tmp_path, losses, answe
     else:
         with pytest.raises(Failed, match=says):
             training.result(tmp_path, "")
+
+
+def named(*names):
+    return [types.SimpleNamespace(name=name) for name in names]
+
+
+def test_legs_run_side_by_side_and_their_results_come_in_order(tmp_path):
+    """Two wait for each other: alone, neither would end."""
+    def run(leg):
+        (tmp_path / leg.name).touch()
+        end = time.monotonic() + 60
+        while leg.name in "ab" and not all((tmp_path / name).exists() for name in "ab") and time.monotonic() < end:
+            time.sleep(0.01)  # between two looks
+        return LegResult(leg.name, lost=os.getpid(), twice=len(list(tmp_path.iterdir())))
+
+    results = run_at_once(named("a", "b", "c"), 2, run)
+    assert [result.name for result in results] == ["a", "b", "c"]
+    assert len({os.getpid(), *(result.lost for result in results)}) == 4, "each in a process of its own"
+    assert all(result.twice >= 2 and result.failure is None for result in results)
+
+
+@pytest.mark.parametrize(("end", "says"), [(lambda: os._exit(1), "its process has died"), (lambda: 1 / 0, "ZeroDivisionError")])
+def test_a_leg_that_fails_ends_the_others(tmp_path, end, says):
+    def run(leg):
+        if leg.name == "bad":
+            while not (tmp_path / "other").exists():
+                time.sleep(0.01)  # until it is in the middle of its work
+            end()
+        try:
+            (tmp_path / leg.name).touch()
+            time.sleep(60)  # ended long before
+        except KeyboardInterrupt:
+            (tmp_path / "cleaned up").touch()
+            raise
+
+    bad, other, never = run_at_once(named("bad", "other", "never"), 2, run)
+    assert says in bad.failure
+    assert other.failure == INTERRUPTED and (tmp_path / "cleaned up").exists()
+    assert never.failure == INTERRUPTED and not (tmp_path / "never").exists()
+
+
+def test_what_was_lost_in_any_leg_fails_the_run(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(chaos_legs, "missing", lambda leg: None)
+    options = chaos.parse("--kills 6 --load soak --schedulers one --no-scaling".split())
+    chosen = chaos_legs.legs(options)[0]
+
+    def result(leg, **other):
+        return LegResult(leg.name, done=chaos.collections.Counter(scheduler=1, server=1, worker=1), fewest=1000, **other)
+
+    def code(*results):
+        tmp_path.mkdir(exist_ok=True)
+        return chaos.summary(options, chosen, results, tmp_path, 7)
+
+    assert code(*map(result, chosen)) == 0
+    assert code(result(chosen[0]), result(chosen[1], lost=1)) == 1
+    assert f"this leg again: {chosen[1].repeat(7, options)}" in capsys.readouterr().out
+    assert code(result(chosen[0], twice=1), result(chosen[1])) == 1
+    assert code(result(chosen[0], failure="stands still"), result(chosen[1], failure=INTERRUPTED)) == 1
+    assert "FAILED after 6 kills (seed 7): stands still" in capsys.readouterr().out
+    assert code(result(chosen[0], failure=INTERRUPTED), result(chosen[1])) == 130
+    few = LegResult(chosen[1].name, done=chaos.collections.Counter(scheduler=1, server=1, worker=1), fewest=999)
+    assert code(result(chosen[0]), few) == 1
+    assert "this run does not count: sync: fewer than 1000 acknowledged between two kills" in capsys.readouterr().out
