@@ -20,6 +20,7 @@
 #include "scheduler/durable.h"
 #include "scheduler/hearing.h"
 #include "scheduler/memory_room.h"
+#include "scheduler/repeated_word.h"
 #include "scheduler/rules.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/traffic_watch.h"
@@ -64,8 +65,7 @@ class SchedulerCore final : public Scheduler {
     bool end_confirmed = false;
     std::vector<wire::SlotNews> news;  // servers: not yet looked at
     StateVersion news_held;            // the version that its sender held
-    int64_t slow_since_us = -1;        // since when it says, without a break, that some backup is slow
-    bool still_slow = false;           // and has said so again since
+    RepeatedWord slow;                 // a server: that some backup is slow
     std::vector<wire::HotRow> hot_rows;       // servers
     std::vector<wire::SampledTable> sampled;  // servers
     std::vector<wire::StalledRound> stalled;  // servers

@@ -273,6 +273,22 @@ TEST_F(Owners, LastWordsOfADeadPrimaryDropNoBackup) {
   EXPECT_EQ(c.state().slots[slot].server, 1) << "it has gone on where the backup is";
 }
 
+// The same with a word that was heard before the cut: what comes after a silence does not go on with it.
+TEST_F(Owners, LastWordsOfADeadPrimaryDropNoBackupThoughItHadSaidSoBeforeTheCut) {
+  const uint32_t slot = SlotOf(0, 1);
+  s0.beat.news = {Of(slot, News::kSlow)};
+  auto say_after = [&](int64_t us) {
+    c.now_us += us;
+    c.Beat(s0);
+    c.scheduler->OnTick(c.now_us);
+    return c.state().slots[slot].FindBackup(1) != nullptr;
+  };
+  EXPECT_TRUE(say_after(0));
+  EXPECT_TRUE(say_after(2'100'000)) << "nobody was heard meanwhile";
+  EXPECT_TRUE(say_after(1'000));
+  EXPECT_FALSE(say_after(499'000)) << "it lives, and goes on saying so";
+}
+
 TEST_F(Owners, FailoverWhileAViewIsPendingAsksTheNewPrimaryAgain) {
   c.Tell(w0.conn, wire::CreateTable{1, w0.incarnation, DenseSync("w")});
   c.Beat(s0), c.Beat(s1), c.Beat(s2);

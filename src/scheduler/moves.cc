@@ -68,8 +68,7 @@ void SchedulerCore::TakeOwnersReport(Live& node, uint32_t index, const wire::Hea
   const bool slow = std::ranges::any_of(heartbeat.news, [](const wire::SlotNews& news) {
     return news.kind == wire::SlotNews::kSlow;
   });
-  if (!slow || node.slow_since_us < 0) node.slow_since_us = slow ? now_us : -1;
-  node.still_slow = slow && now_us - node.slow_since_us >= options_.heartbeat_us / 2;
+  node.slow.OnReport(slow, now_us, options_.heartbeat_us);
   node.hot_rows = heartbeat.hot_rows;
   node.sampled = heartbeat.sampled;
   node.stalled = heartbeat.stalled;
@@ -200,8 +199,7 @@ void SchedulerCore::ApplyNews(DurableState& next, int64_t now_us, OwnersRecord* 
       // The same while the primary itself is suspect: the backup may be all that is left.
       const bool drops = news.kind == wire::SlotNews::kSlow || news.kind == wire::SlotNews::kDiverged;
       const bool suspect = drops && !HeardLately(server.index, now_us);
-      // What comes at once may be the last words of one that died while nobody could hear it.
-      const bool hasty = news.kind == wire::SlotNews::kSlow && !live->still_slow;
+      const bool hasty = news.kind == wire::SlotNews::kSlow && !live->slow.counts();
       if (suspect || hasty || (pending && !TakenWhilePending(news))) {
         later.push_back(news);
         continue;
