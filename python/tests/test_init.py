@@ -2,6 +2,7 @@
 process ends."""
 import os
 import sys
+import types
 
 import pytest
 
@@ -84,6 +85,86 @@ def test_torchs_variables_are_set_and_taken_back(monkeypatch):
     assert os.environ["MASTER_ADDR"] == "here" and int(os.environ["MASTER_PORT"]) > 0
     cairn.shutdown()
     assert "RANK" not in os.environ and os.environ["MASTER_ADDR"] == "here"
+
+
+def test_of_what_was_there_nothing_is_left_after_shutdown(monkeypatch):
+    monkeypatch.setenv("MASTER_ADDR", "")  # as if it were not set
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    hook, leave = sys.excepthook, sys.exit
+    context = cairn.init()
+    assert "embedded" in repr(context) and sys.excepthook != hook and sys.exit != leave
+    assert os.environ["MASTER_ADDR"] == "127.0.0.1"
+    monkeypatch.setenv("MASTER_PORT", "5")  # the user's word, which stays
+    cairn.shutdown()
+    assert sys.excepthook == hook and sys.exit == leave
+    assert "CAIRN_OWNER" not in os.environ and "MASTER_ADDR" not in os.environ and os.environ["MASTER_PORT"] == "5"
+
+
+class Connected:
+    """What init() asks the extension for, and a client that connects to nobody."""
+
+    def __init__(self, monkeypatch, rank=1, world_size=3):
+        self.rank, self.world_size, self.asked = rank, world_size, []
+        monkeypatch.setattr(context._core, "connect", self.connect)
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            monkeypatch.delenv(name, raising=False)
+
+    def connect(self, host, port, **options):
+        self.asked.append((host, port, options))
+        return types.SimpleNamespace(rank=self.rank, world_size=self.world_size, finish=lambda: None,
+                                     close=lambda: None)
+
+
+def test_what_the_variables_and_the_arguments_ask_for(monkeypatch):
+    connected = Connected(monkeypatch)
+    for name, value in {"CAIRN_ROLE": "worker", "CAIRN_SCHEDULER": "node-a:65535,node-b:7", "CAIRN_RANK": "0",
+                        "CAIRN_CLUSTER_ID": "this job", "CAIRN_CALL_TIMEOUT_MS": "4000"}.items():
+        monkeypatch.setenv(name, value)
+    found = cairn.init(connect_timeout=2.5)
+    host, port, options = connected.asked[0]
+    assert (host, port, options["rank"], options["cluster_id"]) == ("node-a", 65535, 0, "this job")
+    assert [tuple(other) for other in options["more_schedulers"]] == [("node-b", 7)]
+    assert (options["connect_timeout_ms"], options["call_timeout_ms"]) == (2500, 4000)
+    assert found.call_timeout_s == 4.0  # for calls that wait for others outside the extension too
+    # The others are not known to be on this machine, and torch's port is beside ours.
+    assert found.local_rank == 0 and "LOCAL_WORLD_SIZE" not in os.environ and "worker" in repr(found)
+    assert (os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]) == ("node-a", "65534")
+    cairn.shutdown()
+    monkeypatch.setenv("CAIRN_SCHEDULER", "localhost:7")
+    monkeypatch.delenv("CAIRN_RANK")
+    found = cairn.init(timeout=0.25)
+    host, port, options = connected.asked[1]
+    assert (host, port, options["rank"], options["call_timeout_ms"], found.call_timeout_s) == (
+        "localhost", 7, -1, 250, 0.25)
+    assert found.local_rank == 1 and os.environ["LOCAL_WORLD_SIZE"] == "3" and os.environ["MASTER_PORT"] == "8"
+    cairn.shutdown()
+    monkeypatch.delenv("CAIRN_CALL_TIMEOUT_MS")
+    assert cairn.init().call_timeout_s == 1800.0
+    cairn.shutdown()
+    monkeypatch.delenv("CAIRN_SCHEDULER")
+    with pytest.raises(cairn.InvalidArgumentError, match="where is the scheduler"):
+        cairn.init()
+
+
+@pytest.mark.parametrize("role, worker, server", [("worker", True, False), ("server", False, True),
+                                                  ("scheduler", False, False), (None, True, False)])
+def test_the_role_is_known_before_init(monkeypatch, role, worker, server):
+    if role is not None:
+        monkeypatch.setenv("CAIRN_ROLE", role)
+        monkeypatch.setenv("CAIRN_SCHED_PORT", "7")
+    assert (cairn.is_worker(), cairn.is_server()) == (worker, server)
+
+
+def test_at_a_prompt_an_exception_ends_nothing(monkeypatch):
+    watch = context.ExitWatch()
+    watch._hook = lambda *_: None
+    error = ValueError("a slip of the finger")
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    watch._on_exception(ValueError, error, None)
+    assert watch.failure() is None and not watch.retired
+    monkeypatch.delattr(sys, "ps1")
+    watch._on_exception(ValueError, error, None)
+    assert watch.failure() == "ValueError: a slip of the finger"
 
 
 def test_half_a_launcher_is_an_error(monkeypatch):

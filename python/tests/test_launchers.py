@@ -1,16 +1,19 @@
 """Under torchrun, srun and mpirun, which know nothing of Cairn: rank 0 hosts a cluster for all, and no
 two processes train apart in silence. torchrun is real here, and mpirun where it is installed; srun is
 not: its variables are set by hand on plain processes."""
+import dataclasses
+import os
 import shutil
 import socket
 import sys
+import threading
 import types
 
 import pytest
 
 import cairn
 import scripts
-from cairn import hosting, launchers
+from cairn import _core, context, hosting, launchers
 from ports import free_port
 
 # Gradients of all ranks meet in one table, then torch's own processes meet too.
@@ -140,6 +143,81 @@ def test_a_cluster_that_can_not_start_is_told_to_the_others():
     assert len(lines) == 1 and lines[0].startswith("error "), lines
 
 
+def test_a_host_that_could_not_connect_goes_on_with_its_cluster(monkeypatch):
+    """The port is its own; and the next init() after a shutdown has a cluster of its own."""
+    for name, value in by_hand(2)(0).items():
+        monkeypatch.setenv(name, str(value))
+    port = int(os.environ["MASTER_PORT"]) + 1
+    cluster = hosting.cluster_id(launchers.find(os.environ))
+    other = []
+
+    def join():
+        other.append(_core.connect("127.0.0.1", port, rank=1, cluster_id=cluster))
+
+    for _ in range(2):
+        with pytest.raises(cairn.DeadlineExceededError):
+            cairn.init(connect_timeout=0.2)  # rank 1 is not there
+    try:
+        for _ in range(2):
+            second = threading.Thread(target=join)
+            second.start()
+            found = cairn.init(connect_timeout=50, timeout=20)
+            second.join(50)
+            assert (found.rank, found.world_size, found._launcher) == (0, 2, "torch")
+            assert found.call_timeout_s == 20.0 and not found.embedded and "under torch" in repr(found)
+            other.pop().finish()
+            cairn.shutdown()
+    finally:
+        context._hosted = None
+
+
+def test_where_the_cluster_listens_and_where_others_look_for_it(monkeypatch):
+    asked, told = [], []
+    monkeypatch.setattr(hosting._core, "EmbeddedCluster",
+                        lambda **options: asked.append(options) or types.SimpleNamespace(scheduler_port=7))
+    store = types.SimpleNamespace(tell=told.append)
+    monkeypatch.setenv("MASTER_ADDR", "node1")
+    monkeypatch.setattr(hosting, "own_address", lambda master: f"towards {master}")
+    here = launchers.Launched("torchrun", 0, 2, 0, 2, "job", None, None)
+    hosting.start(here, 3, 4, store)
+    hosting.start(dataclasses.replace(here, local_size=1), 1, 0, store)
+    hosting.start(dataclasses.replace(here, local_size=None, host="gpu07", port=9), 1, 0, None)
+    found = [(a["host"], a["advertise_host"], a["port"], a["servers"], a["threads_per_server"]) for a in asked]
+    assert found == [("127.0.0.1", "127.0.0.1", 0, 3, 4), ("0.0.0.0", "towards node1", 0, 1, 0),
+                     ("0.0.0.0", "gpu07", 9, 1, 0)]
+    assert told == ["at 127.0.0.1:7", "at towards node1:7"]
+    assert {(a["workers"], a["cluster_id"]) for a in asked} == {(2, "job")}
+    monkeypatch.setenv("CAIRN_CLUSTER_ID", "mine")
+    assert hosting.cluster_id(here) == "mine"
+
+
+def test_the_address_for_other_machines(monkeypatch):
+    ways = {"node1": "127.0.1.1", "192.0.2.1": "10.0.0.5"}
+    monkeypatch.setattr(hosting, "_address_towards", lambda host: ways.get(host, "127.0.0.1"))
+    monkeypatch.setenv("CAIRN_HOST", "0.0.0.0")  # where to listen, and no address
+    assert hosting.own_address("node1") == "10.0.0.5"
+    ways["node1"] = "10.1.0.5"
+    assert hosting.own_address("node1") == "10.1.0.5"
+    ways.clear()
+    assert hosting.own_address("node1") == socket.gethostname()
+    monkeypatch.setenv("CAIRN_HOST", "given")
+    assert hosting.own_address("node1") == "given"
+
+
+def test_what_rank_0_leaves_in_torchruns_store():
+    def asked(text, timeout_s=5.0):
+        store = hosting.AgentStore.__new__(hosting.AgentStore)
+        store._key, store._timeout_s = "cairn/job/scheduler", timeout_s
+        store._store = types.SimpleNamespace(check=lambda keys: text is not None, get=lambda key: text.encode())
+        return store.ask()
+
+    assert asked("at node1:7") == ("node1", 7) and asked("at fd00::1:7") == ("fd00::1", 7)
+    with pytest.raises(cairn.UnavailableError, match="rank 0 could not start its cluster: port 7 is taken"):
+        asked("error port 7 is taken")
+    with pytest.raises(cairn.DeadlineExceededError, match=r"within 0 s: it must call cairn\.init\(\) too"):
+        asked(None, 0.01)
+
+
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_USE_AGENT_STORE": "True", "RANK": "3", "WORLD_SIZE": "4",
             "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
 SLURM = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "1", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4",
@@ -171,6 +249,24 @@ def test_what_variables_say():
     # mpirun inside a Slurm job, whose daemons run in a step of their own.
     assert launchers.find(SLURM | OPEN_MPI).launcher == "mpirun"
     assert launchers.find(SLURM | TORCHRUN).launcher == "torchrun"
+
+
+def test_where_variables_say_less():
+    by_hand = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "node1", "MASTER_PORT": "65535"}
+    found = launchers.find(by_hand)
+    assert (found.local_rank, found.local_size, found.one_host, found.port) == (0, None, False, 65534)
+    assert launchers.find(by_hand | {"MASTER_ADDR": "localhost"}).local_rank == 1
+    assert launchers.find(by_hand | {"MASTER_ADDR": ""}) is None
+    # mpirun's own id of the job before Slurm's; a batch system's where there is none.
+    assert launchers.find(SLURM | OPEN_MPI).job == "PMIX_NAMESPACE-prte-12@1"
+    hydra = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}
+    found = launchers.find(hydra | {"PBS_JOBID": "9"})
+    assert (found.job, found.local_rank, found.port) == ("PBS_JOBID-9", 0, launchers.job_port("PBS_JOBID-9"))
+    # Rank 0 elsewhere matters only where there are several hosts, and nobody has said which.
+    first = SLURM | {"SLURM_PROCID": "0"}
+    assert launchers.find(first | {"SLURM_STEP_NUM_NODES": "1"}).host == "127.0.0.1"
+    assert launchers.find(first | {"CAIRN_SCHED_HOST": "gpu08"}).host == "gpu08"
+    assert launchers.find(SLURM | {"SLURM_STEP_NUM_NODES": "1"}).one_host and not launchers.find(SLURM).one_host
 
 
 def test_hosts_and_ports_can_be_given():
