@@ -4,11 +4,13 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 
 #include "checkers.h"
 #include "wire/data.h"
+#include "wire/replica.h"
 
 namespace cairn::sim {
 
@@ -121,36 +123,68 @@ class Amplification final : public Checker {
   uint64_t given_ = 0;  // shard threads that got slots, over all records
 };
 
-// The same between servers: every operation goes to every backup once, and again only after a fault.
+// The same between servers: every operation goes to every backup once, and again only after a fault. A
+// copy takes as many pieces as the slot is large: each of these goes once too, and there is a copy for each
+// time that the scheduler asks for one.
 class ReplicaAmplification final : public Checker {
  public:
   explicit ReplicaAmplification(Context& context) : Checker("amplification", context) {}
-  void OnOperation(const Op& op) override { ++operations_[op.shard]; }
-  void OnDataSent(const Actor& from, const Actor*, const wire::FrameHeader& header,
-                  std::span<const std::byte>) override {
+  void OnOperation(const Op& op) override { ++sent_[op.shard].operations; }
+  void OnDataSent(const Actor& from, const Actor* to, const wire::FrameHeader& header,
+                  std::span<const std::byte> body) override {
     const ShardName* sender = context_.NameOf(from);
-    if (sender != nullptr && header.type == wire::FrameType::kReplicate) ++frames_[*sender];
+    if (sender == nullptr || header.type != wire::FrameType::kReplicate) return;
+    Sent& sent = sent_[*sender];
+    bool only_pieces = !body.empty();
+    const Stream stream = to == nullptr ? Stream() : Stream(to->process, to->thread);
+    wire::OpReader reader(body);
+    for (wire::OpView op; reader.Next(&op);) {
+      only_pieces &= op.header.kind == wire::OpKind::kChunk;
+      if (op.header.kind != wire::OpKind::kBegin) continue;
+      sent.begun.insert({stream, header.request_id});
+      sent.asked.insert({stream, op.header.slot, op.header.epoch, op.header.a});
+    }
+    if (!only_pieces) {
+      ++sent.frames;
+      return;
+    }
+    ++sent.pieces;
+    sent.distinct_pieces.insert({stream, header.request_id});
   }
   void OnControlSent(const Actor& from, const Actor*, const wire::ControlMessage& message) override {
     const ShardName* sender = context_.NameOf(from);
-    if (sender != nullptr && std::holds_alternative<wire::ReplicaHello>(message)) ++connections_[*sender];
+    if (sender != nullptr && std::holds_alternative<wire::ReplicaHello>(message)) ++sent_[*sender].connections;
   }
   void AtEnd() override {
     // Commits and hashes go out by themselves, too.
     const auto seconds = static_cast<uint64_t>(context_.now_us() / 1'000'000) + 1;
-    for (const auto& [shard, frames] : frames_) {
-      const uint64_t bound = 3 * context_.plan.replicas * operations_[shard] + 50 * seconds +
-                             kFramesPerConnection * connections_[shard] + 200;
-      if (frames <= bound) continue;
-      Violation(ToString(shard) + " sent " + std::to_string(frames) + " frames to its backups for " +
-                std::to_string(operations_[shard]) + " operations, over " +
-                std::to_string(connections_[shard]) + " connections");
+    for (const auto& [shard, sent] : sent_) {
+      const uint64_t again = kFramesPerConnection * sent.connections + 200;
+      const uint64_t copies = 2 * sent.begun.size();  // their beginnings and ends
+      if (sent.frames > 3 * context_.plan.replicas * sent.operations + 50 * seconds + copies + again)
+        Report(shard, sent, "sent " + std::to_string(sent.frames) + " frames to its backups");
+      if (sent.pieces > sent.distinct_pieces.size() + again)
+        Report(shard, sent, "sent " + std::to_string(sent.pieces) + " pieces of copies, of which " +
+                                std::to_string(sent.distinct_pieces.size()) + " differ,");
+      if (sent.begun.size() > sent.asked.size() + sent.connections)
+        Report(shard, sent, "began " + std::to_string(sent.begun.size()) + " copies, of " +
+                                std::to_string(sent.asked.size()) + " that were asked for,");
     }
   }
 
  private:
   static constexpr uint64_t kFramesPerConnection = 200;
-  std::map<ShardName, uint64_t> operations_, frames_, connections_;
+  using Stream = std::pair<int, int32_t>;  // process and thread of the backup
+  struct Sent {
+    uint64_t operations = 0, frames = 0, connections = 0, pieces = 0;
+    std::set<std::pair<Stream, uint64_t>> distinct_pieces, begun;         // by their frames' numbers
+    std::set<std::tuple<Stream, uint32_t, uint64_t, uint64_t>> asked;  // slot, epoch, since which version
+  };
+  void Report(const ShardName& shard, const Sent& sent, const std::string& what) {
+    Violation(ToString(shard) + " " + what + " for " + std::to_string(sent.operations) + " operations, over " +
+              std::to_string(sent.connections) + " connections");
+  }
+  std::map<ShardName, Sent> sent_;
 };
 
 class QueueBounds final : public Checker {
