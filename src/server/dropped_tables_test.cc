@@ -10,6 +10,7 @@ TEST(DroppedTables, TheNewestAreKept) {
   TableSpec spec;
   spec.kind = TableKind::kSparse;
   spec.dim = 7;
+  spec.element = ElementType::kInt64;
   spec.segments.resize(100'000);
   for (uint32_t id = 1; id <= DroppedTables::kMost + 1; ++id) dropped.Add(TableId{id}, spec);
   EXPECT_EQ(dropped.Find(TableId{1}), nullptr);
@@ -17,6 +18,7 @@ TEST(DroppedTables, TheNewestAreKept) {
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->kind, TableKind::kSparse);
   EXPECT_EQ(found->dim, 7u);
+  EXPECT_EQ(found->element, ElementType::kInt64);
   EXPECT_TRUE(found->segments.empty()) << "what is not needed is not kept";
 }
 

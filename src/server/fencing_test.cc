@@ -1,4 +1,6 @@
 // Who is let in: handshakes, retired incarnations, states that are behind, broken frames.
+#include <limits>
+
 #include "server/shard_harness.h"
 
 namespace cairn::server {
@@ -158,6 +160,105 @@ TEST_F(Fencing, AfterTheEndEverythingIsAnsweredWithIt) {
   EXPECT_EQ(h.Answer(0), "error job_failed: server 1 at host:2 was lost");
   h.Deliver(0, h.Push(0, table, {{1, 1, 1}}));
   EXPECT_EQ(h.Answer(0), "error job_failed: server 1 at host:2 was lost");
+}
+
+TEST_F(Fencing, AConnectionThatBrokeTheRulesIsForgotten) {
+  EXPECT_EQ(h.shard->stats().connections, 2u);
+  h.Deliver(0, h.Push(0, table, {{1, 1, 0}}));  // number 0
+  EXPECT_EQ(h.shard->stats().connections, 1u);
+  h.SkipAnswers();
+  h.Deliver(0, h.Push(0, table, {{1, 1, 1}}));
+  EXPECT_TRUE(h.Answer(0).starts_with("refusal protocol")) << "what was on its way is not taken";
+  EXPECT_EQ(h.Stored(table, 1), std::nullopt);
+  wire::Hello other = HelloOf(h.incarnations[1]);
+  other.cluster_id = "elsewhere";
+  h.Control(h.conns[1], other);
+  EXPECT_EQ(h.shard->stats().connections, 0u) << "a second Hello ends it too, if it is wrong";
+}
+
+TEST_F(Fencing, AHelloIsForOneThreadAndNeedNotNameTheCluster) {
+  wire::Hello hello = HelloOf(h.incarnations[0]);
+  hello.thread = 1;
+  EXPECT_TRUE(Greet(hello).starts_with("refusal protocol: server 0 thread 0: is thread 0 of incarnation 1, the "
+                                       "worker asks for thread 1 of incarnation 1"));
+  hello = HelloOf(h.incarnations[0]);
+  hello.cluster_id = "";
+  EXPECT_EQ(Greet(hello), "HelloReply");
+}
+
+TEST_F(Fencing, ARefusalSaysWhichStateTheShardHas) {
+  h.Deliver(0, h.Pull(0, table, {4}));
+  EXPECT_EQ(h.Next(0)->header.state_version, h.state.version.value);
+}
+
+TEST_F(Fencing, TablesThatNeverWereAreNotDroppedOnes) {
+  for (const TableId never : {TableId{0}, h.state.next_table}) {
+    h.Deliver(0, h.Pull(0, never, {1}));
+    EXPECT_EQ(h.Answer(0), "error invalid_argument: there never was a table " + std::to_string(never.value));
+  }
+}
+
+TEST_F(Fencing, NothingIsSentToAConnectionThatIsGone) {
+  const TableId sync = h.AddTable(ShardHarness::Sparse(Mode::kSync));
+  h.SkipAnswers();
+  h.Deliver(0, h.Give(0, sync, 0, 1, 1));
+  h.shard->OnDisconnect(h.conns[0], h.now);
+  h.shard->OnTick(h.now += 3'000'000);
+  h.Deliver(1, h.Done(1, sync, 0));
+  EXPECT_EQ(h.Open(sync, 1), 1u);
+  EXPECT_EQ(h.Answer(0), "");
+}
+
+TEST_F(Fencing, AnIndexThatIsUsedAgainHasNoRefusals) {
+  h.Deliver(0, h.Push(0, table, {{1, std::numeric_limits<float>::quiet_NaN(), 1}}));
+  h.Kill(0);
+  h.AddWorker(0, ViewNumber{1});
+  h.Publish();
+  h.Connect(0);
+  h.SkipAnswers();
+  const auto push = h.Push(0, table, {{1, 100, 1}});
+  for (int copy = 0; copy < 2; ++copy) {
+    h.Deliver(0, push);
+    EXPECT_EQ(h.Answer(0), "applied");
+  }
+}
+
+TEST_F(Fencing, WhyTheJobFailedIsToldToTheDeadToo) {
+  h.Kill(0);
+  h.state.phase = wire::Phase::kFailed;
+  h.state.failure = "server 1 at host:2 was lost";
+  h.Publish();
+  h.SkipAnswers();
+  h.Deliver(0, h.Push(0, table, {{1, 1, 1}}));
+  EXPECT_EQ(h.Answer(0), "error job_failed: server 1 at host:2 was lost");
+}
+
+TEST_F(Fencing, AJobThatHasEndedWellTakesNothingMore) {
+  const TableId sync = h.AddTable(ShardHarness::Sparse(Mode::kSync));
+  h.Deliver(0, h.Pull(0, sync, {1}, 1));
+  h.SkipAnswers();
+  h.state.phase = wire::Phase::kEnded;
+  h.Publish();
+  EXPECT_EQ(h.Answer(0), "error job_failed: the job has ended");
+  h.Deliver(0, h.Push(0, table, {{1, 1, 1}}));
+  EXPECT_EQ(h.Answer(0), "error job_failed: the job has ended");
+  EXPECT_EQ(h.Stored(table, 1), std::nullopt);
+}
+
+TEST_F(Fencing, WhoWaitsAtASlotThatMovesAwayIsSentOn) {
+  const TableId sync = h.AddTable(ShardHarness::Sparse(Mode::kSync));
+  h.SkipAnswers();
+  h.Deliver(0, h.Pull(0, sync, {1}, 1));
+  h.state.slots[1] = {0, 1, 2, h.state.version.Next(), wire::kNoServer, {}};
+  h.Publish();
+  EXPECT_EQ(h.Answer(0), "error unavailable: server 0 thread 0 is no longer the owner of some slots");
+}
+
+TEST(HelloReplies, BothKindsLetLargeFramesIn) {
+  BufferPool pool;
+  EXPECT_TRUE(IsHelloReply(*wire::EncodeControl(wire::HelloReply{wire::kProtocolVersion, StateVersion{1}}, pool)));
+  EXPECT_TRUE(IsHelloReply(*wire::EncodeControl(wire::ReplicaHelloReply{wire::kProtocolVersion, 0}, pool)));
+  EXPECT_FALSE(IsHelloReply(*wire::EncodeControl(wire::Refusal{1, Code::kUnavailable, "later"}, pool)));
 }
 
 }  // namespace

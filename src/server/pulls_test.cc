@@ -1,4 +1,7 @@
 // Pulls: values with positions, nothing created, sync pulls wait for their round.
+#include <cstring>
+#include <tuple>
+
 #include "server/shard_harness.h"
 
 namespace cairn::server {
@@ -136,6 +139,51 @@ TEST(PullsTest, ARoundFarAheadIsRefused) {
   h.SkipAnswers();
   h.Deliver(0, h.Pull(0, table, {1}, 1'000'000));
   EXPECT_TRUE(h.Answer(0).starts_with("error invalid_argument")) << "it would be parked for ever";
+}
+
+TEST(PullsTest, ValuesAreRoundedToTheTablesFormatAndStateIsNot) {
+  ShardHarness h(1);
+  for (const auto& [format, given, rounded] :
+       {std::tuple{WireFormat::kBfloat16, 1.001f, 1.0f}, {WireFormat::kFloat16, 1e6f, 65504.0f}}) {
+    for (const TableKind kind : {TableKind::kSparse, TableKind::kDense}) {
+      TableSpec spec = ShardHarness::Sparse(Mode::kAsync, OptimizerKind::kAdagrad);
+      spec.kind = kind;
+      if (kind == TableKind::kDense) spec.dim = 0, spec.size = 5 * 1024;
+      spec.wire = format;
+      spec.init = Init::Constant(given);
+      spec.initial_state = 1.001f;
+      const TableId table = h.AddTable(spec);
+      h.SkipAnswers();
+      const auto first_of = [&](uint8_t column) {
+        wire::DataParts parts = h.Parts(0, wire::FrameType::kPull, table);
+        const wire::SlotEntry entry{1, kind == TableKind::kDense ? 1024u : 1u, column};
+        const uint64_t key = ShardHarness::KeyIn(1);
+        parts.entries = {&entry, 1};
+        if (kind == TableKind::kSparse) parts.keys = {&key, 1};
+        h.Deliver(0, wire::EncodeData(std::move(parts), h.pool));
+        const auto answer = h.Next(0);
+        const auto values = wire::DecodeValues(answer->header, answer->body());
+        float first = 0;
+        if (values.ok() && values->values.size() >= 4) std::memcpy(&first, values->values.data(), 4);
+        return first;
+      };
+      EXPECT_EQ(first_of(0), rounded);
+      EXPECT_EQ(first_of(1), 1.001f);
+    }
+  }
+}
+
+TEST(PullsTest, AnAnswersValuesAreCheckedIfTheAskerWantsThat) {
+  ShardHarness h(1);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
+  h.SkipAnswers();
+  for (const uint16_t checked : {uint16_t{0}, uint16_t{wire::kFlagValuesChecked}}) {
+    wire::FramePtr pull = h.Pull(0, table, {1});
+    pull->header().flags |= checked;
+    wire::Seal(*pull);
+    h.Deliver(0, pull);
+    EXPECT_EQ(h.Next(0)->header.flags & wire::kFlagValuesChecked, checked);
+  }
 }
 
 }  // namespace

@@ -197,5 +197,11 @@ TEST_F(Pushes, HyperParametersOfAPushMustBeFinite) {
   EXPECT_TRUE(h.Answer(0).starts_with("1:not_finite@1 table \"w\": lr nan must be finite"));
 }
 
+TEST_F(Pushes, ARefusalsWordsGoBeforeAGaps) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::string answer = Send(0, {{0, 1, 5}, {1, nan, 1}});
+  EXPECT_TRUE(answer.starts_with("0:unavailable@1 1:not_finite@1 table \"w\"")) << answer;
+}
+
 }  // namespace
 }  // namespace cairn::server
