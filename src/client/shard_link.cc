@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/bounds.h"
@@ -165,7 +166,7 @@ void ShardLink::Pump(int64_t now_us) {
     if (frame.parks) {
       ++parked_;
     } else {
-      if (counted_ >= options_.max_unacked_frames) {
+      if (counted_ >= options_.max_unacked_frames || TooFarAhead(frame)) {
         CAIRN_AT_BOUND(kUnackedFrames);
         return;
       }
@@ -174,6 +175,16 @@ void ShardLink::Pump(int64_t now_us) {
     sent_through_ = it->first;
     SendOne(frame, now_us);
   }
+}
+
+// A shard keeps a client's last refusals of each slot, as many as frames may be under way: no push goes out
+// that could make it forget what an earlier one, still unanswered, was told.
+bool ShardLink::TooFarAhead(const Outgoing& frame) const {
+  if (frame.kind != Request::Kind::kPush) return false;
+  const std::span<const wire::SlotEntry> entries = wire::MutableEntries(*frame.frame);
+  return std::any_of(entries.begin(), entries.end(), [&](const wire::SlotEntry& entry) {
+    return entry.number > book_.all_answered.through(entry.slot) + options_.max_unacked_frames;
+  });
 }
 
 void ShardLink::SendOne(Outgoing& frame, int64_t now_us) {
@@ -240,6 +251,10 @@ void ShardLink::End(Queue::iterator it, const Status& outcome, const wire::Frame
   damaged_ = 0;
   if (!it->second.parks && OldestCounted(it)) oldest_us_ = now_us;
   const Outgoing frame = TakeOut(it);
+  if (frame.kind == Request::Kind::kPush) {
+    for (const wire::SlotEntry& entry : wire::MutableEntries(*frame.frame))
+      book_.all_answered.OnAnswered(entry.slot, entry.number);
+  }
   // A copy that was sent again may still wait to be written, and its values belong to the caller,
   // who is about to be told that he may have them back.
   if (frame.sends > 1 && frame.borrows && frame.frame.use_count() > 1) reopen_ = true;

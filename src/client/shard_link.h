@@ -139,6 +139,7 @@ class ShardLink {
   void ForgetConnection(int64_t now_us);
   void Ready(int64_t now_us);
   void Pump(int64_t now_us);
+  bool TooFarAhead(const Outgoing& frame) const;
   void SendOne(Outgoing& frame, int64_t now_us);
   void Rewind(int64_t now_us);
   void SendMarked(int64_t now_us);
