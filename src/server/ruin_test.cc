@@ -1,5 +1,6 @@
 // Primaries that can't go on with a slot say so and serve nothing of it (docs/consistency.md, rule 44):
 // promoted without a whole copy, or at the end of what positions can count.
+#include <algorithm>
 #include <cstring>
 
 #include "server/owners_harness.h"
@@ -53,7 +54,10 @@ void MoveCopies(OwnersHarness& h, uint64_t index) {
 
 TEST(Ruin, ASlotStopsBeforeItsPositionsBeginAgain) {
   for (const bool spent : {false, true}) {
-    OwnersHarness h(2, 0);
+    std::vector<std::string> lines;
+    ShardOptions options;
+    options.log = [&](const std::string& line) { lines.push_back(line); };
+    OwnersHarness h(2, 0, options);
     const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
     MoveCopies(h, spent ? Position::kMaxIndex - 1000 : Position::kMaxIndex / 16 * 15);
     h.AddBackup(1);
@@ -63,7 +67,11 @@ TEST(Ruin, ASlotStopsBeforeItsPositionsBeginAgain) {
     h.alter = nullptr;
     h.Fail(0, 1);
     EXPECT_TRUE(h.News(1, wire::SlotNews::kNotWhole).empty());
-    h[1].shard->OnTick(h.now += 100'000);
+    for (int i = 0; i < 3; ++i) h[1].shard->OnTick(h.now += 100'000);
+    EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                            [](const std::string& line) { return line.ends_with("before they are used up"); }),
+              long{OwnersHarness::kSlots})
+        << "each once";
     EXPECT_EQ(h.News(1, wire::SlotNews::kSpent).size(), spent ? OwnersHarness::kSlots : 0);
     h[1].Deliver(0, h[1].Push(0, table, {{0, 2, 1}}));
     const std::string answer = h[1].Answer(0);
