@@ -151,5 +151,73 @@ TEST(SharedMemory, ALinkThatFellBackToTcpComesBackToIt) {
   EXPECT_EQ(connections(), 5) << "after five seconds again";
 }
 
+TEST(Tables, OneThatWasMadeAnewWithAnotherShapeIsNotTheOneAskedFor) {
+  const TableSpec asked{.name = "e", .kind = TableKind::kSparse, .dim = 4};
+  const auto made = [&](auto change) {
+    FakeCluster c;
+    c.StartAll();
+    c.tables_answered = false;
+    Status ended;
+    c.core->CreateTables(
+        {asked}, c.now + 60'000'000, [&](Result<std::vector<wire::TableInfo>> infos) { ended = infos.status(); },
+        c.now);
+    c.Run();
+    TableSpec other = asked;
+    change(other);
+    c.AddTable(other);
+    c.NewState();
+    c.Say(c.SchedulerConn(), wire::TableReply{1, Code::kOk, "", TableId{0}, c.state.version});
+    c.Wait(200'000);
+    return ended.code();
+  };
+  EXPECT_EQ(made([](TableSpec&) {}), Code::kOk);
+  EXPECT_EQ(made([](TableSpec& s) { s.kind = TableKind::kDense; }), Code::kNotFound);
+  EXPECT_EQ(made([](TableSpec& s) { s.element = ElementType::kInt64; }), Code::kNotFound);
+  EXPECT_EQ(made([](TableSpec& s) { s.mode = Mode::kSync; }), Code::kNotFound);
+  EXPECT_EQ(made([](TableSpec& s) { s.dim = 5; }), Code::kNotFound);
+}
+
+TEST(Tables, EveryRequestSaysWhoAsksAndADropEndsWithItsAnswer) {
+  FakeCluster c;
+  c.AddTable({.name = "old", .size = 8});
+  c.StartAll();
+  c.tables_answered = false;
+  std::vector<Status> ends;
+  c.core->CreateTable({.name = "a", .size = 4}, c.now + 60'000'000, [&](auto r) { ends.push_back(r.status()); }, c.now);
+  c.core->CreateTables({{.name = "b", .size = 4}}, c.now + 60'000'000, [](auto) {}, c.now);
+  c.core->DropTable("old", c.now + 60'000'000, [&](Status s) { ends.push_back(s); }, c.now);
+  c.heard.clear();
+  c.Wait(1'100'000);
+  std::vector<Incarnation> asked;
+  for (const wire::ControlMessage& message : c.heard) {
+    if (const auto* m = std::get_if<wire::CreateTable>(&message)) asked.push_back(m->incarnation);
+    if (const auto* m = std::get_if<wire::CreateTables>(&message)) asked.push_back(m->incarnation);
+    if (const auto* m = std::get_if<wire::DropTable>(&message)) asked.push_back(m->incarnation);
+  }
+  EXPECT_GE(asked.size(), 3u);
+  for (Incarnation incarnation : asked) EXPECT_EQ(incarnation, Incarnation{7});
+  // The answer comes, and the table is gone again in the same state.
+  c.Say(c.SchedulerConn(), wire::TableReply{1, Code::kOk, "", TableId{9}, c.state.version});
+  c.Say(c.SchedulerConn(), wire::TableReply{3, Code::kNotFound, "no such table", {}, {}});
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_EQ(ends[0].code(), Code::kNotFound);
+  EXPECT_NE(ends[0].message().find("dropped again at once"), std::string::npos) << ends[0].message();
+  EXPECT_EQ(ends[1], Status(Code::kNotFound, "no such table"));
+}
+
+TEST(Barrier, OneThatIsTakenUpAgainEndsBeforeTheNext) {
+  FakeCluster c;
+  c.StartAll();
+  std::string order;
+  const auto named = [&](char name) { return [&order, name](Status s) { if (s.ok()) order += name; }; };
+  c.core->Barrier(c.now + 1'000'000, named('x'), c.now);
+  c.core->Barrier(c.now + 60'000'000, named('2'), c.now);
+  c.Wait(1'500'000);
+  c.core->Barrier(c.now + 60'000'000, named('1'), c.now);
+  c.barrier_open = 2;
+  c.Wait(1'100'000);
+  EXPECT_EQ(order, "12");
+}
+
 }  // namespace
 }  // namespace cairn::client

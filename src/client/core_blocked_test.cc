@@ -2,6 +2,7 @@
 // those wait for it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -133,6 +134,87 @@ TEST_F(BlockedTest, AnotherWaitIsAnotherReport) {
   EXPECT_EQ(third->ranks, (std::vector<uint32_t>{0, 1}));
   SayMissing({0});  // only ourselves: something does not get through
   EXPECT_FALSE(Report());
+}
+
+// Another round, of another table: with `ranks` missing there.
+class BlockedTwiceTest : public BlockedTest {
+ protected:
+  BlockedTwiceTest() : second(c.AddTable({.name = "v", .mode = Mode::kSync, .size = kSize})) {
+    c.NewState();
+    StartRound();
+    Submit(PrepareRound(Input(second), c.pool));
+  }
+  void SayMissingIn(const wire::TableInfo& info, const std::vector<uint32_t>& ranks) {
+    for (Link link : c.Links())
+      for (const wire::InFrame& frame : c.Inbox(link))
+        if (TableId{frame.header.table} == info.id)
+          c.Say(c.conn_of.at(link), wire::StillWaiting{frame.header.request_id, info.id, Round{0}, ranks});
+  }
+  wire::TableInfo second;
+};
+
+TEST_F(BlockedTwiceTest, ThoseAreNamedWhomAllRoundsWaitFor) {
+  SayMissingIn(table, {3, 1, 2});
+  SayMissingIn(second, {5, 3, 2});
+  const auto report = Report();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->ranks, (std::vector<uint32_t>{2, 3}));
+  SayMissingIn(second, {5});
+  EXPECT_FALSE(Report()) << "nobody can end both";
+}
+
+TEST_F(BlockedTwiceTest, OneThatEndsChangesTheReportAndAVerdictEndsAll) {
+  SayMissingIn(table, {1});
+  SayMissingIn(second, {1});
+  const auto both = Report();
+  ASSERT_TRUE(both);
+  for (Link link : c.Links()) {
+    const wire::InFrame first = c.Take(link);
+    ASSERT_EQ(TableId{first.header.table}, table.id);
+    c.AnswerValues(link, first, {}, Position::Of(1, 1));
+  }
+  ASSERT_TRUE(ends[0]);
+  const auto one = Report();
+  ASSERT_TRUE(one);
+  EXPECT_NE(one->serial, both->serial);
+  StartRound();
+  SayMissingIn(table, {1});
+  const auto again = Report();
+  ASSERT_TRUE(again);
+  EXPECT_NE(again->serial, both->serial) << "it is another round";
+  c.Say(c.SchedulerConn(), wire::Deadlock{again->serial, "they wait for each other"});
+  for (size_t call : {1, 2}) {
+    ASSERT_TRUE(ends[call]) << call;
+    EXPECT_EQ(ends[call]->message(), "they wait for each other");
+  }
+}
+
+TEST_F(BlockedTest, WhatComesAndGoesMeanwhileChangesTheReport) {
+  StartRound();
+  SayMissing({1});
+  const auto first = Report();
+  Submit(PreparePush(Input(other), c.pool));
+  for (Link link : c.Links()) {
+    std::vector<wire::FrameHeader> pushes;
+    for (const wire::InFrame& frame : c.Inbox(link))
+      if (TableId{frame.header.table} == other.id) pushes.push_back(frame.header);
+    for (const wire::FrameHeader& push : pushes) c.AckPush(link, push);
+  }
+  const auto second = Report();
+  ASSERT_TRUE(first && second);
+  EXPECT_NE(first->serial, second->serial) << "the program has gone on";
+}
+
+TEST_F(BlockedTest, ARoundBehindAnotherOneWaitsForTheSame) {
+  StartRound();
+  StartRound();
+  SayMissing({1});
+  const auto report = Report();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->what, "round 0 of table \"w\"");
+  const auto reports = std::count_if(c.heard.begin(), c.heard.end(),
+                                     [](const auto& m) { return std::holds_alternative<wire::Blocked>(m); });
+  EXPECT_LE(reports, 3) << "one every heartbeat";
 }
 
 }  // namespace

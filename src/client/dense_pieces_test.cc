@@ -252,6 +252,10 @@ TEST_F(DenseOptions, MistakesAreNamed) {
   with([](auto& i) { i.op = PushOp::kAssignOnce; });
   with([](auto& i) { i.op = PushOp::kAssign, i.phase = RoundPhase::kContribute; });
   with([](auto& i) { i.scale = kNan, i.phase = RoundPhase::kDecide; });
+  with([](auto& i) { i.hyper.dampening = kNan; });
+  with([](auto& i) { i.weight = 1e31; });
+  const RowKey key = 1;
+  EXPECT_NE(with([&](auto& i) { i.keys = {&key, 1}; }).find("a push has no keys"), std::string::npos);
   EXPECT_EQ(with([](auto& i) { i.op = PushOp::kAssign, i.column = 1; }),
             "table \"w\" has no column 1: its optimizer keeps 0 of them, beside the values (0) and "
             "the steps (15)");
@@ -279,11 +283,34 @@ TEST_F(DenseOptions, MistakesAreNamed) {
   EXPECT_EQ(with([](auto& i) { i.joined = true; }),
             "table \"w\" is asynchronous: joined is for rounds of synchronous tables");
   with([](auto& i) { i.value_scale = 2; });
+  EXPECT_EQ(with([](auto& i) { i.weighted = true; }),
+            "table \"w\" is asynchronous: weight is for rounds of synchronous tables");
+  PartitionInput both = Input();
+  both.pull_after = true;
+  EXPECT_NE(ErrorOf(PreparePush(both, pool)).find("a push followed by a pull"), std::string::npos);
   table.spec.element = ElementType::kInt64;
   table.spec.size = 500;
   table.spec.segments.clear();
   EXPECT_EQ(with([](auto& i) { i.op = PushOp::kAssign; }),
             "table \"w\" is of int64: an assign is for tables of float32");
+  table.spec.mode = Mode::kSync;
+  EXPECT_EQ(with([](auto& i) { i.value_scale = 2; }), "table \"w\" is of int64: value_scale is for float32");
+}
+
+// Who has joined weighs nothing, and a decision has no weight of its own.
+TEST_F(DenseOptions, OnlyAContributionIsWeighted) {
+  PartitionInput input = Input();
+  input.weight = 3;
+  input.weighted = true;
+  const auto marks = [&] { return Read(Prepare(input)->parts.back(), pool).params; };
+  EXPECT_TRUE(marks().has(wire::kParamWeighted));
+  EXPECT_EQ(marks().weight, 3);
+  input.joined = true;
+  EXPECT_FALSE(marks().has(wire::kParamWeighted));
+  EXPECT_EQ(marks().weight, 0);
+  input.joined = false;
+  input.phase = RoundPhase::kDecide;
+  EXPECT_FALSE(marks().has(wire::kParamWeighted));
 }
 
 TEST_F(DenseOptions, ABareDoneThatPullsNamesEverySlotAndContributesToNone) {

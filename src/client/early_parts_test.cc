@@ -138,5 +138,29 @@ TEST(EarlyParts, SumsThatMayOverflowGoInOne) {
   EXPECT_EQ(last.status().code(), Code::kNotFinite);
 }
 
+TEST(EarlyParts, WhereAnythingIsAllowedNothingIsLookedAt) {
+  BufferPool pool;
+  Case one(8, 40'000, 40'000);
+  one.table.spec.non_finite = NonFinitePolicy::kAllow;
+  one.values.back() = std::numeric_limits<float>::quiet_NaN();
+  size_t early = 0;
+  EXPECT_TRUE(PreparePush(one.input(), pool, [&](Request) { ++early; }).ok());
+  EXPECT_GT(early, 4u);
+}
+
+// What is rounded on the way is known to be finite only when all of it is rounded.
+TEST(EarlyParts, RoundedRowsGoInOne) {
+  BufferPool pool;
+  Case one(9, 40'000, 40'000);
+  one.table.spec.wire = WireFormat::kBfloat16;
+  for (float& value : one.values) value = 1.0009765625f;
+  const auto all = PreparePush(one.input(), pool, [](Request) { ADD_FAILURE() << "handed over"; });
+  ASSERT_TRUE(all.ok());
+  Rows rows;
+  CollectRows(*all, &rows);
+  ASSERT_EQ(rows.size(), 40'000u);
+  EXPECT_EQ(rows.begin()->second, std::vector<float>(kDim, 1.0f));
+}
+
 }  // namespace
 }  // namespace cairn::client

@@ -42,7 +42,10 @@ TEST(OutcomeOfParts, AfterARefusalNothingIsSent) {
   EarlyParts parts;
   EXPECT_FALSE(parts.refused());
   parts.Begun();
+  parts.Begun();
   EXPECT_FALSE(parts.refused());
+  parts.Ended(kGone);
+  EXPECT_FALSE(parts.refused());  // the other one may have been sent
   parts.Ended(kGone);
   EXPECT_TRUE(parts.refused());
   EarlyParts sent;
@@ -144,6 +147,29 @@ TEST_F(PushPartsTest, OnceTheFirstWasSentTheOthersAreSentAfterTheDeadlineToo) {
   Ack();
   Ack();
   EXPECT_TRUE(c.core->has_room());
+}
+
+TEST_F(PushPartsTest, TheFirstOneWaitsForTheRoomOfAll) {
+  FakeCluster larger(1, 1, 4);
+  larger.AddTable(table.spec);
+  larger.options.max_unacked_bytes = 40;
+  larger.StartAll();
+  const std::vector<RowKey> keys = {1};
+  const std::vector<int64_t> values = {1};
+  for (uint64_t push : {0, 7}) {
+    Request request = PreparePush({.state = larger.core->state().get(), .table = &table, .keys = keys,
+                                   .values = std::as_bytes(std::span(values))},
+                                  larger.pool)
+                          .value();
+    request.deadline_us = larger.now + 600'000'000;
+    request.push = push;
+    request.room = push == 0 ? 0 : 48;
+    larger.core->Submit(std::move(request), larger.now);
+  }
+  larger.Run();
+  EXPECT_EQ(larger.Inbox(kLink).size(), 1u);
+  larger.AckPush(kLink, larger.Take(kLink).header);
+  EXPECT_EQ(larger.Inbox(kLink).size(), 1u);
 }
 
 }  // namespace

@@ -455,6 +455,11 @@ TEST_F(RerouteTest, SlotsThatAreHandedOverAreLoggedTogether) {
   c.Wait(11'000'000);
   ASSERT_EQ(c.log.size(), 2u);
   EXPECT_EQ(c.log[1], "2 partitions have moved to servers 1, 2");
+  c.Move(1, {0, 0});
+  c.NewState();
+  c.Wait(11'000'000);
+  ASSERT_EQ(c.log.size(), 3u);
+  EXPECT_EQ(c.log[2], "1 partition has moved to server 0");
 }
 
 // What else a state says does not touch what is under way.

@@ -59,6 +59,18 @@ TEST_P(Rounding, GradientsAreRoundedAndFramesSaySo) {
   }
 }
 
+TEST_P(Rounding, WhatIsRoundedIsNotTheCallersArray) {
+  const std::vector<float> gradient(3000, 0.1f);
+  const wire::TableInfo table = Table(WireFormat::kBfloat16);
+  PartitionInput input{.state = &state_, .table = &table, .values = std::as_bytes(std::span(gradient))};
+  input.borrow = true;
+  const Result<Request> request = Prepare(input);
+  ASSERT_TRUE(request.ok());
+  for (const ShardPart& part : request->parts) EXPECT_FALSE(part.borrowed);
+  for (float value : Values(*request)) ASSERT_EQ(value, 0.10009765625f);
+  EXPECT_EQ(gradient, std::vector<float>(3000, 0.1f));
+}
+
 TEST_P(Rounding, OtherTablesAndAssignsAreNot) {
   const std::vector<float> values(3000, 0.1f);
   for (WireFormat format : {WireFormat::kPlain, WireFormat::kLz4, WireFormat::kBfloat16}) {

@@ -233,5 +233,61 @@ TEST(RowCache, AFewRows) {
   }
 }
 
+TEST(RowCache, WhatWasClearedIsHotOnlyIfItComesTwiceAgain) {
+  Reader reader(64, 1, 8);
+  for (int i = 0; i < 2; ++i) reader.Read({5});
+  EXPECT_EQ(reader.cache.stats().rows, 1u);
+  reader.cache.Clear();
+  EXPECT_EQ(reader.cache.stats().rows, 0u);
+  reader.Read({5});
+  EXPECT_EQ(reader.cache.stats().rows, 0u);
+}
+
+TEST(RowCache, WhatHasExpiredGoesFirst) {
+  Reader reader(8, 1, 2);
+  const std::vector<RowKey> all = {1, 2, 3, 4, 5, 6, 7, 8}, others = {1, 2, 3, 4, 6, 7, 8};
+  for (int i = 0; i < 2; ++i) reader.Read(all);
+  ASSERT_EQ(reader.cache.stats().rows, 8u);
+  for (int i = 0; i < 3; ++i) reader.Step();
+  reader.Read(others);
+  for (int i = 0; i < 2; ++i) reader.Read({9});
+  ASSERT_EQ(reader.cache.stats().evicted, 1u);
+  const uint64_t hits = reader.cache.stats().hits;
+  reader.Read(others);
+  EXPECT_EQ(reader.cache.stats().hits - hits, others.size());
+}
+
+TEST(RowCache, AReadThatTookLongIsAsOldAsItsBeginning) {
+  const std::vector<RowKey> keys = {5};
+  const std::vector<int64_t> missing = {0};
+  const std::vector<float> row = {77};
+  for (uint32_t late : {2u, 4u}) {
+    Reader reader(64, 1, 3);
+    reader.Read({5});
+    const RowCache::Ticket ticket = reader.cache.ticket();
+    for (uint32_t i = 0; i < late; ++i) reader.Step();
+    std::vector<float> out(1);
+    reader.cache.Give(ticket, keys, missing, row, out);
+    EXPECT_EQ(reader.cache.stats().rows, late == 2 ? 1u : 0u) << "too old to be kept";
+    while (reader.step < 3) reader.Step();
+    if (late == 2) {
+      EXPECT_EQ(reader.Read({5}), std::vector<uint32_t>{77});
+    }
+    reader.Step();
+    EXPECT_EQ(reader.Read({5}), std::vector<uint32_t>{reader.step});
+  }
+}
+
+TEST(RowCache, FartherAheadThanRowsLastNothingIsTakenAndTheTicketIsThatOfNow) {
+  Reader reader(64, 1, 1);
+  for (int i = 0; i < 2; ++i) reader.Read({5});
+  std::vector<float> out(1);
+  std::vector<int64_t> missing(1);
+  const std::vector<RowKey> keys = {5};
+  RowCache::Ticket oldest{77, 77};
+  EXPECT_EQ(reader.cache.Take(keys, out, missing, 2, &oldest), 1u);
+  EXPECT_TRUE(reader.cache.Fresh(oldest));
+}
+
 }  // namespace
 }  // namespace cairn::client

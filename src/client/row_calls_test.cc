@@ -248,6 +248,26 @@ TEST_F(RowCalls, WhatAnOptimizerCantWorkWith) {
   PartitionInput assign = Input(table);
   assign.op = PushOp::kAssign;
   EXPECT_TRUE(PreparePush(assign, pool).ok());
+  // Nor who has joined: it agrees to what the others say.
+  PartitionInput joined{.state = &state, .table = &table, .joined = true};
+  joined.hyper.weight_decay = 0.5;
+  EXPECT_TRUE(PrepareRound(joined, pool).ok());
+}
+
+TEST_F(RowCalls, OnlyValuesAreHeldToTheirStorage) {
+  wire::TableInfo table = Table(Mode::kAsync, OptimizerKind::kAdagrad);
+  table.spec.storage = Storage::kFloat16;
+  table.spec.non_finite = NonFinitePolicy::kAllow;
+  PartitionInput input = Input(table);
+  std::vector<float> large(input.values.bytes() / sizeof(float), 1e6f);
+  input.values = std::as_bytes(std::span<const float>(large));
+  input.op = PushOp::kAssign;
+  EXPECT_FALSE(PreparePush(input, pool).ok());
+  input.column = 1;  // the optimizer's state stays float32
+  EXPECT_TRUE(PreparePush(input, pool).ok());
+  input.column = 0;
+  std::fill(large.begin(), large.end(), std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(PreparePush(input, pool).ok()) << "the table allows it, and float16 has one";
 }
 
 }  // namespace
