@@ -276,5 +276,13 @@ TEST(Update, StateColumnsAreThoseOfTorchsStateDict) {
   EXPECT_EQ(StateColumns(kRmsprop, kCentered | kWithMomentum), 3u);
 }
 
+// As torch has it: SGD takes any momentum but 0, RMSprop one above it.
+TEST(Update, AMomentumBelowZeroIsSgdsAlone) {
+  const Hyper hyper{.lr = 0.1, .beta1 = -0.5};
+  EXPECT_TRUE(StepNumbers(OptimizerKind::kSgd, kWithMomentum, hyper, 1).has_momentum);
+  EXPECT_FALSE(StepNumbers(OptimizerKind::kRmsprop, kWithMomentum, hyper, 1).has_momentum);
+  EXPECT_FALSE(StepNumbers(OptimizerKind::kSgd, 0, hyper, 1).has_momentum) << "the table keeps no buffer";
+}
+
 }  // namespace
 }  // namespace cairn::optimizer

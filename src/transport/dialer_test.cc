@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace cairn {
@@ -73,6 +74,41 @@ TEST_F(Dialing, AttemptsAreBounded) {
   Ticks(dialer, 0, 60 * kSecond);
   EXPECT_LE(dialer.attempts(), 16u);
   EXPECT_EQ(lines.closed.front(), 1u) << "the oldest";
+}
+
+// At which millisecond after the refusal of the first attempt the second one comes.
+int64_t PauseMs(Dialer& dialer, Lines& lines) {
+  dialer.OnTick(0);
+  EXPECT_TRUE(dialer.OnDisconnect(ConnId(1), 0));
+  for (int64_t ms = 0; ms < 2000; ++ms) {
+    dialer.OnTick(ms * 1000);
+    if (lines.dialed.size() == 2) return ms;
+  }
+  return -1;
+}
+
+TEST_F(Dialing, NotEverybodyComesBackAtOneMoment) {
+  std::vector<int64_t> pauses;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Lines own;
+    Dialer dialer(own, one, {.every_us = kSecond, .soonest_us = 50'000, .seed = seed});
+    pauses.push_back(PauseMs(dialer, own));
+  }
+  const auto [least, most] = std::minmax_element(pauses.begin(), pauses.end());
+  EXPECT_GE(*least, 50);
+  EXPECT_LE(*most, 75);
+  EXPECT_GT(*most - *least, 5);
+}
+
+TEST_F(Dialing, HoweverOftenItIsWantedTheShortestPauseIsKept) {
+  Dialer dialer(lines, one, {.every_us = kSecond, .soonest_us = 50'000});
+  dialer.set_every_us(1);
+  for (int64_t t = 0; t < kSecond; t += 1000) {
+    dialer.OnTick(t);
+    if (dialer.attempts() > 0) EXPECT_TRUE(dialer.OnDisconnect(ConnId(lines.dialed.size()), t));
+  }
+  EXPECT_LE(lines.dialed.size(), 20u);
+  EXPECT_GE(lines.dialed.size(), 10u);
 }
 
 }  // namespace

@@ -250,5 +250,44 @@ TEST(FrameReader, ABodyWaitsForRoomAndGivesItBack) {
   EXPECT_EQ(budget.taken(), other.has_receipt() ? bytes.size() - sizeof(wire::FrameHeader) : 0);
 }
 
+TEST(FrameReader, AReaderThatOnlyDrainsHoldsNoRoom) {
+  BufferPool pool;
+  const size_t sizes[] = {1'000'000};
+  const std::vector<std::byte> bytes = Stream(sizes, pool);
+  ReceiptBudget budget({.per_peer = 1'500'000, .in_all = 10'000'000});
+  FrameReader first(pool, wire::kMaxBodyBytes, {.receipts = &budget, .peer = "a"});
+  FrameReader second(pool, wire::kMaxBodyBytes, {.receipts = &budget, .peer = "a"});
+  wire::InFrame frame;
+  for (FrameReader* reader : {&first, &second}) {
+    std::memcpy(reader->Space()[0].data(), bytes.data(), sizeof(wire::FrameHeader));
+    reader->Filled(sizeof(wire::FrameHeader));
+    const Result<bool> next = reader->Next(&frame);
+    EXPECT_TRUE(next.ok() && !*next);
+  }
+  ASSERT_TRUE(first.has_receipt() && second.starved());
+  first.Reset();
+  second.Reset();
+  EXPECT_EQ(budget.taken(), 0u);
+  EXPECT_FALSE(second.starved());
+}
+
+TEST(FrameReader, SmallBodiesDoNotCountAndAreReadManyAtATime) {
+  BufferPool pool;
+  const size_t sizes[] = {300'000, 100};
+  const std::vector<std::byte> bytes = Stream(sizes, pool);
+  ReceiptBudget budget({.per_peer = 1'000'000, .in_all = 1'000'000});
+  FrameReader reader(pool, wire::kMaxBodyBytes, {.receipts = &budget, .peer = "a"});
+  Random random(1);
+  std::vector<std::pair<uint64_t, size_t>> frames;
+  Feed(reader, bytes, 70'000, random, &frames);
+  ASSERT_EQ(frames.size(), 2u);
+  EXPECT_EQ(reader.Space()[0].size(), FrameReader::kInboundBytes) << "the last one was small";
+  ASSERT_TRUE(budget.Take("a", 1'000'000));
+  frames.clear();
+  const size_t small[] = {100, 60'000};
+  Feed(reader, Stream(small, pool), 70'000, random, &frames);
+  EXPECT_EQ(frames.size(), 2u) << "there is no room, and none is needed";
+}
+
 }  // namespace
 }  // namespace cairn::transport

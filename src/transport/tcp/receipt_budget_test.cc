@@ -36,6 +36,7 @@ TEST(ReceiptBudget, LimitsFollowWhatIsLeft) {
   EXPECT_EQ(ReceiptLimitsFor({MemoryKind::kAddressSpace, 2 * kGiB, 0}).per_peer, kGiB / 4);
   EXPECT_EQ(ReceiptLimitsFor({MemoryKind::kMachine, 100 * kGiB, 0}).per_peer, kGiB);
   EXPECT_EQ(ReceiptLimitsFor({MemoryKind::kMachine, 0, 0}).in_all, kGiB / 16);
+  EXPECT_EQ(ReceiptLimitsFor({MemoryKind::kMachine, 0, 0}).per_peer, kGiB / 32);
 }
 
 }  // namespace
