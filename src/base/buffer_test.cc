@@ -106,5 +106,26 @@ TEST(Buffer, MayDieOnAnyThread) {
   EXPECT_LE(pool.allocated_bytes(), 4u * (512 + 1024 + 2048 + 4096 + 8192 + 16384 + 4096));
 }
 
+TEST(Buffer, WhatIsTakenOutOfThePoolMakesRoomInIt) {
+  BufferPool pool(1024);
+  for (int i = 0; i < 5; ++i) (void)pool.Get(1024);
+  EXPECT_EQ(pool.allocated_bytes(), 1024u);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which end the program instead
+TEST(Buffer, WhereThereIsNoMoreWhatWasKeptIsGivenUp) {
+  BufferPool pool(1024);
+  (void)pool.Get(1024);
+  Buffer same = pool.Get(1);
+  EXPECT_FALSE(pool.TryGet(size_t{1} << 60, &same));
+  EXPECT_EQ(same.size(), 1u);
+  const size_t before = pool.allocated_bytes();
+  (void)pool.Get(1024);
+  EXPECT_EQ(pool.allocated_bytes(), before + 1024) << "it was given back to the system";
+  (void)pool.Get(1024);
+  EXPECT_EQ(pool.allocated_bytes(), before + 1024) << "and is kept again";
+}
+#endif
+
 }  // namespace
 }  // namespace cairn

@@ -79,5 +79,38 @@ TEST(MemoryLimits, ThisProcessHasSomethingLeft) {
   EXPECT_GT(left.bytes, 1u << 20);
 }
 
+TEST_F(MemoryLimitsTest, OnlyATighterLimitCounts) {
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  files_.address_space = uint64_t{1} << 50;
+  EXPECT_EQ(ReadMemoryLeft(files_).kind, MemoryKind::kMachine);
+  files_.address_space = 3 * page;  // less than is used already
+  EXPECT_EQ(ReadMemoryLeft(files_).kind, MemoryKind::kAddressSpace);
+  EXPECT_EQ(ReadMemoryLeft(files_).bytes, 0u);
+}
+
+TEST_F(MemoryLimitsTest, ControllersMayShareAHierarchyAndHaveNoLimit) {
+  Write("proc/self/cgroup", "4:cpu,memory:/\n");
+  Write("cgroup/memory/memory.limit_in_bytes", "50000\n");
+  Write("cgroup/memory/memory.usage_in_bytes", "20000\n");
+  EXPECT_EQ(ReadMemoryLeft(files_).bytes, 30000u);
+  std::filesystem::remove(root_ / "proc/meminfo");
+  Write("cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");  // as the kernel says "none"
+  EXPECT_EQ(ReadMemoryLeft(files_).kind, MemoryKind::kUnknown);
+}
+
+TEST_F(MemoryLimitsTest, GroupsOfTwoMachinesAreTwo) {
+  Write("cgroup/job/step/memory.max", "1000000\n");
+  Write("cgroup/job/step/memory.current", "0\n");
+  const uint64_t here = ReadMemoryLeft(files_).group;
+  Write("proc/sys/kernel/random/boot_id", "33-44\n");
+  EXPECT_NE(ReadMemoryLeft(files_).group, here);
+}
+
+TEST(MemoryLimits, EachKindHasItsWords) {
+  EXPECT_STREQ(Words(MemoryKind::kMachine), "the machine's memory");
+  EXPECT_STREQ(Words(MemoryKind::kControlGroup), "the control group's limit");
+  EXPECT_STREQ(Words(MemoryKind::kAddressSpace), "ulimit -v");
+}
+
 }  // namespace
 }  // namespace cairn
