@@ -260,20 +260,6 @@ TEST_F(RerouteTest, MovedFramesKeepTheBoundOfFramesUnderWay) {
             (Numbers{{2, 1}, {2, 2}, {2, 3}, {2, 4}, {2, 5}, {4, 1}, {4, 2}, {4, 3}, {4, 4}, {4, 5}}));
 }
 
-// An answer over two slots waits for both, and others pass it. A shard keeps as many refusals of a slot as
-// frames may be under way: nothing goes out that makes it forget the outcome of the one that waits.
-TEST_F(RerouteTest, NoPushPassesAnUnansweredOneByMoreThanTheFramesUnderWay) {
-  c.options.max_unacked_frames = 3;
-  c.StartAll();
-  Push({2, 3});
-  const auto waits = c.Take({1, 0}).header;
-  for (int i = 0; i < 4; ++i) Push({2});
-  for (int i = 0; i < 2; ++i) c.AckPush({1, 0}, c.Take({1, 0}).header);
-  EXPECT_TRUE(c.Inbox({1, 0}).empty()) << "number 4 would be three beyond number 1";
-  c.AckPush({1, 0}, waits);
-  EXPECT_EQ(At(1), (Numbers{{2, 4}, {2, 5}}));
-}
-
 // A pull that is to be asked again soon does not take moved pushes with it, whose turn comes later.
 TEST_F(RerouteTest, MovedFramesKeepTheBoundWhileTheLinkWaits) {
   c.options.max_unacked_frames = 3;
