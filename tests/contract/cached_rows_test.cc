@@ -36,6 +36,8 @@ TEST(CachedRows, AnothersUpdateIsSeenAfterTheBoundAndNotLater) {
     CachedRows cached = CachedRows::Make(table, {.rows = 100, .steps = kSteps}).value();
     for (int touch = 0; touch < 2; ++touch) ASSERT_TRUE(cached.Pull(keys, rows).ok());
     ASSERT_EQ(cached.stats().rows, 3u);
+    EXPECT_EQ(cached.stats().misses, 6u);
+    EXPECT_EQ(cached.stats().hits, 0u);
     ASSERT_TRUE(client.Barrier().ok());
     ASSERT_TRUE(client.Barrier().ok());  // written and acknowledged
     for (uint32_t step = 0; step <= kSteps; ++step) {
@@ -67,6 +69,9 @@ TEST(CachedRows, WhatCanNotBeCachedIsRefused) {
         CachedRows::Make(client.CreateSparse(Spec(Mode::kAsync)).value(), {.rows = 10, .steps = 1}).value();
     std::vector<float> rows(3);
     EXPECT_EQ(cached.Pull(std::vector<RowKey>{1, 2}, rows).code(), Code::kInvalidArgument);
+    ASSERT_TRUE(client.DropTable("counted").ok());
+    rows.resize(2);
+    EXPECT_EQ(cached.Pull(std::vector<RowKey>{1}, rows).code(), Code::kNotFound);
   });
 }
 
