@@ -89,5 +89,15 @@ TEST(RowSlabs, RowsKeepTheirContentsWhileTheSlabsGrow) {
   }
 }
 
+TEST(Arena, LargePiecesGoBackToTheSystem) {
+  Arena arena;
+  constexpr size_t kLarge = size_t{3} << 20;
+  std::byte* const piece = arena.Take(kLarge);
+  EXPECT_GE(arena.mapped_bytes(), kLarge);
+  arena.Give(piece, kLarge);
+  EXPECT_EQ(arena.mapped_bytes(), 0u);
+  EXPECT_EQ(arena.used_bytes(), 0u);
+}
+
 }  // namespace
 }  // namespace cairn::table

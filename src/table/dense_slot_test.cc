@@ -142,5 +142,27 @@ TEST(SlotTable, ADivisorBelowAnyFloatAppliesNothing) {
   EXPECT_FALSE(sparse->staged());
 }
 
+TEST(DenseSlot, OnceAssignedNoColumnIsAssignedAsMissing) {
+  Arena arena;
+  auto table = SlotTable::Make(Dense(50, OptimizerKind::kAdagrad), SlotId{0}, 1, arena);
+  const std::vector<float> threes(50, 3.0f), fives(50, 5.0f);
+  table->AssignMissing({}, Bytes(threes), {}, 1);  // state alone makes no slot assigned
+  EXPECT_FALSE(table->assigned());
+  table->AssignMissing({}, Bytes(threes), {}, 0);
+  EXPECT_TRUE(table->assigned());
+  for (uint8_t column : {uint8_t{0}, uint8_t{1}, kStepColumn}) table->AssignMissing({}, Bytes(fives), {}, column);
+  ExpectSameBits(ReadFloats(*table, {}, 0), threes);
+  ExpectSameBits(ReadFloats(*table, {}, 1), threes);
+  ExpectSameBits(ReadFloats(*table, {}, kStepColumn), std::vector<float>(50, 0.0f));
+}
+
+TEST(DenseSlot, StateWeighsOnceItIsThere) {
+  Arena arena;
+  auto table = SlotTable::Make(Dense(100'000, OptimizerKind::kAdagrad), SlotId{0}, 1, arena);
+  EXPECT_EQ(table->content_bytes(), 400'000u);
+  table->Apply({}, Bytes(std::vector<float>(100'000)), {}, {.lr = 0.1});
+  EXPECT_GE(table->content_bytes(), 800'000u);
+}
+
 }  // namespace
 }  // namespace cairn::table
