@@ -175,7 +175,22 @@ TEST(Nodes, AServerRefusesWhatIsNotForIt) {
       std::string::npos);
   EXPECT_NE(refusal_to(wire::EncodeControl(wire::Hello{.thread = 7}, pool)).find("not a thread 7"),
             std::string::npos);
+  EXPECT_NE(refusal_to(wire::EncodeControl(wire::Hello{.thread = 1}, pool)).find("1 threads, not a thread 1"),
+            std::string::npos)
+      << "the first that there is none of";
   EXPECT_NE(refusal_to(transport::ValuesFrame(1, 100, pool)).find("must be a Hello"), std::string::npos);
+}
+
+TEST(Nodes, AServerIsReachedWhereItSays) {
+  auto scheduler = Must(SchedulerNode::Start(ForScheduler(1, 1)));
+  auto options = ForServer(scheduler->endpoint());
+  auto server = Must(ServerNode::Start(options));
+  EXPECT_EQ(server->endpoint().host, options.host);
+  EXPECT_NE(server->endpoint().port, 0);
+  options.advertise_host = "cairn.example";
+  options.advertise_port = 4711;
+  auto behind = Must(ServerNode::Start(options));
+  EXPECT_EQ(behind->endpoint(), (wire::Endpoint{"cairn.example", 4711}));
 }
 
 TEST(Nodes, BadOptionsAreErrors) {
