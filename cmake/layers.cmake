@@ -21,7 +21,7 @@ set(CAIRN_LONG_TESTS
   sim.planted_bugs python.allreduce_deaths tidy.tidy sim.seeds python.allreduce_hybrid python.server_deaths
   python.examples python.sparse_examples fault.deaths fault.etcd fault.owners python.compat_fleet
   python.compat_mindspore python.sync_equals_one_process python.optimizer_workers python.embedding_workers
-  python.allreduce_steps python.optimizer_failures python.sampler python.launchers python.prefetch
+  python.allreduce_steps python.optimizer_failures python.sampler python.launchers python.together_1 python.together_2 python.together_3
   cli.run cli.copies cli.jobs cli.machines fault.scale table contract)
 
 # The static ones, so that a wheel runs where the libraries are not installed.

@@ -19,7 +19,7 @@
 namespace cairn::sim {
 namespace {
 
-constexpr int64_t kTickUs = 50'000;
+constexpr int64_t kGrowthTickUs = 50'000;
 constexpr int64_t kSecondUs = 1'000'000;
 constexpr int64_t kCopyUs = 200'000;  // a copy takes so long
 constexpr uint32_t kSlotsPerServer = 16;
@@ -150,7 +150,7 @@ class Growth final : private Network {
     if (const auto* m = std::get_if<wire::Registered>(&said_)) {
       node.incarnation = m->incarnation;
       node.rank = m->rank;
-      node.beat_us = std::min(node.beat_us, now_us_ + kTickUs);
+      node.beat_us = std::min(node.beat_us, now_us_ + kGrowthTickUs);
     } else if (const auto* state = std::get_if<wire::StateMessage>(&said_)) {
       Learn(node, state->state.version);
     } else if (const auto* delta = std::get_if<wire::StateDelta>(&said_)) {
@@ -199,7 +199,7 @@ class Growth final : private Network {
   }
 
   void Tick() {
-    now_us_ += kTickUs;
+    now_us_ += kGrowthTickUs;
     const wire::ClusterState& state = scheduler_->state();
     if (state.version != indexed_) {
       indexed_ = state.version;

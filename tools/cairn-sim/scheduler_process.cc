@@ -5,7 +5,7 @@
 namespace cairn::sim {
 
 namespace {
-constexpr int64_t kTickUs = 100'000;
+constexpr int64_t kSchedulerTickUs = 100'000;
 constexpr int64_t kCampaignEveryUs = 500'000;
 constexpr int64_t kLeaseSeconds = 5;
 constexpr int64_t kKeepLeaseUs = kLeaseSeconds * 1'000'000 / 3;
@@ -127,14 +127,14 @@ void SchedulerProcess::Lead(scheduler::MetaStore& store) {
   }
   core_ = std::move(started).value();
   AfterCall();
-  world_.fabric().Run(process_, world_.now_us() + kTickUs, [this, reign = reigns_] { Tick(reign); });
+  world_.fabric().Run(process_, world_.now_us() + kSchedulerTickUs, [this, reign = reigns_] { Tick(reign); });
 }
 
 void SchedulerProcess::Tick(uint64_t reign) {
   if (core_ == nullptr || reign != reigns_) return;
   Call([this](int64_t now_us) { core_->OnTick(now_us); });
   if (alive() && world_.etcd() != nullptr && core_->cut_off()) return Resign();
-  world_.fabric().Run(process_, world_.now_us() + kTickUs, [this, reign = reigns_] { Tick(reign); });
+  world_.fabric().Run(process_, world_.now_us() + kSchedulerTickUs, [this, reign = reigns_] { Tick(reign); });
 }
 
 void SchedulerProcess::OnMessage(ConnId conn, wire::InFrame& frame) {

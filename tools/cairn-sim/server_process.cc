@@ -13,7 +13,7 @@
 namespace cairn::sim {
 
 namespace {
-constexpr int64_t kTickUs = 100'000;
+constexpr int64_t kServerTickUs = 100'000;
 constexpr int64_t kReportEveryUs = 1'000'000;
 }  // namespace
 
@@ -44,7 +44,7 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     options.refusals_kept = plan.max_unacked_frames;
     early_budget_ = options.early_contribution_budget;
     shard_ = server::Shard::Make(options, *port_, world_.pool(), this);
-    world_.fabric().Run(owner.process_, world_.now_us() + kTickUs, [this] { Tick(); });
+    world_.fabric().Run(owner.process_, world_.now_us() + kServerTickUs, [this] { Tick(); });
   }
 
   Port* port() { return port_; }
@@ -190,7 +190,7 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
   void Tick() {
     shard_->OnTick(world_.now_us());
     After();
-    world_.fabric().Run(owner_.process_, world_.now_us() + kTickUs, [this] { Tick(); });
+    world_.fabric().Run(owner_.process_, world_.now_us() + kServerTickUs, [this] { Tick(); });
   }
   // As the real node does: at once if something has changed, otherwise every second.
   void After() {
@@ -273,7 +273,7 @@ void ServerProcess::Start() {
       [this](const std::string& line) { world_.Log("server " + std::to_string(options_.number), line); },
       world_.now_us());
   Listen();
-  world_.fabric().Run(process_, world_.now_us() + kTickUs, [this] { Tick(); });
+  world_.fabric().Run(process_, world_.now_us() + kServerTickUs, [this] { Tick(); });
 }
 
 // The first frame of a connection says which thread it is for, as in the real node.
@@ -331,7 +331,7 @@ void ServerProcess::OnDisconnect(ConnId conn) {
 void ServerProcess::Tick() {
   control_->OnTick(world_.now_us());
   AfterControl();
-  world_.fabric().Run(process_, world_.now_us() + kTickUs, [this] { Tick(); });
+  world_.fabric().Run(process_, world_.now_us() + kServerTickUs, [this] { Tick(); });
 }
 
 void ServerProcess::AfterControl() {
