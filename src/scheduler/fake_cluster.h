@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ class FakeNetwork final : public Network {
     if (const auto* delta = std::get_if<wire::StateDelta>(&*message); delta && told.contains(delta->base)) {
       auto state = wire::Apply(told[delta->base], *delta);
       ASSERT_TRUE(state.ok()) << state.status().ToString();
+      bases[conn] = delta->base;
       message = Result<wire::ControlMessage>(wire::ControlMessage(wire::StateMessage{std::move(*state)}));
       ++deltas;
     }
@@ -40,11 +42,14 @@ class FakeNetwork final : public Network {
     ++count;
   }
   void Close(ConnId conn) override { closed.push_back(conn); }
+  bool SameHost(ConnId conn) const override { return here.contains(conn); }
 
   std::map<ConnId, std::vector<wire::ControlMessage>> sent;
   std::vector<ConnId> told_states;  // in order
   std::vector<ConnId> closed;
+  std::set<ConnId> here;  // those of nodes on the scheduler's host
   std::map<StateVersion, wire::ClusterState> told;
+  std::map<ConnId, StateVersion> bases;  // what the last difference that was sent there is one to
   size_t count = 0, deltas = 0;
 };
 
@@ -61,9 +66,13 @@ class FailingStore final : public MetaStore {
     if (appends_left > 0) --appends_left;
     return below_.Append(record);
   }
-  Status Replace(std::span<const std::byte> record) override { return below_.Replace(record); }
+  Status Replace(std::span<const std::byte> record) override {
+    if (replace_fails) return {Code::kIo, "the disk is full"};
+    return below_.Replace(record);
+  }
 
   int appends_left = -1;  // -1: never fails
+  bool replace_fails = false;
   bool record_gets_through = false;
 
  private:
