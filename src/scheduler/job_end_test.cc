@@ -242,5 +242,107 @@ TEST(FormingJob, GivenUpRankIsNotAwaited) {
   EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
 }
 
+// A worker that closes with the news on its way has them, or is gone; one that closed before may come back.
+TEST_F(Job, FailedSchedulerDoesNotStayForAWorkerThatClosedAfterTheNews) {
+  c.Tell(c.NewConn(), wire::AbortJob{"enough"});
+  c.Beat(s0), c.Beat(s1), c.Beat(w0);
+  c.scheduler->OnDisconnect(w1.conn, c.now_us);
+  EXPECT_FALSE(c.scheduler->finished());
+  c.Advance(300'000, {&s0, &s1, &w0});
+  EXPECT_TRUE(c.scheduler->finished());
+}
+
+TEST_F(Job, FailedSchedulerStaysForAWorkerThatClosedBeforeTheNews) {
+  c.scheduler->OnDisconnect(w1.conn, c.now_us);
+  c.Tell(c.NewConn(), wire::AbortJob{"enough"});
+  c.Beat(s0), c.Beat(s1), c.Beat(w0);
+  c.Advance(1'000'000, {&s0, &s1, &w0});
+  EXPECT_FALSE(c.scheduler->finished());
+  w1.conn = c.NewConn();
+  c.Beat(w1, /*takes_state=*/false);
+  EXPECT_EQ(c.Last<wire::StateMessage>(w1.conn)->state.failure, "enough");
+  c.Beat(w1);
+  EXPECT_TRUE(c.scheduler->finished());
+}
+
+TEST_F(Job, EndedSchedulerThatStartsAgainWaitsForWorkersThatMayNotHaveTheirAnswer) {
+  Leave(w0), Leave(w1);
+  c.Restart();
+  for (FakeNode* node : {&s0, &s1}) {
+    node->conn = c.NewConn();
+    c.Beat(*node);
+  }
+  c.Advance(4'800'000, {&s0, &s1});
+  EXPECT_FALSE(c.scheduler->finished());
+  w1.conn = c.NewConn();
+  Leave(w1);
+  EXPECT_TRUE(c.Last<wire::LeaveReply>(w1.conn).has_value());
+  c.scheduler->OnDisconnect(w1.conn, c.now_us);
+  c.Advance(400'000, {&s0, &s1});
+  EXPECT_TRUE(c.scheduler->finished());
+}
+
+TEST_F(Job, ALateHeartbeatTakesNoConfirmationOfTheEndBack) {
+  FakeNode late = s0;
+  Leave(w0), Leave(w1);
+  for (const FakeNode* worker : {&w0, &w1}) c.scheduler->OnDisconnect(worker->conn, c.now_us);
+  c.Beat(s0), c.Beat(s1);
+  c.Beat(late, /*takes_state=*/false);
+  c.Advance(400'000);
+  EXPECT_TRUE(c.scheduler->finished());
+}
+
+TEST_F(Job, EndedSchedulerStaysForASilentServerADetectionTimeAtLeast) {
+  FakeCluster quick(FakeCluster::Options(1, 1));
+  quick.options.lost_after_us = 1'000'000;
+  quick.Start();
+  FakeNode server = quick.Server(9000), worker = quick.Worker(1);
+  quick.Beat(server), quick.Beat(worker);
+  quick.Tell(worker.conn, wire::Leave{worker.incarnation});
+  quick.scheduler->OnDisconnect(worker.conn, quick.now_us);
+  quick.Advance(3'000'000);
+  EXPECT_FALSE(quick.scheduler->finished()) << "it is not known to be dead";
+  quick.Advance(3'000'000);
+  EXPECT_TRUE(quick.scheduler->finished());
+}
+
+TEST_F(Job, TheFirstReasonOfAFailureStays) {
+  c.Tell(c.NewConn(), wire::AbortJob{""});
+  EXPECT_EQ(c.state().failure, "aborted");
+  const auto version = c.state().version;
+  c.Tell(c.NewConn(), wire::AbortJob{"another"});
+  EXPECT_EQ(c.state().failure, "aborted");
+  EXPECT_EQ(c.state().version, version);
+}
+
+TEST_F(Job, AWorkerThatComesBackBeginsTheGraceAnew) {
+  c.Advance(5'100'000, {&s0, &s1});
+  ASSERT_TRUE(c.state().workers.empty());
+  c.Advance(20'000'000, {&s0, &s1});
+  FakeNode again = c.Worker(5, 1);
+  c.Advance(1'000'000, {&s0, &s1, &again});
+  c.Advance(5'100'000, {&s0, &s1});
+  ASSERT_TRUE(c.state().workers.empty());
+  c.Advance(20'000'000, {&s0, &s1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning) << "30 s from when the last one died";
+  c.Advance(11'000'000, {&s0, &s1});
+  EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
+}
+
+TEST_F(Job, WithTheJobAPendingViewEnds) {
+  FakeNode w2 = c.Worker(3);
+  ASSERT_NE(c.state().pending_view, ViewNumber(0));
+  Leave(w0), Leave(w1), Leave(w2);
+  EXPECT_EQ(c.state().phase, wire::Phase::kEnded);
+  EXPECT_EQ(c.state().pending_view, ViewNumber(0));
+  FakeCluster failed(FakeCluster::Options(1, 1));
+  failed.Start();
+  (void)failed.Server(9000), (void)failed.Worker(1), (void)failed.Worker(2);
+  ASSERT_NE(failed.state().pending_view, ViewNumber(0));
+  failed.Tell(failed.NewConn(), wire::AbortJob{"enough"});
+  EXPECT_EQ(failed.state().phase, wire::Phase::kFailed);
+  EXPECT_EQ(failed.state().pending_view, ViewNumber(0));
+}
+
 }  // namespace
 }  // namespace cairn::scheduler
