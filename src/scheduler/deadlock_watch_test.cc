@@ -187,5 +187,36 @@ TEST(DeadlockWatch, WorkersThatReportItAreToldUntilTheyHaveHeard) {
   EXPECT_FALSE(c.Last<wire::Deadlock>(second.conn));
 }
 
+TEST(DeadlockWatch, OfManyAFewOfEachKindAreNamed) {
+  Watched w(6);
+  for (uint32_t rank = 0; rank < 5; ++rank) w.InBarrier(rank);
+  w.WaitsFor(5, {0});
+  const std::string found = w.Find(15);
+  EXPECT_TRUE(found.starts_with("rank 0 is in a barrier, rank 1 is in a barrier, rank 5 waits for round 7 of "
+                                "table \"w\" and 3 more wait too: they wait for each other"))
+      << found;
+}
+
+// One that is in no view yet is in nobody's barriers and rounds.
+TEST(DeadlockWatch, WhoWaitsForAViewTakesNoPart) {
+  SchedulerOptions options = FakeCluster::Options(1, 1);
+  options.deadlock_after_us = 20 * kOneSecondUs;
+  FakeCluster c(options);
+  c.Start();
+  FakeNode server = c.Server(7000), first = c.Worker(1);
+  c.Beat(server);
+  FakeNode joiner = c.Worker(2);
+  first.beat.barrier_count = 1;
+  for (int i = 0; i < 30 * 10; ++i) {
+    c.now_us += kOneSecondUs / 10;
+    c.Beat(server, /*takes_state=*/false), c.Beat(first), c.Beat(joiner);
+    c.Tell(first.conn, wire::Blocked{first.incarnation, 11, 1, {}, ""});
+    c.Tell(joiner.conn, wire::Blocked{joiner.incarnation, 13, 0, {0}, "round 5 of table \"w\""});
+    c.scheduler->OnTick(c.now_us);
+  }
+  ASSERT_NE(c.state().pending_view, ViewNumber(0));
+  EXPECT_FALSE(c.Last<wire::Deadlock>(first.conn));
+}
+
 }  // namespace
 }  // namespace cairn::scheduler

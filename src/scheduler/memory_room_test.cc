@@ -178,5 +178,26 @@ TEST_F(MemoryRoom, NothingIsCopiedToAServerWithoutMemory) {
   EXPECT_GT(owned(), 0);
 }
 
+TEST_F(MemoryRoom, ElementsOfEightBytesTakeEight) {
+  TableSpec integers = Dense(10);
+  integers.element = ElementType::kInt64;
+  EXPECT_EQ(DenseBytes(integers), 20 * kMiB);
+}
+
+TEST_F(MemoryRoom, LittleIsLittleBesideWhatTheTablesTake) {
+  EXPECT_EQ(ProbablyOutOfMemory({MemoryKind::kMachine, 40 * kMiB, 1}, 100 * kMiB), "");
+  EXPECT_NE(ProbablyOutOfMemory({MemoryKind::kMachine, 40 * kMiB, 1}, 1024 * kMiB), "");
+  EXPECT_EQ(ProbablyOutOfMemory({MemoryKind::kMachine, 64 * kMiB, 1}, 1024 * kMiB), "");
+  EXPECT_NE(ProbablyOutOfMemory({MemoryKind::kMachine, 31 * kMiB, 1}, 0), "");
+  EXPECT_EQ(ProbablyOutOfMemory({MemoryKind::kMachine, 32 * kMiB, 1}, 0), "");
+}
+
+TEST_F(MemoryRoom, OnlyServersThatAreKnownToHaveTooLittleAreWithoutRoom) {
+  const std::vector<ServerMemory> servers = {{0, {}, 0},
+                                             {1, {MemoryKind::kMachine, 99, 1}, 0},
+                                             {2, {MemoryKind::kMachine, 100, 1}, 0}};
+  EXPECT_EQ(WithoutRoom(servers, 100), std::vector<uint32_t>{1});
+}
+
 }  // namespace
 }  // namespace cairn::scheduler

@@ -214,5 +214,73 @@ TEST(TableSpecs, ADifferenceNamesTheNewFields) {
   EXPECT_EQ(DescribeDifference(there, asked), "initial_state (0.000000 there, 0.500000 asked for)");
 }
 
+TEST(TableSpecs, LimitsOfNamesRowsAndSizes) {
+  TableSpec spec = Dense(kSgd);
+  spec.name = std::string(255, 'a');
+  Good(spec);
+  spec.name += 'a';
+  Refused(spec, "a name has at most 255 bytes");
+  spec = Sparse(kSgd);
+  spec.dim = 1u << 20;
+  Good(spec);
+  ++spec.dim;
+  Refused(spec, "has 1 to 2^20 elements, not 1048577");
+  spec.dim = 0;
+  Refused(spec, "has 1 to 2^20 elements, not 0");
+  const uint64_t most = wire::kMaxBodyBytes / 2 / 4 * 4;  // four slots
+  spec = Dense(kSgd);
+  spec.size = most;
+  Good(spec);
+  ++spec.size;
+  Refused(spec, "a dense table has 1 to ");
+  spec = Integers(Dense(kSum));
+  spec.size = most / 2;
+  Good(spec);
+  ++spec.size;
+  Refused(spec, "a dense table has 1 to ");
+}
+
+TEST(TableSpecs, InitialValues) {
+  const auto with = [](TableSpec spec, InitKind kind, float a, float b) {
+    spec.init.kind = kind;
+    spec.init.a = a;
+    spec.init.b = b;
+    return spec;
+  };
+  Good(with(Dense(kSgd), InitKind::kUniform, -1, 1));
+  Refused(with(Dense(kSgd), InitKind::kUniform, 1, -1), "need the low end first");
+  Good(with(Dense(kSgd), InitKind::kNormal, 1, 0));
+  Refused(with(Dense(kSgd), InitKind::kNormal, 1, -0.5f), "the standard deviation is negative");
+  Good(with(Integers(Dense(kSum)), InitKind::kConstant, 3, 0));
+  Refused(with(Integers(Dense(kSum)), InitKind::kUniform, 0, 1), "begin with zeros or a constant");
+  Refused(with(Dense(kSgd), InitKind::kConstant, std::numeric_limits<float>::infinity(), 0), "not finite");
+  Refused(with(Dense(kSgd), InitKind::kUniform, 0, std::numeric_limits<float>::quiet_NaN()), "not finite");
+}
+
+TEST(TableSpecs, ADifferenceNamesEveryField) {
+  const TableSpec there = Dense(kSgd);
+  const auto difference = [&](auto change) {
+    TableSpec asked = there;
+    change(asked);
+    return DescribeDifference(there, asked);
+  };
+  EXPECT_EQ(difference([](auto& s) { s.kind = TableKind::kSparse; }), "kind (dense there, sparse asked for)");
+  EXPECT_EQ(difference([](auto& s) { s.element = ElementType::kInt64; }),
+            "element (float32 there, int64 asked for)");
+  EXPECT_EQ(difference([](auto& s) { s.mode = Mode::kSync; }), "mode (async there, sync asked for)");
+  EXPECT_EQ(difference([](auto& s) { s.size = 11; }), "size (10 there, 11 asked for)");
+  EXPECT_NE(difference([](auto& s) { s.dim = 9; }).find("dim ("), std::string::npos);
+  EXPECT_NE(difference([](auto& s) { s.deterministic = true; }).find("deterministic (no there, yes asked for)"),
+            std::string::npos);
+  EXPECT_NE(difference([](auto& s) {
+              s.non_finite = s.non_finite == NonFinitePolicy::kReject ? NonFinitePolicy::kAllow
+                                                                      : NonFinitePolicy::kReject;
+            }).find("non_finite ("),
+            std::string::npos);
+  EXPECT_EQ(difference([](auto& s) { s.init = Init::Constant(2); }).find("init (zeros there, constant(2.0"), 0u);
+  EXPECT_EQ(difference([](auto& s) { s.init.stream = 1; s.init.kind = InitKind::kNormal; }).find("init ("), 0u);
+  EXPECT_NE(difference([](auto& s) { s.wire_topk = 0.5f; }).find("wire_topk ("), std::string::npos);
+}
+
 }  // namespace
 }  // namespace cairn::scheduler

@@ -291,5 +291,33 @@ TEST_F(Tables, StatusNamesRoundsThatAreWaitedFor) {
   EXPECT_EQ(json["stalled_rounds"].size(), 0u);
 }
 
+TEST_F(Tables, AnswerGoesToWhereItWasLastAskedFrom) {
+  Create(w0, 1, DenseSync("w"));
+  const ConnId old = w0.conn;
+  w0.conn = c.NewConn();
+  c.Beat(w0);
+  Create(w0, 1, DenseSync("w"));
+  ServersCatchUp();
+  EXPECT_TRUE(Reply(w0));
+  EXPECT_FALSE(c.Last<wire::TableReply>(old));
+}
+
+TEST_F(Tables, AnswerToABatchNamesNoTable) {
+  c.Tell(w0.conn, wire::CreateTables{1, w0.incarnation, {DenseSync("a"), DenseSync("b")}});
+  ServersCatchUp();
+  EXPECT_EQ(Reply(w0)->code, Code::kOk);
+  EXPECT_EQ(Reply(w0)->table, TableId(0));
+}
+
+TEST(TableOperations, AreRememberedForEachWorkerByItself) {
+  DurableState d;
+  const Incarnation a(1), b(2);
+  for (uint64_t request : {1, 2}) RememberOperation(d, a, request, TableId(1), 2);
+  for (uint64_t request : {1, 2, 3}) RememberOperation(d, b, request, TableId(1), 2);
+  for (uint64_t request : {1, 2}) EXPECT_NE(FindOperation(d, a, request), nullptr) << request;
+  EXPECT_EQ(FindOperation(d, b, 1), nullptr) << "more than it may have under way";
+  for (uint64_t request : {2, 3}) EXPECT_NE(FindOperation(d, b, request), nullptr) << request;
+}
+
 }  // namespace
 }  // namespace cairn::scheduler
