@@ -141,5 +141,19 @@ TEST(EtcdJson, Leases) {
   EXPECT_FALSE(ParseLeaseRevokeReply(Answer(503, "")).ok());
 }
 
+TEST(EtcdJson, ALeaseThatIsGoneOrOverHasNoTimeLeft) {
+  const auto left = [](int status, const std::string& body) { return ParseLeaseKeepAliveReply(Answer(status, body)); };
+  const auto gone = left(404, R"({"error":{"grpc_code":5,"http_code":404,"message":"requested lease not found"}})");
+  ASSERT_TRUE(gone.ok()) << gone.status().ToString();
+  EXPECT_EQ(*gone, 0);
+  EXPECT_EQ(*left(200, R"({"result":{)" + kHeader + R"(,"ID":"42","TTL":"-1"}})"), 0);
+  EXPECT_FALSE(left(200, R"({"result":{)" + kHeader + R"(,"ID":"42","TTL":"5s"}})").ok()) << "no number";
+}
+
+TEST(EtcdJson, AMemberThatHasTooMuchToDoIsNotTheLastToAsk) {
+  EXPECT_TRUE(AnotherMayKnow(Answer(429, R"({"message":"etcdserver: too many requests","code":8})")));
+  EXPECT_FALSE(AnotherMayKnow(Answer(400, R"({"message":"etcdserver: key is not provided","code":3})")));
+}
+
 }  // namespace
 }  // namespace cairn::scheduler
