@@ -148,8 +148,8 @@ void ReadCairn(Reader& reader, Environment& out) {
   reader.Name(out.cluster_id, "CAIRN_CLUSTER_ID");
   reader.Number<uint32_t>(out.server_threads, "CAIRN_SERVER_THREADS", 1, kMaxServerThreads);
   reader.Number<uint32_t>(out.slots, "CAIRN_SLOTS", 1, kMaxSlots);
-  reader.Number<uint32_t>(out.replicas, "CAIRN_REPLICAS", 0, wire::kMaxBackups + 1);
-  reader.Number<uint32_t>(out.min_in_sync, "CAIRN_MIN_IN_SYNC", 1, wire::kMaxBackups + 1);
+  reader.Number<uint32_t>(out.replicas, "CAIRN_REPLICAS", 0, wire::kMaxBackups);
+  reader.Number<uint32_t>(out.min_in_sync, "CAIRN_MIN_IN_SYNC", 1, wire::kMaxBackups);
   reader.Name(out.state_dir, "CAIRN_STATE_DIR");
   reader.Name(out.meta, "CAIRN_META");
   reader.Timeout(out.heartbeat_ms, "CAIRN_HEARTBEAT_MS");

@@ -219,6 +219,13 @@ TEST(Environment, MalformedValuesNameTheVariable) {
   }
 }
 
+// A slot that moves has one owner more for a while, so the scheduler takes one fewer than a state can hold.
+TEST(Environment, AsManyReplicasAsTheSchedulerTakes) {
+  EXPECT_EQ(Read({{"CAIRN_REPLICAS", "7"}, {"CAIRN_MIN_IN_SYNC", "7"}}).replicas, 7u);
+  for (const std::string name : {"CAIRN_REPLICAS", "CAIRN_MIN_IN_SYNC"})
+    EXPECT_TRUE(Has(ErrorOf({{name, "8"}}), name + "=8"));
+}
+
 TEST(Environment, SeveralSchedulers) {
   const Environment out = Read({{"CAIRN_SCHEDULER", "a:1,[::1]:2,c:3"}, {"CAIRN_META", "etcd://e:4"}});
   EXPECT_EQ(out.scheduler(), (wire::Endpoint{"a", 1}));
