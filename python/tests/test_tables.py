@@ -245,3 +245,202 @@ def test_what_is_refused_at_once_is_told_to_those_who_do_not_wait(worker):
         table.push(torch.full((3,), float("nan")))
     with pytest.raises(cairn.InvalidArgumentError, match="weight"):
         table.push(torch.ones(3), weight=2.0)
+
+
+# --- what is asked of the extension ------------------------------------------------------------------------
+
+
+class Ready:
+    """A call that has ended well."""
+
+    def ready(self):
+        return True
+
+    def wait(self):
+        pass
+
+
+class Recorder:
+    """Stands for the extension's table: notes the calls, of which all end at once."""
+
+    def __init__(self, table):
+        self.name, self.dim, self.calls = table.name, getattr(table, "dim", None), []
+
+    def __getattr__(self, name):
+        def call(*arguments, **options):
+            self.calls.append((name, arguments, options))
+            return Ready()
+        return call
+
+    def last(self):
+        name, arguments, options = self.calls[-1]
+        return name, arguments, {key: value for key, value in options.items() if key != "keep"}
+
+
+def test_each_call_hands_over_all_of_its_options(worker):
+    table = worker.dense_table("w", 2, mode="async", lr=0.5, momentum=0.25, dampening=0.125, weight_decay=2.0)
+    table._table = seen = Recorder(table._table)
+    hyper, changed = (0.5, 2.0, 0.25, 0.0, 0.0, 0.125), (0.75, 2.0, 0.25, 0.0, 0.0, 0.125)
+    given, out = torch.ones(2), torch.zeros(2)
+    at, into = given.data_ptr(), out.data_ptr()
+    assert table.push(given, weight=3.0, timeout=1.5, lr=0.75).result() is None
+    assert seen.last() == ("push", ([at], [2], changed), {"weight": 3.0, "timeout_ms": 1500})
+    assert table.pull(out, timeout=2).result() is out
+    assert seen.last() == ("pull", ([into], [2]), {"when_assigned": False, "timeout_ms": 2000})
+    table.push_pull(given, out, weight=3.0, timeout=0.25, lr=0.75)
+    assert seen.last() == ("push_pull", ([at], [2], [into], [2], changed), {"weight": 3.0, "timeout_ms": 250})
+    table.assign(given, timeout=0.0001)
+    assert seen.last() == ("push", ([at], [2], hyper), {"op": cairn._core.OP_ASSIGN, "timeout_ms": 1})
+    table.assign(given, once=True)
+    assert seen.last() == ("push", ([at], [2], hyper), {"op": cairn._core.OP_ASSIGN_ONCE, "timeout_ms": 0})
+    table.done(weight=2.0, timeout=1, lr=0.75)
+    assert seen.last() == ("done", (changed,), {"weight": 2.0, "timeout_ms": 1000})
+    assert all(call[2].get("keep") is not None for call in seen.calls[:-1])  # the memory outlives the call
+
+
+def test_each_call_on_rows_hands_over_all_of_its_options(worker):
+    table = worker.sparse_table("rows", 2, mode="async", optimizer="sparse_adam", lr=0.5, betas=(0.25, 0.75), eps=1.0)
+    table._table = seen = Recorder(table._table)
+    hyper, changed = (0.5, 0.0, 0.25, 0.75, 1.0, 0.0), (2.0, 0.0, 0.25, 0.75, 1.0, 0.0)
+    keys, given, out = torch.tensor([7]), torch.ones(1, 2), torch.zeros(1, 2)
+    at, rows, into = keys.data_ptr(), given.data_ptr(), out.data_ptr()
+    table.push(keys, given, weight=3.0, timeout=1.5, lr=2.0)
+    assert seen.last() == ("push", (at, 1, rows, changed), {"weight": 3.0, "step": 1, "timeout_ms": 1500})
+    table.push_pull(keys, given, out, weight=3.0, timeout=0.5, lr=2.0)
+    assert seen.last() == (
+        "push_pull", (at, 1, rows, into, changed), {"weight": 3.0, "step": 2, "timeout_ms": 500})
+    table.done(weight=2.0, timeout=1, lr=2.0)
+    assert seen.last() == ("done", (changed,), {"weight": 2.0, "step": 3, "timeout_ms": 1000})
+    table.push(keys, given, step=9)
+    assert seen.last()[2]["step"] == 9
+    table.push(keys, given)
+    assert seen.last()[2]["step"] == 4  # a step that was given is none of those counted here
+    for state, column in ((None, 0), ("exp_avg", 1), ("exp_avg_sq", 2), ("step", cairn._core.STEP_COLUMN)):
+        table.pull(keys, out, state=state, timeout=3)
+        assert seen.last() == ("pull", (at, 1, into), {"column": column, "timeout_ms": 3000})
+    table.assign(keys, given, timeout=4)
+    assert seen.last() == ("push", (at, 1, rows, hyper), {"op": cairn._core.OP_ASSIGN, "timeout_ms": 4000})
+    table.assign(keys, given, once=True)
+    assert seen.last()[2]["op"] == cairn._core.OP_ASSIGN_ONCE
+    assert all(call[2].get("keep") is not None for call in seen.calls if call[0] != "done")
+    with pytest.raises(cairn.InvalidArgumentError, match="keeps no 'sum': it keeps exp_avg, exp_avg_sq, step$"):
+        table.pull(keys, state="sum")
+    with pytest.raises(cairn.InvalidArgumentError, match="keeps no 'step': it keeps nothing$"):
+        worker.sparse_table("plain", 2, mode="async").pull(keys, state="step")
+    with pytest.raises(cairn.InvalidArgumentError, match="keeps no 'step': it keeps z, n$"):
+        worker.sparse_table("ftrl", 2, mode="async", optimizer="ftrl").pull(keys, state="step")
+
+
+class Creator:
+    """Stands for the client: notes what tables are made with."""
+
+    def __init__(self):
+        self.made = {}
+
+    def create_dense(self, name, size, **options):
+        self.made = {"name": name, "size": size, **options}
+        return Recorder(self)
+
+    def create_sparse(self, name, dim, **options):
+        self.made = {"name": name, "dim": dim, **options}
+        return Recorder(self)
+
+    name = dim = None
+
+
+@pytest.fixture
+def creator(worker, monkeypatch):
+    made = Creator()
+    monkeypatch.setattr(type(cairn.context.current()), "client", made)
+    yield made
+    monkeypatch.undo()
+
+
+def test_defaults_of_a_new_table(creator):
+    cairn.dense_table("w", 4)
+    default = {"dtype": "float32", "optimizer": "sgd", "flags": 0, "non_finite": "reject", "initial_state": 0.0,
+               "init": ("zeros", 0.0, 0.0, 0), "mode": "sync", "deterministic": False, "wire": "plain"}
+    assert creator.made == {"name": "w", "size": 4, **default}
+    cairn.sparse_table("rows", 3)
+    assert creator.made == {"name": "rows", "dim": 3, "storage": "float32", **default}
+
+
+@pytest.mark.parametrize("given, made", [
+    ({"mode": "async"}, {"mode": "async", "deterministic": False}),
+    ({"mode": cairn.Sync(deterministic=True)}, {"mode": "sync", "deterministic": True}),
+    ({"non_finite": "allow"}, {"non_finite": "allow"}),
+    ({"dtype": torch.int64}, {"dtype": "int64"}),
+    ({"wire": "bf16"}, {"wire": "bf16"}),
+    ({"init": 2}, {"init": ("constant", 2.0, 0.0, 0)}),
+    ({"init": "zeros"}, {"init": ("zeros", 0.0, 0.0, 0)}),
+    ({"init": ("uniform", -1, 2)}, {"init": ("uniform", -1.0, 2.0, 0)}),
+    ({"init": ("normal", 3, 4, 5)}, {"init": ("normal", 3.0, 4.0, 5)}),
+    ({"init": ("constant", 6)}, {"init": ("constant", 6.0, 0.0, 0)}),
+    ({"reduce": "sum"}, {"flags": cairn._core.FLAG_REDUCE_SUM}),
+    ({"reduce": "sum", "optimizer": "sum"}, {"flags": 0}),
+    ({"maximize": True}, {"flags": cairn._core.FLAG_MAXIMIZE}),
+    ({"optimizer": "adagrad", "initial_accumulator_value": 0.5}, {"initial_state": 0.5}),
+    ({"optimizer": "ftrl", "initial_accumulator_value": 0.5}, {"initial_state": 0.5}),
+])
+def test_options_of_a_new_table(creator, given, made):
+    for make in (cairn.dense_table, cairn.sparse_table):
+        make("t", 3, **given)
+        assert {key: creator.made[key] for key in made} == made
+
+
+@pytest.mark.parametrize("given, flags", [
+    ({"momentum": 0.9, "nesterov": True}, ("FLAG_MOMENTUM", "FLAG_NESTEROV")),
+    ({"momentum": 0.0, "nesterov": False}, ()),
+    ({"optimizer": "adam", "amsgrad": True}, ("FLAG_AMSGRAD",)),
+    ({"optimizer": "adamw", "amsgrad": True, "maximize": True}, ("FLAG_AMSGRAD", "FLAG_MAXIMIZE")),
+    ({"optimizer": "rmsprop", "centered": True, "momentum": 0.5}, ("FLAG_CENTERED", "FLAG_MOMENTUM")),
+])
+def test_flags_of_a_new_dense_table(creator, given, flags):
+    cairn.dense_table("w", (2, 3), wire="topk", wire_topk=0.25, **given)
+    assert creator.made["flags"] == sum(getattr(cairn._core, flag) for flag in flags)
+    assert creator.made["size"] == 6 and creator.made["wire"] == "topk" and creator.made["wire_topk"] == 0.25
+
+
+@pytest.mark.parametrize("wrong, words", [
+    ({"init": ("normal", 1)}, "init is .'normal', 1.: give a number"),
+    ({"init": ("uniform", 0, 1, 2, 3)}, "give a number"),
+    ({"init": ("zeros", 1)}, "give a number"),
+    ({"init": "ones"}, "give a number"),
+    ({"optimizer": "lbfgs"}, '"lbfgs" is unknown: it is one of sum, mean, first, sgd'),
+    ({"reduce": "max"}, 'reduce is "max": it is "mean" or "sum"'),
+    ({"dtype": torch.half}, "tables hold float32 or int64"),
+    ({"amsgrad": True}, '"sgd" has no amsgrad: a table with it takes dampening, lr, momentum, nesterov, weight_decay'),
+    ({"initial_accumulator_value": 1.0}, "has no initial_accumulator_value"),
+    ({"optimizer": "sum", "lr": 1.0}, '"sum" has no lr: a table with it takes no settings'),
+])
+def test_refused_by_their_words(creator, wrong, words):
+    for make in (cairn.dense_table, cairn.sparse_table):
+        with pytest.raises(cairn.InvalidArgumentError, match=words):
+            make("t", 3, **wrong)
+    assert creator.made == {}
+    with pytest.raises(cairn.InvalidArgumentError, match=r'"t" has shape \(2, 0\): every dimension is at least 1'):
+        cairn.dense_table("t", (2, 0))
+    table = cairn.dense_table("t", 2)
+    for timeout in (0, -1, float("nan")):
+        with pytest.raises(cairn.InvalidArgumentError, match="not a number of seconds above 0"):
+            table.pull(timeout=timeout)
+
+
+@pytest.mark.parametrize("name, kind", [
+    ("sgd", torch.optim.SGD), ("adagrad", torch.optim.Adagrad), ("adam", torch.optim.Adam),
+    ("adamw", torch.optim.AdamW), ("rmsprop", torch.optim.RMSprop), ("sparse_adam", torch.optim.SparseAdam),
+    ("rowwise_adagrad", cairn.optim.RowwiseAdagrad), ("ftrl", cairn.optim.FTRL),
+])
+def test_default_settings_are_those_of_the_optimizers(name, kind):
+    defaults = kind([torch.nn.Parameter(torch.ones(2, 2))]).defaults
+    settings = cairn.hypers.optimizer(name, {}, maximize=False, reduce="mean").settings
+    assert settings == {key: defaults[key] for key in settings}
+    hyper = cairn.hypers.optimizer(name, {}, maximize=False, reduce="mean").hyper
+    assert hyper == cairn.optimizer_settings.hyper_of(name, defaults)
+
+
+def test_repr_and_names(worker):
+    table = worker.dense_table("w", (2, 3), mode="async", optimizer="adam")
+    assert repr(table) == "<cairn.DenseTable 'w', (2, 3), adam>" and table.dtype == torch.float32
+    rows = worker.sparse_table("rows", 4, mode="async", dtype="int64", optimizer="first")
+    assert repr(rows) == "<cairn.SparseTable 'rows', dim 4, first>" and rows.dtype == torch.int64
