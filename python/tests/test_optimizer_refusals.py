@@ -117,3 +117,145 @@ def test_clipping_has_the_two_norm_only():
     backward(model, batch(0, 0))
     with pytest.raises(ValueError, match="2-norm"):
         optimizer.clip_grad_norm_(1.0, norm_type=1.0)
+
+
+def two_params():
+    return nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(3))
+
+
+def with_table(kind, **settings):
+    return cairn.DistributedOptimizer(kind(cairn.nn.Embedding(4, 2).parameters(), **settings))
+
+
+TABLES = {
+    "Adam": (lambda: with_table(torch.optim.Adam), "Adam changes every row.*torch.optim.SparseAdam, SGD"),
+    "AdamW": (lambda: with_table(torch.optim.AdamW), "AdamW changes every row.*torch.optim.SparseAdam, SGD"),
+    "RMSprop": (lambda: with_table(torch.optim.RMSprop), "RMSprop changes every row.*torch.optim.Adagrad, SGD"),
+    "momentum": (lambda: with_table(torch.optim.SGD, lr=0.1, momentum=0.5),
+                 "SGD with momentum=0.5 would change rows.*group of its own with momentum=0"),
+    "weight decay": (lambda: with_table(torch.optim.Adagrad, weight_decay=0.25),
+                     "Adagrad with weight_decay=0.25 would.*with weight_decay=0"),
+    "SparseAdam for ordinary parameters": (
+        lambda: cairn.DistributedOptimizer(torch.optim.SparseAdam([two_params()[0]])),
+        "SparseAdam is for tables .* alone.*to another optimizer"),
+    "RowwiseAdagrad for ordinary parameters": (
+        lambda: cairn.DistributedOptimizer(cairn.optim.RowwiseAdagrad([two_params()[0]])),
+        "RowwiseAdagrad is for tables .* alone"),
+    "a subclass": (lambda: cairn.DistributedOptimizer(MySGD(two_params(), lr=0.1)),
+                   "or use SGD, Adagrad, Adam, AdamW, RMSprop or cairn.optim.FTRL"),
+    "differentiable": (lambda: cairn.DistributedOptimizer(torch.optim.SGD(two_params(), lr=0.1, differentiable=True)),
+                       'needs the update in this process: use update="worker"'),
+}
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_optimizers_that_do_not_fit_what_they_hold(what):
+    make, words = TABLES[what]
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_a_table_whose_rows_a_worker_would_update():
+    embedding = cairn.nn.Embedding(4, 2)
+    with pytest.raises(cairn.Error, match='update="worker" can\'t train a table.*an optimizer of their own'):
+        cairn.DistributedOptimizer(sgd(embedding.parameters()), update="worker")
+
+
+@pytest.mark.parametrize("kind, settings, option, value", [
+    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}, "nesterov", True),
+    (torch.optim.SGD, {"lr": 0.1}, "maximize", True),
+    (torch.optim.SGD, {"lr": 0.1, "maximize": True}, "maximize", False),
+    (torch.optim.Adam, {}, "amsgrad", True),
+    (torch.optim.Adam, {"amsgrad": True}, "amsgrad", False),
+    (torch.optim.RMSprop, {}, "centered", True),
+])
+def test_what_the_servers_keep_can_not_change_after_the_wrap(kind, settings, option, value):
+    param, _ = two_params()
+    optimizer = cairn.DistributedOptimizer(kind([param], **settings))
+    param.grad = torch.ones(2)
+    optimizer.step()
+    optimizer.param_groups[0][option] = value
+    with pytest.raises(ValueError, match="nesterov, amsgrad, centered or maximize was changed after the wrap"):
+        optimizer.step()
+
+
+def test_momentum_may_fall_to_nothing_and_come_back():
+    param, _ = two_params()
+    optimizer = cairn.DistributedOptimizer(torch.optim.SGD([param], lr=0.1, momentum=0.5))
+    for momentum in (0.5, 0.0, 0.5):
+        optimizer.param_groups[0]["momentum"] = momentum
+        param.grad = torch.ones(2)
+        optimizer.step()
+    assert param.tolist() == pytest.approx([-0.35, -0.35])
+
+
+def test_settings_of_a_table_can_not_change_after_the_wrap():
+    embedding = cairn.nn.Embedding(4, 2)
+    optimizer = cairn.DistributedOptimizer(torch.optim.Adagrad(embedding.parameters()), embedding)
+    embedding(torch.tensor([1])).sum().backward()
+    for option, value in (("maximize", True), ("initial_accumulator_value", 1.0)):
+        before = optimizer.param_groups[0][option]
+        optimizer.param_groups[0][option] = value
+        with pytest.raises(ValueError, match="was changed after the wrap.*maximize and initial_accumulator_value"):
+            optimizer.step()
+        optimizer.param_groups[0][option] = before
+    optimizer.step()
+
+
+def test_groups_can_not_change_or_go_after_the_wrap():
+    one, other = two_params()
+    for change, words in ((lambda groups: groups.pop(), "groups were removed after the wrap"),
+                          (lambda groups: groups[1]["params"].clear(), "parameters of a group were changed"),
+                          (lambda groups: groups[1]["params"].__setitem__(0, nn.Parameter(torch.zeros(3))),
+                           "parameters of a group were changed.*add_param_group")):
+        optimizer = cairn.DistributedOptimizer(sgd([{"params": [one]}, {"params": [other]}]))
+        change(optimizer.param_groups)
+        one.grad = torch.ones(2)
+        with pytest.raises(cairn.Error, match=words):
+            optimizer.step()
+
+
+def test_all_reduced_parameters_are_known_at_the_wrap():
+    model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+    cairn.assign(model, allreduce=[model[1]])
+    with pytest.raises(ValueError, match='update="worker" is for parameters on the servers: leave it out'):
+        cairn.DistributedOptimizer(sgd(model.parameters()), model, update="worker")
+    with pytest.raises(ValueError, match="overlap=True is for parameters on the servers, and some are all-reduced"):
+        cairn.DistributedOptimizer(sgd(model.parameters()), model, overlap=True)
+    optimizer = cairn.DistributedOptimizer(sgd(model[0].parameters()), model)
+    with pytest.raises(cairn.Error, match="all-reduced can't be added after the wrap"):
+        optimizer.add_param_group({"params": list(model[1].parameters())})
+
+
+def test_names_of_compiled_and_wrapped_models():
+    assert cairn.served_parts.plain_name("_orig_mod.tower.0.weight") == "tower.0.weight"
+    assert cairn.served_parts.plain_name("module._orig_mod.tower.weight") == "tower.weight"
+    assert cairn.served_parts.plain_name("_orig_mod.module.weight") == "weight"
+    assert cairn.served_parts.plain_name("module") == "module"
+    assert cairn.served_parts.plain_name("tower.module.weight") == "tower.module.weight"
+
+
+@pytest.mark.parametrize("samples", [-1, float("inf"), float("nan")])
+def test_samples_that_are_no_number_of_samples(samples):
+    param, _ = two_params()
+    optimizer = cairn.DistributedOptimizer(sgd([param]))
+    param.grad = torch.ones(2)
+    with pytest.raises(ValueError, match=f"samples is {samples}: give the number"):
+        optimizer.step(samples=samples)
+    with pytest.raises(ValueError, match="max_norm is -1.0"):
+        optimizer.clip_grad_norm_(-1.0)
+
+
+def test_what_overlap_can_not_do():
+    param, _ = two_params()
+    with pytest.raises(ValueError, match='overlap=True is for updates on the servers'):
+        cairn.DistributedOptimizer(sgd([param]), update="worker", overlap=True)
+    optimizer = cairn.DistributedOptimizer(sgd([param]), overlap=True)
+    with pytest.raises(ValueError, match=r"clip_grad_norm_\(\) with overlap=True"):
+        optimizer.clip_grad_norm_(1.0)
+    with pytest.raises(ValueError, match="samples= with overlap=True"):
+        optimizer.step(samples=2)
+    optimizer.found_inf, optimizer.grad_scale = torch.zeros(1), torch.ones(1)  # as GradScaler does it
+    with pytest.raises(ValueError, match="a GradScaler with overlap=True"):
+        optimizer.step()
+    assert not hasattr(optimizer, "found_inf") and not hasattr(optimizer, "grad_scale")
