@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 import cairn
+from cairn import served_rows
+from cairn.served_rows import ServedRows
 from optimizer_workers.job import Job
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -131,6 +133,44 @@ def test_a_fresh_state_makes_all_rows_forget_theirs():
     both.optimizer.load_state_dict(fresh)
     both.plain.load_state_dict(fresh)
     both.assert_same().step(2).assert_same()
+
+
+@pytest.mark.parametrize("name", ["Adagrad", "SparseAdam"])
+def test_state_and_rows_travel_in_calls_of_bounded_size(name, monkeypatch):
+    saved = Pair(name)
+    for number in range(4):
+        saved.step(number)
+    model, state = through_a_file([saved.mine.state_dict(), saved.optimizer.state_dict()])
+    calls = {"pulled": [], "assigned": []}
+
+    def counted(method, what):
+        def call(self, keys, *arguments):
+            calls[what].append(keys.numel())
+            return method(self, keys, *arguments)
+        return call
+
+    monkeypatch.setattr(served_rows, "CALL_BYTES", 7 * 4 * DIM)
+    monkeypatch.setattr(ServedRows, "pull_column", counted(ServedRows.pull_column, "pulled"))
+    monkeypatch.setattr(ServedRows, "assign_column", counted(ServedRows.assign_column, "assigned"))
+    torch.testing.assert_close(saved.optimizer.state_dict(), state, rtol=0, atol=0)
+    used = [int((state["state"][0][column] != {"sum": 0.2}.get(column, 0.0)).any(1).sum())
+            for column in saved.optimizer._served.tables[0].settings.state_names]
+    assert calls["pulled"].count(7) >= 2 * len(used) and max(calls["pulled"]) == 7 and max(used) > 14
+    both = Pair(name)
+    both.theirs.load_state_dict(model)
+    both.mine.load_state_dict(model)
+    both.optimizer.push_parameters()
+    both.plain.load_state_dict(state)
+    both.optimizer.load_state_dict(state)
+    assert max(calls["assigned"]) == 7 and sum(calls["assigned"]) >= sum(used) + 64
+    both.assert_same().step(9).assert_same()
+
+
+def test_rows_wider_than_a_call_travel_one_by_one(monkeypatch):
+    monkeypatch.setattr(served_rows, "CALL_BYTES", DIM)
+    both = Pair("Adagrad").step(0)
+    assert both.optimizer._served.tables[0].keys_a_call == 1
+    both.assert_same()
 
 
 def test_rows_that_were_never_used_are_not_made_by_loading():
