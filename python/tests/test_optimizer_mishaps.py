@@ -2,11 +2,13 @@
 error that says what to do, or the right result; never a silent wrong one. In one process."""
 import os
 import signal
+import types
 
 import pytest
 import torch
 
 import cairn
+from cairn import standing_in, wrap_plan
 from cairn.calls_under_way import CallsUnderWay
 from cairn.optimizer_rounds import Rounds
 from cairn.served_group import ServedGroup
@@ -255,3 +257,143 @@ def test_samples_have_no_meaning_in_a_sum():
 def test_a_device_that_is_not_supported_is_named():
     with pytest.raises(TypeError, match="device meta"):
         cairn.DistributedOptimizer(torch.optim.SGD([torch.nn.Parameter(torch.zeros(3, device="meta"))], lr=1.0))
+
+
+# --- wraps that differ, and steps of several optimizers ----------------------------------------------------
+
+
+class Planned(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = cairn.nn.Embedding(9, 4, name="planned")
+        self.tower, self.head, self.aside = (torch.nn.Linear(4, 2) for _ in range(3))
+        self.norm = torch.nn.BatchNorm1d(2, affine=False)
+
+
+def test_a_wrap_in_words():
+    model = Planned()
+    cairn.assign(model, allreduce=[model.head.bias])
+    inner = torch.optim.SGD([{"params": [*model.tower.parameters(), model.head.bias]},
+                             {"params": [*model.rows.parameters(), torch.nn.Parameter(torch.ones(1))]}], lr=0.1)
+    optimizer = cairn.DistributedOptimizer(inner, model, mode=cairn.Sync(deterministic=True), wire="topk", wire_topk=0.5)
+    first, *others = wrap_plan.lines_of(optimizer._served, model)
+    assert first == ("SGD, Sync(deterministic=True), update=server, reduce=mean, root_rank=0, overlap=False, "
+                     "wire=topk, wire_topk=0.5")
+    assert others == [
+        "group 0 with 3 parameters", "tower.weight of shape (2, 4), on the servers",
+        "tower.bias of shape (2,), on the servers", "head.bias of shape (2,), all-reduced",
+        "group 1 with 2 parameters", 'rows, the table "planned" of rows of 4',
+        "parameter 1.1 of shape (1,), on the servers", "head.weight of shape (2, 4), not in the optimizer",
+        "aside.weight of shape (2, 4), not in the optimizer", "aside.bias of shape (2,), not in the optimizer",
+        "the buffer norm.running_mean of shape (2,)", "the buffer norm.running_var of shape (2,)",
+        "the buffer norm.num_batches_tracked of shape ()"]
+    param = torch.nn.Parameter(torch.ones(1))
+    plain = cairn.DistributedOptimizer(torch.optim.NAdam([param]), update="worker", reduce="sum")
+    assert wrap_plan.lines_of(plain._served, None) == [
+        "NAdam, Sync(deterministic=False), update=worker, reduce=sum, root_rank=0, overlap=False",
+        "parameter 0.0 of shape (1,), on the servers"]
+
+
+def test_workers_whose_wraps_differ_are_told_where():
+    client = cairn.context.current().client
+    lines = ["SGD", *(f"layer {i} of a model that needs many rows to be written down" for i in range(60))]
+    for rank in (3, 0):
+        wrap_plan.agree(client, rank, "optimizer-7", list(lines))
+    for changed, words in (
+            (["Adam", *lines[1:]], "rank 3 has SGD, rank 1 has Adam[.] Make the same"),
+            ([*lines[:-1], "é"], "rank 3 has layer 59 of .* down, rank 1 has é .after layer 58 of"),
+            (lines[:-1], "rank 3 has layer 59 of .* down, rank 1 has nothing more .after layer 58"),
+            ([*lines, "more"], "rank 3 has nothing more, rank 1 has more .after layer 59")):
+        with pytest.raises(cairn.Error, match=f"optimizer-7 is not the same on all workers: {words}"):
+            wrap_plan.agree(client, 1, "optimizer-7", changed)
+    wrap_plan.agree(client, 1, "optimizer-8", ["another one"])
+
+
+class Waiting:
+    """A call that ends after so many looks."""
+
+    def __init__(self, looks, is_ready=False):
+        self.looks, self.is_ready, self.waits = looks, is_ready, []
+
+    def ready(self):
+        return self.is_ready
+
+    def wait_for(self, milliseconds):
+        self.waits.append(milliseconds)
+        return len(self.waits) > self.looks
+
+
+class Other:
+    """A newcomer's optimizer that is not the one waited in."""
+
+    def __init__(self, served):
+        self._served, self.asked = served, []
+
+    def _stand_in(self, waited_for):
+        self.asked.append(waited_for)
+
+
+@pytest.fixture
+def of_worker(monkeypatch):
+    """What standing_in sees of an optimizer: of this number, on this worker, at this step."""
+    client = types.SimpleNamespace(create_sparse=cairn.context.current().client.create_sparse,
+                                   live_ranks=lambda: [0, 1, 2])
+    monkeypatch.setattr(standing_in, "_all", [])
+    monkeypatch.setattr(standing_in, "_newcomers", [])
+
+    def make(number, rank, steps=0, **changed):
+        served = types.SimpleNamespace(**{
+            "number": number, "sync": True, "reduced": types.SimpleNamespace(steps=steps),
+            "context": types.SimpleNamespace(rank=rank, client=client, embedded=False), **changed})
+        standing_in._all.append(served)
+        return served
+
+    return make
+
+
+def test_a_newcomer_takes_part_where_somebody_waits_for_it(of_worker):
+    here, there = of_worker(0, rank=0, steps=3), of_worker(5, rank=0, steps=2**23 + 1)
+    other, own = Other(there), Other(here)
+    standing_in._newcomers.extend([other, own])
+    standing_in.wait_for(here, pending := Waiting(looks=2))
+    assert other.asked == [False] and own.asked == [] and pending.waits == [100, 20, 20]
+    standing_in._newcomers.clear()
+    standing_in.wait_for(of_worker(5, rank=2, steps=2**23 + 2), Waiting(looks=1))  # waits at a later step
+    standing_in._newcomers.append(other)
+    standing_in.wait_for(here, Waiting(looks=2))
+    assert other.asked == [False, False]
+    standing_in._newcomers.clear()
+    standing_in.wait_for(of_worker(5, rank=1, steps=2**23 + 1), Waiting(looks=1))
+    standing_in._newcomers.append(other)
+    standing_in.wait_for(here, Waiting(looks=3))
+    assert other.asked == [False, False, True, True]
+
+
+def test_nobody_is_told_of_a_step_that_ends_soon(of_worker, monkeypatch):
+    told = []
+    monkeypatch.setattr(standing_in, "_tell", lambda table, served: told.append(served))
+    served, _ = of_worker(0, rank=0), of_worker(1, rank=0)
+    standing_in.wait_for(served, at_once := Waiting(looks=9, is_ready=True))
+    standing_in.wait_for(served, soon := Waiting(looks=0))
+    assert told == [] and at_once.waits == [] and soon.waits == [standing_in.PATIENCE_MS]
+    standing_in.wait_for(served, long := Waiting(looks=5))
+    assert told == [served] and long.waits == [standing_in.PATIENCE_MS]  # no newcomer: the rest is an ordinary wait
+
+
+def test_when_standing_in_may_be_needed(of_worker):
+    served = of_worker(0, rank=0)
+    assert not standing_in.may_be_needed(served)  # the only optimizer
+    assert all(map(standing_in.may_be_needed, (served, of_worker(1, rank=0))))
+    embedded = types.SimpleNamespace(rank=0, client=None, embedded=True)
+    for changed in ({"sync": False}, {"context": None}, {"context": embedded}):
+        assert not standing_in.may_be_needed(of_worker(2, rank=0, **changed))
+
+
+def test_the_place_of_an_optimizer_is_its_round():
+    param = torch.nn.Parameter(torch.zeros(2))
+    optimizer = cairn.DistributedOptimizer(torch.optim.SGD([param], lr=1.0))
+    begun = optimizer._served.groups[0].table.round()
+    step(optimizer, [param])
+    served = optimizer._served
+    assert standing_in._place(served, given=False) == (served.number, begun + 1)
+    assert standing_in._place(served, given=True) == (served.number, begun)

@@ -5,8 +5,11 @@ import io
 
 import pytest
 import torch
+from torch import nn
 
 import cairn
+from cairn import served_buffers
+from cairn.served_buffers import ServedIntegers, ServedTensors
 from optimizer_workers.problems import assert_close, backward, batch, net, train
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -182,3 +185,108 @@ def test_other_groups_are_refused_as_in_torch():
     with pytest.raises(ValueError, match="different number of parameter groups"):
         optimizer.load_state_dict(two.state_dict())
     train(model, optimizer, AFTER)
+
+
+# --- buffers, and what else of a model all workers share ---------------------------------------------------
+
+
+def served(tensors, name, mode=cairn.Async(), kind=ServedTensors):
+    made = kind(tensors)
+    made.attach(cairn.context.current().client, name, mode)
+    return made
+
+
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.frozen = nn.Linear(2, 2), nn.Parameter(torch.ones(3))
+        self.whole = nn.Parameter(torch.ones(2, dtype=torch.float64), requires_grad=False)
+        for name, tensor in {"mean": torch.ones(2), "narrow": torch.ones(2).bfloat16(), "count": torch.tensor(3),
+                             "mask": torch.tensor([True]), "empty": torch.ones(0)}.items():
+            self.register_buffer(name, tensor)
+        self.register_buffer("again", self.mean)
+
+
+def test_what_of_a_model_is_shared_and_how():
+    model = Mixed()
+    buffers, integers, others = served_buffers.shared_tensors(model, model.layer.parameters())
+    assert [id(t) for t in buffers] == [id(model.mean), id(model.narrow)]
+    assert [id(t) for t in integers] == [id(model.count), id(model.mask), id(model.whole)]
+    assert [id(t) for t in others] == [id(model.frozen)]
+    model.register_buffer("phase", torch.ones(1, dtype=torch.complex64))
+    with pytest.warns(UserWarning, match="complex tensors of the model are not shared"):
+        _, integers, _ = served_buffers.shared_tensors(model, model.layer.parameters())
+    assert len(integers) == 3
+
+
+def test_values_that_one_worker_gives_and_others_take(worker):
+    given = served([torch.tensor([[1.0, float("inf")]]), torch.ones(3).bfloat16()], "shared")
+    assert not given.are_there()
+    given.give(once=True).wait()
+    assert given.are_there()
+    taken = served([torch.zeros(1, 2), torch.zeros(3).bfloat16()], "shared")
+    taken.give(once=True).wait()  # too late: the first ones stay
+    taken.take(when_assigned=True).wait()
+    taken.store()
+    assert taken.tensors[0].tolist() == [[1.0, float("inf")]] and taken.tensors[1].tolist() == [1.0] * 3
+    given.tensors[1].fill_(2.0)
+    given.give(once=False).wait()
+    taken.take(when_assigned=False).wait()
+    taken.store()
+    assert taken.tensors[1].tolist() == [2.0] * 3
+
+
+def test_a_tensor_that_has_its_value_already_is_not_written_to(worker):
+    halves = served([torch.ones(3).half(), torch.ones(2).half()], "unchanged")
+    halves.give(once=False).wait()
+    halves.tensors[1].zero_()
+    versions = [tensor._version for tensor in halves.tensors]
+    halves.take(when_assigned=True).wait()
+    halves.store()
+    assert [t._version for t in halves.tensors] == [versions[0], versions[1] + 1]
+    assert halves.tensors[1].tolist() == [1.0, 1.0]
+
+
+def test_rounds_in_which_somebody_gives_or_nobody_does(worker):
+    buffers = served([torch.tensor([1.0, 2.0])], "rounds", cairn.Sync())
+    assert buffers.finish(buffers.give_and_take(gives=True)) and buffers.table.round() == 1
+    buffers.tensors[0].fill_(9.0)
+    assert not buffers.finish(buffers.give_and_take(gives=False))  # whoever should have given is gone
+    assert buffers.tensors[0].tolist() == [9.0, 9.0] and buffers.table.round() == 2
+    assert buffers.finish(buffers.give_and_take(gives=True)) and buffers.tensors[0].tolist() == [9.0, 9.0]
+
+
+def test_integers_bools_and_doubles_are_exact(worker):
+    values = [torch.tensor([[2**63 - 1, -2**63], [-1, 2**22]]), torch.tensor([True, False]),
+              torch.tensor(-5, dtype=torch.int8), torch.tensor([1e300, -0.1, float("inf")], dtype=torch.float64)]
+    served(values, "integers", kind=ServedIntegers).give(once=True).wait()
+    into = [torch.zeros_like(value) for value in values]
+    taken = served(into, "integers", kind=ServedIntegers)
+    taken.take(when_assigned=True).wait()
+    taken.store()
+    assert all(torch.equal(a, b) for a, b in zip(into, values))
+
+
+def test_a_wrap_shares_the_buffers_again_when_parameters_are_pushed(worker):
+    for mode in (cairn.Sync(), cairn.Async()):
+        model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+        optimizer = cairn.DistributedOptimizer(torch.optim.SGD(model[0].parameters(), lr=0.1), model, mode=mode)
+        served_model = optimizer._served
+        assert [t.shape for t in served_model.buffers.tensors] == [(3,), (3,)]
+        assert len(served_model._shared) == 2 and served_model._integers is served_model._shared[1]
+        with torch.no_grad():
+            model[1].running_mean.fill_(5.0)
+            model[1].num_batches_tracked.fill_(7)
+            model[1].weight.fill_(3.0)
+        optimizer.push_parameters()
+        found = [torch.zeros(3), torch.zeros(3)]
+        table = served_model.buffers.table
+        table.pull([t.data_ptr() for t in found], [3, 3], keep=found).wait()
+        assert found[0].tolist() == [5.0] * 3 and found[1].tolist() == [1.0] * 3
+        assert model[1].num_batches_tracked == 7 and model[1].weight.tolist() == [3.0] * 3
+        other, count = ServedTensors([torch.zeros(3), torch.zeros(3)]), ServedIntegers([torch.tensor(0)])
+        for mine, theirs in ((other, served_model._shared[0]), (count, served_model._shared[1])):
+            mine.table = theirs.table
+            mine.take(when_assigned=True).wait()
+            mine.store()
+        assert other.tensors[0].tolist() == [3.0] * 3 and count._integers[0] == 7
