@@ -11,7 +11,8 @@ import scripts
 import torch
 
 import cairn
-from cairn import metrics
+from cairn import context, metrics
+from cairn.epoch_claims import FirstWins
 
 HERE = pathlib.Path(__file__).parent
 CAIRN = pathlib.Path(os.environ["CAIRN_BIN"]) / "cairn"
@@ -80,6 +81,52 @@ def test_on_an_embedded_cluster_again_and_again(worker):
     for seed in range(4):
         scores, labels = samples(seed, 500, 50)
         assert metrics.auc(scores, labels) == pytest.approx(by_pairs(scores, labels), abs=1e-15)
+
+
+def test_scores_travel_in_calls_of_bounded_size(worker, monkeypatch):
+    monkeypatch.setattr(metrics, "_ROWS_AT_ONCE", 7)
+    table = metrics._Scores(context.current().client, "pieces")
+    assert [(keys.tolist(), piece) for keys, piece in table._pieces(0, 15)] == [
+        (list(range(7)), slice(0, 7)), (list(range(7, 14)), slice(7, 14)), ([14], slice(14, 15))]
+    assert [len(keys) for keys, _ in table._pieces(3, 14)] == [7, 7] and not list(table._pieces(3, 0))
+    rows = {place: torch.arange(3 * count).reshape(count, 3) + place for place, count in ((0, 15), (1, 14), (5, 1))}
+    for place, mine in rows.items():
+        table.push(place, mine)
+    assert all(torch.equal(table.pull(place, len(mine)), mine) for place, mine in rows.items())
+    scores, labels = samples(1, 100, 50)
+    assert metrics.auc(scores, labels) == pytest.approx(by_pairs(scores, labels), abs=1e-15)
+
+
+def test_calls_and_workers_beyond_one_look(worker, monkeypatch):
+    monkeypatch.setattr(metrics, "_AT_ONCE", 4)
+    client = context.current().client
+    calls = FirstWins(client, "many calls")
+    for call in range(9):
+        assert metrics._current_call(calls) == call
+        calls.push([call], [[1, 0]]).wait()
+    monkeypatch.setattr(metrics, "_MOST", 8)
+    with pytest.raises(cairn.InvalidArgumentError, match="8 calls of auc"):
+        metrics._current_call(calls)
+
+
+def test_places_of_workers(worker, monkeypatch):
+    """Those of ranks far from 0, of one that was started again, and of one that has brought nothing."""
+    monkeypatch.setattr(metrics, "_AT_ONCE", 4)
+    monkeypatch.setattr(metrics, "_MOST_RANKS", 16)
+    monkeypatch.setattr(metrics, "_MOST", 48)
+    places = FirstWins(context.current().client, "places")
+    made = [metrics._Place(places, rank, incarnation) for rank, incarnation in ((0, 10), (5, 11), (3, 12))]
+    assert [place.key for place in made] == [0, 5, 3]
+    for place, count in zip(made, (2, 0, 7)):
+        place.fill(count)
+    again = metrics._Place(places, 5, 99)
+    assert again.key == 21 and metrics._Place(places, 5, 11).key == 5  # the same worker: the same place
+    assert sorted(made[0].all_filled()) == [(0, 2), (3, 7), (5, 0)], "what it brings now is not there yet"
+    again.fill(3)
+    assert sorted(made[0].all_filled()) == [(0, 2), (3, 7), (21, 3)]
+    metrics._Place(places, 5, 100)
+    with pytest.raises(cairn.InvalidArgumentError, match="rank 5 was started too often"):
+        metrics._Place(places, 5, 101)
 
 
 WORKER = """

@@ -5,12 +5,14 @@ import os
 import pathlib
 import sys
 import time
+import types
 
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
 import cairn
+from cairn import epoch_claims
 from cairn.epoch_claims import EpochBook, EpochClaims
 from cairn.epoch_cut import EpochCut, epoch_order, left_over, merged
 from cairn.epoch_pass import EpochPass
@@ -237,6 +239,86 @@ def test_one_that_joined_just_now_is_not_taken_for_dead(worker, monkeypatch):
     Heard.looks = 0
     assert claims.survey().generation.tolist() == [0, 0]
     assert Heard.looks > 3
+
+
+def test_an_owner_that_nobody_hears_of_is_dead_after_a_while(worker, monkeypatch):
+    monkeypatch.setattr(epoch_claims, "NEWS_SECONDS", 0.0)
+    claims = EpochClaims(worker.init(), "unheard", 2)
+    claims.me += 5
+    claims.claim(0, 0).owner()
+    claims.me -= 5
+    assert claims.survey().generation.tolist() == [1, 0] and claims.me + 5 in claims._seen
+
+
+def test_marks_are_known_to_the_servers_after_a_flush(worker):
+    claims = EpochClaims(worker.init(), "marks", 3)
+    for chunk in range(3):
+        assert claims.claim(chunk, 0).owner() == claims.me
+        claims.mark_done(chunk, 0)
+    claims.flush()
+    assert claims._marks == [] and claims.survey().done.tolist() == [1, 1, 1]
+    worker.init().client.drop_table("marks")
+    assert claims.claim(0, 1).owner() == 0
+    claims.mark_done(0, 0)
+    claims.flush()  # everybody has gone on
+    with pytest.raises(cairn.NotFoundError):
+        claims.survey()
+
+
+def test_the_newest_epoch_is_found_beyond_one_look(worker, monkeypatch):
+    monkeypatch.setattr(epoch_claims, "EPOCHS_AT_ONCE", 4)
+    book = EpochBook(worker.init().client, "looking")
+    for epoch in range(9):
+        assert book.start_epoch() == epoch
+        book.agree(epoch, 0, [1, 2])
+        assert book.start_epoch() == epoch
+        book.close(epoch, 0)
+    book.agree(9, 1, [1])  # a second run of an epoch is none that the job is in
+    assert book.start_epoch() == 9
+
+
+def test_tables_of_epochs_that_were_broken_off_are_kept_for_a_while(worker, monkeypatch):
+    monkeypatch.setattr(cairn.data, "_KEPT", 2)
+    sampler = cairn.data.Sampler(range(100), name="broken", chunk=10)
+    for epoch in range(6):
+        sampler.set_epoch(epoch)
+        next(iter(sampler))
+    assert [is_there(f"broken/epoch-{epoch}") for epoch in range(6)] == [False, False, True, True, True, True]
+    sampler.set_epoch(5)
+    assert len(list(sampler)) == 100 and is_there("broken/epoch-5.1")  # begun again: a table of its own
+
+
+def test_the_share_of_one_that_joined(worker, monkeypatch):
+    sampler = cairn.data.Sampler(range(100))
+    here = cairn.context.current()
+    client = types.SimpleNamespace(live_ranks=lambda: [0, 1, 5])
+    joined = types.SimpleNamespace(rank=5, world_size=2, client=client)
+    monkeypatch.setattr(cairn.context, "current", lambda: joined)
+    assert len(sampler) == 33
+    client.live_ranks = lambda: []
+    assert len(sampler) == 100
+    joined.rank = 1
+    assert len(sampler) == 50
+    monkeypatch.setattr(cairn.context, "current", lambda: here)
+    assert len(sampler) == 100
+
+
+def test_a_part_of_its_own_and_what_is_left_behind(worker):
+    """Of four workers, as rank 1 sees them: 3 is dead, and rank 2 has not come to its last chunks."""
+    context = worker.init()
+    seen = types.SimpleNamespace(rank=1, client=types.SimpleNamespace(live_ranks=lambda: [0, 1, 2]))
+    cut = EpochCut.make(80, [], 4, 10)
+    survey = epoch_claims.Survey(torch.zeros(8, dtype=torch.int64), torch.tensor([7, 7, 7, 0, 7, 0, 0, 0]),
+                                 torch.zeros(8, dtype=torch.int64))
+    claims = EpochClaims(context, "left", cut.chunks)
+    assert EpochPass(seen, cut, range(80), claims, balance=False)._left_behind(survey) == [(7, 0), (6, 0), (3, 0)]
+    assert EpochPass(seen, cut, range(80), claims, balance=True)._left_behind(survey) == [
+        (7, 0), (6, 0), (5, 0), (3, 0)]
+    seen.rank = 4  # has joined
+    assert len(EpochPass(seen, cut, range(80), claims, balance=False)._left_behind(survey)) == 4
+    survey.generation[5] = 1  # its owner died
+    seen.rank = 1
+    assert (5, 1) in EpochPass(seen, cut, range(80), claims, balance=False)._left_behind(survey)
 
 
 # Real workers.
