@@ -154,8 +154,8 @@ SESSIONS = '''
 # Each in a session of its own: a grandchild, and one whose parent is gone at once; the last starts others.
 setsid sh -c 'echo $$ > {0}/plain; exec sleep 1000' &
 (setsid sh -c 'echo $$ > {0}/orphan; while :; do sleep 0.05; done' &)
-# A launcher below this one, whose guard and processes go too.
-{1} run --no-logs -- setsid sh -c 'echo $$ > {0}/below; exec sleep 1000' &
+# A launcher below this one, whose guard and processes go too. Without --wait its worker would be over at once.
+{1} run --no-logs -- setsid --wait sh -c 'echo $$ > {0}/below; exec sleep 1000' &
 while ! [ -s {0}/plain -a -s {0}/orphan -a -s {0}/below ]; do sleep 0.02; done
 echo here; wait
 '''
