@@ -23,6 +23,7 @@ from .optimizer_settings import NO_HYPER
 # A vote, as the votes' mean has it times their number.
 _FAILED, _ON_DECISION, _DECIDES, _SCALE, _SKIPS, _FIRST_RANK = 0, 1, 2, 3, 4, 16
 _SIZE = 1024  # elements of the smallest block: the table has one slot, so a round has one outcome
+_ALONE_S = 30.0
 _INCARNATIONS = 1 << 18  # exact in float32 also after a division by their number
 
 
@@ -109,6 +110,7 @@ class Control:
                                               optimizer="first")
         self.me = Member(ctx.rank, client.incarnation % _INCARNATIONS)
         self.deadline_s = ctx.call_timeout_s
+        self.alone_s = _ALONE_S  # how long an exchange waits for others that may never come
 
     @property
     def attempt(self) -> int:

@@ -40,12 +40,18 @@ def check_members(control: Control, members: tuple[Member, ...]) -> None:
 
 
 class Patience:
-    """The waiting of one attempt: who has died, who has given up, how long it has been."""
+    """The waiting of one attempt: who has died, who has given up, how long it has been.
+
+    alone: the others may not have come yet, and some may never: after control.alone_s the attempt is given
+    up, for a vote. What waits for a vote the scheduler knows, so it can tell that workers wait for each other
+    (docs/consistency.md, rule 54). The next one has twice the time: it may have been slow, and no more.
+    """
 
     def __init__(self, control: Control, members: tuple[Member, ...], attempt: int,
-                 what: str) -> None:
+                 what: str, alone: bool = False) -> None:
         self._control, self._members, self._attempt, self._what = control, members, attempt, what
         self._since = self._reminded = self._turned = time.monotonic()
+        self._alone_until = self._since + control.alone_s if alone else float("inf")
         self._turns = 0
 
     def turn_if_due(self) -> None:
@@ -66,6 +72,9 @@ class Patience:
         others = ", ".join(str(m.rank) for m in self._members if m != self._control.me)
         ranks = f"rank{'s' * (',' in others)} {others}"
         who = f"rank {self._control.me.rank} waits for {ranks} in {self._what} of {self._control.name}"
+        if now > self._alone_until:
+            self._control.alone_s *= 2
+            raise AttemptFailed(f"{who}: not all of them were there in time")
         if now - self._since > self._control.deadline_s:
             self._since = now  # whoever calls again waits again
             raise DeadlineExceededError(

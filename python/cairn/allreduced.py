@@ -142,7 +142,7 @@ class AllReduced:
         group, control = self._group, self._control
         patience = None
         if control is not None:
-            patience = Patience(control, self._members, control.attempt, "an all-reduce")
+            patience = Patience(control, self._members, control.attempt, "an all-reduce", alone=True)
         rank = 0 if control is None else control.me.rank
         self._attempt = Attempt(group, self._buckets, part, patience, rank)
         if self._failure is not None:

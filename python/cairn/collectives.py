@@ -6,6 +6,7 @@ those who voted make a new group and exchange again. So all of them have the sam
 """
 from __future__ import annotations
 
+import numbers
 import pickle
 import time
 from collections.abc import Callable
@@ -91,7 +92,7 @@ class Collectives:
         if not self._members:
             return None, AttemptFailed("there is no process group yet")
         try:
-            patience = Patience(control, self._members, control.attempt, what)
+            patience = Patience(control, self._members, control.attempt, what, alone=True)
             if self._group is None and self._members != (control.me,):
                 raise AttemptFailed("the process group was given up")
             return (exchange(Exchange(self._group, patience, self._rank)),), None
@@ -169,6 +170,8 @@ def allreduce(tensor: torch.Tensor, reduce: str = "mean") -> torch.Tensor:
         raise TypeError(f"allreduce() of a {type(tensor).__name__}: torch.as_tensor makes a tensor of it")
     if reduce not in ("mean", "sum"):
         raise InvalidArgumentError(f'reduce is {reduce!r}: give "mean" or "sum"')
+    if tensor.is_meta:
+        raise InvalidArgumentError("allreduce() of a tensor on the meta device: it has no values")
     if tensor.dtype not in _TYPES or tensor.layout != torch.strided:
         kind = tensor.dtype if tensor.layout == torch.strided else tensor.layout
         raise InvalidArgumentError(f"allreduce() of {kind}: convert it to a dense tensor of float32 or int64 first")
@@ -193,7 +196,7 @@ def allreduce(tensor: torch.Tensor, reduce: str = "mean") -> torch.Tensor:
 
 def allgather_object(obj: Any) -> list[Any]:
     """The objects of all live workers, in the order of their ranks. They travel by pickle."""
-    mine = pickle.dumps(obj)
+    mine = _pickled(obj, "allgather_object()")
     record = Record("allgather_object")
 
     def exchange(group: Exchange) -> Any:
@@ -207,10 +210,10 @@ def broadcast_object(obj: Any = None, root_rank: int = 0) -> Any:
     """The object of worker root_rank, on all live workers; what the others give does not matter. It
     travels by pickle. Raises cairn.UnavailableError on all if that worker is not there."""
     ctx = context.current()
-    if not 0 <= root_rank < ctx.world_size:
-        raise InvalidArgumentError(f"root_rank is {root_rank}, there are ranks 0 to {ctx.world_size - 1}")
+    if not isinstance(root_rank, numbers.Integral) or not 0 <= root_rank < ctx.world_size:
+        raise InvalidArgumentError(f"root_rank is {root_rank!r}, there are ranks 0 to {ctx.world_size - 1}")
     gives = ctx.rank == root_rank
-    mine = pickle.dumps(obj) if gives else b""
+    mine = _pickled(obj, "broadcast_object()") if gives else b""
     record = Record("broadcast_object", (root_rank,))
 
     def exchange(group: Exchange) -> Any:
@@ -230,6 +233,13 @@ def broadcast_object(obj: Any = None, root_rank: int = 0) -> Any:
 
     found = _result(_run("broadcast_object()", exchange))
     return obj if gives else pickle.loads(found)
+
+
+def _pickled(obj: Any, what: str) -> bytes:
+    try:
+        return pickle.dumps(obj)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InvalidArgumentError(f"{what} of a {type(obj).__name__}: it can't be pickled ({error})") from error
 
 
 def _gather(group: Exchange, mine: bytes) -> list[torch.Tensor]:

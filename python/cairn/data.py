@@ -165,7 +165,8 @@ class Sampler(torch.utils.data.Sampler[int]):
         for place, (past, is_over) in enumerate(zip(candidates, over)):
             if not is_over and place >= far:
                 kept.insert(-1, past)
-            elif ctx.first_rank() == ctx.rank:
+                continue
+            if ctx.first_rank() == ctx.rank:
                 try:
                     ctx.client.drop_table(past[2])
                 except NotFoundError:
@@ -186,7 +187,8 @@ class Sampler(torch.utils.data.Sampler[int]):
         """
         length = len(self.dataset)
         used = self._used_before()
-        if self._loaded is None and self._pass_epoch == self.epoch:
+        resumes_here = self._loaded is not None and self._loaded[0] == self.epoch
+        if not resumes_here and self._pass_epoch == self.epoch:
             used = [(0, length)] if self._pass is None else self._pass.used(length)
         return {
             "epoch": self.epoch, "seed": self.seed, "shuffle": self.shuffle, "length": length,

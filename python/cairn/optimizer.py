@@ -168,8 +168,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             return Weight()
         if self._reduce == "sum":
             raise ValueError('samples= is a weight in the mean: with reduce="sum" there is none')
-        if not 0 <= samples < math.inf:
-            raise ValueError(f"samples is {samples}: give the number of samples in the batch")
+        if isinstance(samples, str) or not 0 <= samples < math.inf:
+            raise ValueError(f"samples is {samples!r}: give the number of samples in the batch")
         return Weight(float(samples), given=True)
 
     def _step(self, weight: Weight) -> None:

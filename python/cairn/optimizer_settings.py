@@ -42,6 +42,11 @@ class GroupSettings:
     state_names: tuple[str, ...] = ()  # torch's names of the state columns 1, 2, 3
     has_step: bool = False  # torch's state has "step"
 
+    def initial(self, column: int) -> float:
+        """What a state column has before the first step."""
+        is_z = self.kind == "ftrl" and column == 1  # which is no accumulator
+        return 0.0 if is_z else self.initial_state
+
 
 def kind_of(optimizer: torch.optim.Optimizer) -> str | None:
     """Exact types only: a subclass may compute something else."""

@@ -193,7 +193,7 @@ class OptimizerState:
             for param in group.params:
                 value = state[param].get(name) if param in state else None
                 if value is None:
-                    values.append(torch.full(param.shape, settings.initial_state, **FLOATS))
+                    values.append(torch.full(param.shape, settings.initial(1 + i), **FLOATS))
                 else:
                     values.append(value.detach().to("cpu", torch.float32).contiguous().reshape(param.shape))
             yield 1 + i, values

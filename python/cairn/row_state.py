@@ -77,7 +77,7 @@ class RowState:
     def _fresh(self) -> Entry:
         if self._settings.kind != "adagrad":
             return {}  # torch's others have none before the first step
-        whole = torch.full((self._rows(), self._source.dim), self._initial(1), **FLOATS)
+        whole = torch.full((self._rows(), self._source.dim), self._settings.initial(1), **FLOATS)
         return {**self._entry(0), "sum": self._narrow(whole)}
 
     def _entry(self, steps: int) -> Entry:
@@ -85,7 +85,7 @@ class RowState:
         return {"step": number}
 
     def _read(self, column: int, keys: Keys) -> torch.Tensor:
-        whole = torch.full((self._rows(), self._source.dim), self._initial(column), **FLOATS)
+        whole = torch.full((self._rows(), self._source.dim), self._settings.initial(column), **FLOATS)
         for part in keys.split(self._table.keys_a_call):
             whole[part] = self._table.pull_column(part, column)
         return whole
@@ -122,7 +122,7 @@ class RowState:
         changed = torch.zeros(self._rows(), dtype=torch.bool, device="cpu")
         changed[self._existing()] = True
         for column, values in enumerate(columns, start=1):
-            changed |= (values != self._initial(column)).any(1)  # other rows need not be made
+            changed |= (values != self._settings.initial(column)).any(1)  # other rows need not be made
         keys = changed.nonzero().reshape(-1)
         for part in keys.split(self._table.keys_a_call):
             for column, values in enumerate(columns, start=1):
@@ -132,7 +132,7 @@ class RowState:
     def _given(self, entry: Entry, column: int, name: str) -> torch.Tensor:
         shape = (self._rows(), self._source.dim)
         if name not in entry:
-            return torch.full(shape, self._initial(column), **FLOATS)
+            return torch.full(shape, self._settings.initial(column), **FLOATS)
         given = entry[name].detach().to("cpu", torch.float32)
         return (given.unsqueeze(1).expand(shape) if self._one_a_row else given).contiguous()
 
@@ -151,8 +151,3 @@ class RowState:
     def _existing(self) -> Keys:
         keys = self._source.existing_keys()
         return keys[(keys >= 0) & (keys < self._rows())]
-
-    def _initial(self, column: int) -> float:
-        is_z = self._settings.kind == "ftrl" and column == 1  # which is no accumulator
-        return 0.0 if is_z else self._settings.initial_state
-

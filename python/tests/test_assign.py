@@ -52,6 +52,15 @@ def test_what_is_named_more_exactly_wins(swapped):
     assert len(of(model)[outer]) == 4
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_child_wins_over_the_model_itself(swapped):
+    model = Model()
+    inner, outer = ("server", "allreduce") if swapped else ("allreduce", "server")
+    cairn.assign(model, **{outer: model, inner: model.tower})
+    assert of(model)[inner] == ["tower.0.bias", "tower.0.weight", "tower.1.bias", "tower.1.weight"]
+    assert of(model)[outer] == ["embedding.weight", "head.bias", "head.weight"]
+
+
 def test_of_two_patterns_the_one_for_allreduce_wins():
     model = Model()
     cairn.assign(model, server=["*"], allreduce=["tower.*"])

@@ -48,13 +48,17 @@ def test_a_worker_that_dies_is_left_out_until_it_is_back(cairn_bin, tmp_path, vi
     assert job.left_behind() == []
 
 
-def test_a_worker_that_has_left_is_not_waited_for(cairn_bin):
-    job = Job(cairn_bin, WORKERS / "leaving.py", workers=3, servers=1)
+@pytest.mark.parametrize("leaves", [0, 2])  # 0: then ranks are not places in the group
+def test_a_worker_that_has_left_is_not_waited_for(cairn_bin, leaves):
+    job = Job(cairn_bin, WORKERS / "leaving.py", leaves, workers=3, servers=1)
     assert job.code == 0, job.output
-    for rank in range(2):
-        assert job.of_worker(rank, r"^told: .*rank 2, whose object it is, is not there \(ranks 0, 1 are\)"), job.output
-        assert job.of_worker(rank, r"^ranks \[0, 1\]$"), job.output
+    a, b = others = [rank for rank in range(3) if rank != leaves]
+    for rank in others:
+        words = rf"^told: .*rank {leaves}, whose object it is, is not there \(ranks {a}, {b} are\)"
+        assert job.of_worker(rank, words), job.output
+        assert job.of_worker(rank, rf"^ranks \[{a}, {b}\]$"), job.output
         assert job.of_worker(rank, r"^mean 3\.0$"), job.output
+        assert [m.group(1) for m in job.of_worker(rank, r"^heard from (\d)$")] == [str(a), str(b)], job.output
 
 
 def test_without_init():

@@ -294,6 +294,9 @@ def test_user_defined_roles(clean):
                                                server_endpoints=endpoints, init_gloo=False))
     assert fleet.is_worker() and (fleet.worker_index(), fleet.worker_num()) == (1, 2)
     assert "POD_IP" not in variables.in_effect()
+    fleet.init(role_maker.UserDefinedRoleMaker(current_id=2, role=Role.WORKER, worker_num=3, server_endpoints=endpoints,
+                                               worker_endpoints=["a:1", "b:1"]))
+    assert (fleet.worker_index(), fleet.worker_num()) == (2, 3), "a number that is given counts before a list"
 
 
 @pytest.mark.parametrize("wrong, words", [

@@ -5,6 +5,8 @@ from optimizer_workers.job import Job
 
 @pytest.mark.parametrize("what, words", [
     ("barrier", ["rank 0 is in a barrier, rank 1 waits for round "]),
+    ("exchange", ["rank 0 is in a barrier, rank 1 waits for round "]),
+    ("allreduced step", ["rank 0 is in a barrier, rank 1 waits for round "]),
     ("wraps", ['rank 0 waits for round ', 'of table "optimizer-0/0"', 'rank 1 waits for round ', 'of table "optimizer-1/0"']),
 ])
 def test_workers_that_wait_for_each_other_are_told(cairn_bin, monkeypatch, what, words):

@@ -35,12 +35,17 @@ LOADER = """
     """
 
 
+def by_script(text):
+    """Without what the client says of a call that takes long, as on a busy machine."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("[cairn "))
+
+
 @pytest.mark.parametrize("how", ["fork", "spawn"])
 def test_a_loader_with_processes(job, tmp_path, how):
     """All eight samples come, and every call was refused with advice."""
     script = scripts.write(tmp_path, LOADER)
     code, text = job.wait(job.python(script, how))
-    assert (code, text) == (0, "88\n[1.0, 1.0, 1.0, 1.0] [0]\n")
+    assert (code, by_script(text)) == (0, "88\n[1.0, 1.0, 1.0, 1.0] [0]\n")
 
 
 def test_a_spawned_child_registers_no_worker(job, tmp_path):
@@ -97,7 +102,7 @@ def test_a_forked_child_ends(job, tmp_path):
         print(pending[0].result().tolist())
         """)
     code, text = job.wait(job.python(script))
-    assert (code, text) == (0, "5\n5\n5\n5\n[1.0, 1.0, 1.0, 1.0]\n")
+    assert (code, by_script(text)) == (0, "5\n5\n5\n5\n[1.0, 1.0, 1.0, 1.0]\n")
 
 
 def test_fork_before_init(job, tmp_path):

@@ -252,9 +252,9 @@ def test_the_same_script_in_every_role(job, tmp_path, family):
         text for _, text in texts)
 
 
-def cairn_run(job, cairn_bin, script, *options, **variables):
-    return job.start([cairn_bin / "cairn", "run", "--no-logs", *options, script], CAIRN_PYTHON=sys.executable,
-                     **variables)
+def cairn_run(job, cairn_bin, script, *options, arguments=(), **variables):
+    return job.start([cairn_bin / "cairn", "run", "--no-logs", *options, script, *arguments],
+                     CAIRN_PYTHON=sys.executable, **variables)
 
 
 def test_cairn_run_and_torch_distributed(job, tmp_path, cairn_bin):
@@ -284,6 +284,19 @@ def test_an_exception_in_one_worker_ends_the_job(job, tmp_path, cairn_bin):
     code, text = job.wait(cairn_run(job, cairn_bin, script, "-w", "2"))
     assert code != 0 and "ValueError: the data is bad" in text, text
     assert "callback" not in text
+
+
+def test_scale_does_not_wait_for_a_worker_that_is_done(job, tmp_path, cairn_bin):
+    script = scripts.write(tmp_path, """
+        import subprocess, sys, time, cairn
+        context = cairn.init()
+        if cairn.rank() == 0:
+            while context.client.live_ranks() != [0]:
+                time.sleep(0.02)  # between looks at what the client has heard
+            sys.exit(subprocess.run([sys.argv[1], "scale", "--workers", "2", "--timeout", "20"]).returncode)
+        """)
+    code, text = job.wait(cairn_run(job, cairn_bin, script, "-w", "2", arguments=[cairn_bin / "cairn"]))
+    assert code == 0 and "done: 1 worker in the job" in text, text
 
 
 # How a script ends, its exit code, whether the worker leaves in good order.

@@ -174,6 +174,34 @@ def test_workers_are_ranked_together(job, calls):
         assert found[0] == pytest.approx(by_pairs(scores, labels), abs=1e-15)
 
 
+LEAVES = """
+import time
+import torch
+import cairn
+from cairn import context, metrics
+
+cairn.init()
+client = context.current().client
+assert metrics.auc(torch.tensor([0.1, 0.9]), torch.tensor([0, 1])) == 1.0
+if cairn.rank() > 0:
+    while 0 in client.live_ranks():
+        time.sleep(0.01)
+    assert metrics.auc(torch.tensor([0.9, 0.1]), torch.tensor([0, 1])) == 0.0
+    for call in range(2):
+        for name in (f"metrics/auc-{call}", f"metrics/auc-{call}/scores"):
+            try:
+                client.create_sparse(name, 7)
+            except cairn.AlreadyExistsError:
+                print(f"left behind: {name}", flush=True)
+    print("looked", flush=True)
+"""
+
+
+def test_a_call_leaves_no_tables_also_where_the_first_worker_has_left(job):
+    text = run(job, 1, 2, LEAVES)
+    assert "looked" in text and "left behind" not in text, text
+
+
 DIES = """
 import os, pathlib, signal, sys
 import torch

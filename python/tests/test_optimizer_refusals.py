@@ -235,12 +235,12 @@ def test_names_of_compiled_and_wrapped_models():
     assert cairn.served_parts.plain_name("tower.module.weight") == "tower.module.weight"
 
 
-@pytest.mark.parametrize("samples", [-1, float("inf"), float("nan")])
+@pytest.mark.parametrize("samples", [-1, float("inf"), float("nan"), "2"])
 def test_samples_that_are_no_number_of_samples(samples):
     param, _ = two_params()
     optimizer = cairn.DistributedOptimizer(sgd([param]))
     param.grad = torch.ones(2)
-    with pytest.raises(ValueError, match=f"samples is {samples}: give the number"):
+    with pytest.raises(ValueError, match=f"samples is {samples!r}: give the number"):
         optimizer.step(samples=samples)
     with pytest.raises(ValueError, match="max_norm is -1.0"):
         optimizer.clip_grad_norm_(-1.0)

@@ -290,3 +290,22 @@ def test_a_wrap_shares_the_buffers_again_when_parameters_are_pushed(worker):
             mine.take(when_assigned=True).wait()
             mine.store()
         assert other.tensors[0].tolist() == [3.0] * 3 and count._integers[0] == 7
+
+
+def test_parameters_without_state_begin_as_in_one_process():
+    """FTRL's z begins at 0, its n at initial_accumulator_value."""
+    def trained_on(wrap):
+        first, second = (nn.Parameter(torch.ones(3)) for _ in range(2))
+        optimizer = cairn.optim.FTRL([first, second], lr=0.1, initial_accumulator_value=0.5)
+        if wrap:
+            optimizer = cairn.DistributedOptimizer(optimizer)
+        first.grad = torch.ones(3)
+        optimizer.step()  # the second has no state yet
+        optimizer.load_state_dict(optimizer.state_dict())
+        for _ in range(2):
+            first.grad, second.grad = torch.ones(3), torch.full((3,), 0.1)
+            optimizer.step()
+        return first.detach(), second.detach()
+
+    for served, plain in zip(trained_on(True), trained_on(False)):
+        torch.testing.assert_close(served, plain, rtol=0, atol=1e-6)

@@ -49,8 +49,9 @@ def test_lenet_has_the_same_losses_with_a_server_and_the_scheduler_killed(job, c
         # the client says about it goes to standard error.
         by_client = f"[cairn worker {rank}] "
         said = lines_of(rank, killed)
-        by_script = [line for line in said if not line.startswith(by_client)]
-        assert by_script == lines_of(rank, peace), killed
+        by_script, in_peace = ([line for line in lines_of(rank, log) if not line.startswith(by_client)]
+                               for log in (killed, peace))
+        assert by_script == in_peace, killed
         assert any(line.startswith(f"{by_client}server 0 is gone; its partitions are now on server")
                    for line in said), killed
     assert "was killed by" not in peace and " is lost: " not in peace

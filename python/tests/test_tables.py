@@ -130,6 +130,17 @@ def test_outputs_of_other_layouts_are_written_back(worker):
     assert base.tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
+def test_an_output_is_written_once_however_often_it_is_waited_for(worker):
+    table = cairn.dense_table("w", (2, 3), optimizer="sum")
+    table.push(torch.ones(2, 3)).wait()
+    out = torch.zeros(3, 2).t()  # of another layout: it is written when the call has ended
+    future = table.pull(out)
+    assert future.result().sum() == 6
+    out.fill_(5)
+    future.wait()
+    assert future.result().sum() == 30, "what was done with it since stays"
+
+
 def test_a_parameter_as_output(worker):
     table = worker.dense_table("w", 3, mode="async", init=2.0)
     param = torch.nn.Parameter(torch.zeros(3))

@@ -125,6 +125,9 @@ class ClientCore {
   virtual void OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) = 0;
   virtual void OnDisconnect(ConnId conn, int64_t now_us) = 0;
   virtual void OnTick(int64_t now_us) = 0;
+  // The largest body that a frame with this header may have on this connection, by what was asked there:
+  // the driver refuses a larger one before it takes memory for it, and closes the connection.
+  virtual uint64_t MostBodyBytes(ConnId conn, const wire::FrameHeader& header) const = 0;
 
   // Calls. Each `done` is called exactly once, at its deadline at the latest.
   // Registered, in a view, and connected to every shard thread.
@@ -159,6 +162,7 @@ class ClientCore {
   // The newest state; replaced, never changed, so a caller's thread may keep it.
   virtual std::shared_ptr<const wire::ClusterState> state() const = 0;
   virtual Incarnation incarnation() const = 0;
+  virtual Term term() const = 0;  // of schedulers: the highest that was heard of
   virtual Rank rank() const = 0;
   // The round that this worker's next kRound request of the table will have.
   virtual Round next_round(TableId table) const = 0;

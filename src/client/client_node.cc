@@ -46,7 +46,12 @@ ClientImpl::ClientImpl(ClientOptions options)
                       core_->OnDisconnect(conn, Loop::NowUs());
                       Publish();
                     }},
-               {.close_drops_queued = true, .log = log_}) {}
+               {.most_answer =
+                    [this](ConnId conn, const wire::FrameHeader& header) {
+                      return core_->MostBodyBytes(conn, header);
+                    },
+                .close_drops_queued = true,
+                .log = log_}) {}
 
 ClientImpl::~ClientImpl() { Close({Code::kCancelled, "this client is closed"}); }
 

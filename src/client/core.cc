@@ -56,6 +56,11 @@ void Core::OnDisconnect(ConnId conn, int64_t now_us) {
   Settle(now_us);
 }
 
+uint64_t Core::MostBodyBytes(ConnId conn, const wire::FrameHeader& header) const {
+  const auto it = by_conn_.find(conn);
+  return it == by_conn_.end() ? wire::MostControlBytes(header) : it->second->MostBodyBytes(header);
+}
+
 void Core::OnTick(int64_t now_us) {
   scheduler_.OnTick(now_us);
   for (Links::Place& place : links_.all()) place.link->OnTick(now_us);

@@ -35,6 +35,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) override;
   void OnDisconnect(ConnId conn, int64_t now_us) override;
   void OnTick(int64_t now_us) override;
+  uint64_t MostBodyBytes(ConnId conn, const wire::FrameHeader& header) const override;
 
   void Start(int64_t deadline_us, Done done, int64_t now_us) override;
   void CreateTable(const TableSpec& spec, int64_t deadline_us, TableDone done, int64_t now_us) override;
@@ -50,6 +51,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
 
   std::shared_ptr<const wire::ClusterState> state() const override { return scheduler_.state(); }
   Incarnation incarnation() const override { return scheduler_.incarnation(); }
+  Term term() const override { return scheduler_.term(); }
   Rank rank() const override { return scheduler_.rank(); }
   Round next_round(TableId table) const override;
   Status fatal() const override { return calls_.left() ? Status::Ok() : fatal_; }

@@ -369,6 +369,7 @@ TEST_F(PushTest, ADamagedFrameIsSentAgain) {
   EXPECT_TRUE(ends[0]->ok());
   Push(2);
   for (int i = 0; i < 4; ++i) {
+    ASSERT_FALSE(ends[1]) << i << ": the one before, which an answer followed, does not count";
     ASSERT_FALSE(c.Inbox(kLink).empty()) << i;
     c.Error(kLink, c.Take(kLink).header, Code::kProtocol, "wrong checksum");
     c.Wait(5'000'000);

@@ -225,6 +225,8 @@ void Core::SendPart(uint64_t id, Record& record, uint32_t at, int64_t now_us, bo
   frame.kind = kind;
   frame.parks = record.parks;
   frame.borrows = part.borrowed;
+  // Now: where the values go is forgotten when the deadline passes, and the answer may come later.
+  frame.answer_bytes = part.keys == nullptr ? ExpectedBytes(part) : wire::kMaxBodyBytes;
   // The driver knows the frames of the request as it was submitted, and would take its connections'
   // hands off them; for others this is up to the link (ShardLink::End).
   frame.sends = fitted ? 1 : 0;

@@ -124,6 +124,7 @@ void Core::MoveFrame(ShardLink::Moving moving) {
     frame.kind = old.kind;
     frame.parks = old.parks;
     frame.borrows = old.borrows;
+    frame.answer_bytes = old.answer_bytes;
     frame.sends = std::min(old.sends, uint32_t{1});
     frame.frame = std::move(pieces[k].frame);
     if (k > 0) {

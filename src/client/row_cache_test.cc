@@ -278,6 +278,20 @@ TEST(RowCache, AReadThatTookLongIsAsOldAsItsBeginning) {
   }
 }
 
+TEST(RowCache, AsFarAheadAsRowsLastOnlyThoseOfThisStepAreTaken) {
+  for (uint32_t steps : {0u, 1u, 3u}) {
+    SCOPED_TRACE(steps);
+    Reader reader(64, 1, steps);
+    for (int i = 0; i < 2; ++i) reader.Read({5});
+    std::vector<float> out(1);
+    std::vector<int64_t> missing(1);
+    const std::vector<RowKey> keys = {5};
+    EXPECT_EQ(reader.cache.Take(keys, out, missing, steps), 0u);
+    reader.Step();
+    EXPECT_EQ(reader.cache.Take(keys, out, missing, steps), 1u);
+  }
+}
+
 TEST(RowCache, FartherAheadThanRowsLastNothingIsTakenAndTheTicketIsThatOfNow) {
   Reader reader(64, 1, 1);
   for (int i = 0; i < 2; ++i) reader.Read({5});

@@ -63,6 +63,7 @@ class SchedulerLink {
 
   const std::shared_ptr<const wire::ClusterState>& state() const { return state_; }
   Incarnation incarnation() const { return incarnation_; }
+  Term term() const { return term_; }
   Rank rank() const { return rank_; }
   const std::string& cluster_id() const { return cluster_id_; }
   // What is awaited, in words: no answer from the scheduler, or what the scheduler says.

@@ -68,6 +68,7 @@ void ShardLink::ForgetConnection(int64_t now_us) {
   conn_ = {};
   phase_ = Phase::kWaiting;
   retry_us_ = now_us + backoff_.Next();
+  answer_size_.Reset();
   sent_through_ = 0;
   bulk_progress_ = 0;
   counted_ = parked_ = 0;
@@ -224,16 +225,17 @@ bool ShardLink::OldestCounted(Queue::const_iterator it) const {
   return std::all_of(queue_.begin(), it, [](const auto& earlier) { return earlier.second.parks; });
 }
 
-Outgoing ShardLink::TakeOut(Queue::iterator it) {
+Outgoing ShardLink::TakeOut(Queue::iterator it, uint32_t answers) {
   if (it->first <= sent_through_) --(it->second.parks ? parked_ : counted_);
   Outgoing frame = std::move(it->second);
   queue_.erase(it);
+  if (frame.sends > answers) answer_size_.LetGo(frame.answer_bytes);
   return frame;
 }
 
 void ShardLink::Drop(uint64_t id) {
   auto it = queue_.find(id);
-  if (it != queue_.end()) TakeOut(it);
+  if (it != queue_.end()) TakeOut(it, 0);
 }
 
 void ShardLink::DisownBorrowed(uint64_t id, int64_t now_us) {
@@ -250,7 +252,7 @@ void ShardLink::End(Queue::iterator it, const Status& outcome, const wire::Frame
   backoff_.Reset();
   damaged_ = 0;
   if (!it->second.parks && OldestCounted(it)) oldest_us_ = now_us;
-  const Outgoing frame = TakeOut(it);
+  const Outgoing frame = TakeOut(it, 1);
   if (frame.kind == Request::Kind::kPush) {
     for (const wire::SlotEntry& entry : wire::MutableEntries(*frame.frame))
       book_.all_answered.OnAnswered(entry.slot, entry.number);
@@ -274,6 +276,13 @@ void ShardLink::Seal(wire::Frame& frame) const {
   const bool one_host = wire::IsLoopback(peer_.endpoint) || network_.SharesMemory(conn_);
   if (!one_host) frame.header().flags |= wire::kFlagValuesChecked;
   wire::Seal(frame);
+}
+
+uint64_t ShardLink::MostBodyBytes(const wire::FrameHeader& header) const {
+  const auto it = queue_.find(header.request_id);
+  const bool waits = it != queue_.end();
+  return answer_size_.MostBytes(header, waits ? std::optional(it->second.answer_bytes) : std::nullopt,
+                                book_.size());
 }
 
 std::string ShardLink::Describe() const {

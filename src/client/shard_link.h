@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/recycled.h"
 #include "cairn/status.h"
+#include "client/answer_size.h"
 #include "client/backoff.h"
 #include "client/client_core.h"
 #include "client/slot_book.h"
@@ -37,6 +38,7 @@ struct Outgoing {
   bool parks = false;  // a shard may keep it for long: contributions, marks, pulls of sync tables
   bool borrows = false;  // its values lie in the caller's memory
   wire::FramePtr frame;
+  uint64_t answer_bytes = 0;  // of values in its answer, at most
   uint32_t sends = 0;    // on this link, or more than one where it has been on another
   int64_t heard_us = 0;  // parks: when it was sent, or the shard last said that it is kept there
   bool again = false;    // asked to come back later
@@ -117,6 +119,8 @@ class ShardLink {
   bool BeginTrip(uint64_t trip) { return std::exchange(trip_, trip) != trip; }
   const Peer& peer() const { return peer_; }
   bool ready() const { return phase_ == Phase::kReady; }
+  // Of a frame that comes on its connection (answer_size.h).
+  uint64_t MostBodyBytes(const wire::FrameHeader& header) const;
   uint64_t frames_sent() const { return frames_sent_; }
   uint64_t rewinds() const { return rewinds_; }
   // "server 1 thread 0 at 10.0.0.2:7001", and why it does not answer, where that is known.
@@ -149,7 +153,8 @@ class ShardLink {
   static Owner::Answer AnswerOf(const Outgoing& frame, const wire::FrameHeader& answer);
   bool Restamp(Outgoing& frame, StateVersion stamp);
   void ForgetSlots(const Outgoing& frame);
-  Outgoing TakeOut(Queue::iterator it);
+  // `answers`: how many of them have come.
+  Outgoing TakeOut(Queue::iterator it, uint32_t answers);
   void End(Queue::iterator it, const Status& outcome, const wire::FrameHeader& answer,
            int64_t now_us);
 
@@ -178,6 +183,7 @@ class ShardLink {
 
   Queue queue_;
   // Of this connection.
+  AnswerSize answer_size_;
   uint64_t sent_through_ = 0;  // frames up to this id have been sent
   uint64_t bulk_progress_ = 0;  // of the network, when last looked at
   uint32_t counted_ = 0;       // of those, unanswered ones that do not park: the bound counts them

@@ -33,7 +33,7 @@ std::vector<ShardLink::Moving> ShardLink::TakeMisplaced(
     // then no connection may refer to it but theirs.
     reopen |= frame.borrows && frame.frame.use_count() > 1;
     const uint64_t id = it->first;
-    moving.push_back({id, TakeOut(it++)});
+    moving.push_back({id, TakeOut(it++, 0)});
   }
   if (changed) oldest_us_ = now_us;
   if (stamped) ++rewinds_;

@@ -4,16 +4,17 @@
 
 namespace cairn::cluster {
 
-void EndedProcesses::Add(uint64_t uid) {
-  if (uid != 0 && next_ms_.size() < kMost) next_ms_.try_emplace(uid, std::numeric_limits<int64_t>::min());
+void EndedProcesses::Add(const EndedProcess& process) {
+  if (process.uid == 0 || words_.size() >= kMost) return;
+  words_.try_emplace(process.uid, Word{process, std::numeric_limits<int64_t>::min()});
 }
 
-std::vector<uint64_t> EndedProcesses::TakeDue(int64_t now_ms) {
-  std::vector<uint64_t> due;
-  for (auto& [uid, next_ms] : next_ms_) {
-    if (now_ms < next_ms) continue;
-    due.push_back(uid);
-    next_ms = now_ms + again_ms_;
+std::vector<EndedProcess> EndedProcesses::TakeDue(int64_t now_ms) {
+  std::vector<EndedProcess> due;
+  for (auto& [uid, word] : words_) {
+    if (now_ms < word.next_ms) continue;
+    due.push_back(word.process);
+    word.next_ms = now_ms + again_ms_;
   }
   return due;
 }

@@ -9,23 +9,33 @@
 
 namespace cairn::cluster {
 
+struct EndedProcess {
+  uint64_t uid = 0;  // of its registration; 0: not known
+  bool out_of_memory = false;
+  bool operator==(const EndedProcess&) const = default;
+};
+
 class EndedProcesses {
  public:
   // `again_ms`: the time between two tries.
   explicit EndedProcesses(int64_t again_ms) : again_ms_(again_ms) {}
 
-  // The process that has registered with this uid, or was about to; 0: not known, and nobody can be told.
-  void Add(uint64_t uid);
+  // One that has registered with its uid, or was about to. Where that is not known nobody can be told.
+  void Add(const EndedProcess& process);
   // The scheduler has answered.
-  void OnTold(uint64_t uid) { next_ms_.erase(uid); }
+  void OnTold(uint64_t uid) { words_.erase(uid); }
   // Those of whom it is to be told now.
-  std::vector<uint64_t> TakeDue(int64_t now_ms);
+  std::vector<EndedProcess> TakeDue(int64_t now_ms);
 
  private:
   // More than a launcher starts while a scheduler is away. Beyond it nobody new is taken in: their silence tells.
   static constexpr size_t kMost = 1024;
   const int64_t again_ms_;
-  std::map<uint64_t, int64_t> next_ms_;  // uid → when it is to be told
+  struct Word {
+    EndedProcess process;
+    int64_t next_ms = 0;  // when it is to be told
+  };
+  std::map<uint64_t, Word> words_;  // by uid
 };
 
 }  // namespace cairn::cluster

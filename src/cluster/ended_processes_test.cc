@@ -5,31 +5,38 @@
 namespace cairn::cluster {
 namespace {
 
-using Uids = std::vector<uint64_t>;
+using Processes = std::vector<EndedProcess>;
 
 TEST(EndedProcesses, AreToldAgainUntilTheSchedulerHasAnswered) {
   EndedProcesses ended(1000);
-  ended.Add(7);
-  EXPECT_EQ(ended.TakeDue(5), Uids{7});
-  EXPECT_EQ(ended.TakeDue(1004), Uids{});
-  ended.Add(8);
-  EXPECT_EQ(ended.TakeDue(1004), Uids{8});
-  EXPECT_EQ(ended.TakeDue(1005), Uids{7});
+  ended.Add({7});
+  EXPECT_EQ(ended.TakeDue(5), Processes{{7}});
+  EXPECT_EQ(ended.TakeDue(1004), Processes{});
+  ended.Add({8});
+  EXPECT_EQ(ended.TakeDue(1004), Processes{{8}});
+  EXPECT_EQ(ended.TakeDue(1005), Processes{{7}});
   ended.OnTold(7);
-  EXPECT_EQ(ended.TakeDue(9000), Uids{8});
+  EXPECT_EQ(ended.TakeDue(9000), Processes{{8}});
   ended.OnTold(8);
-  EXPECT_EQ(ended.TakeDue(99'000), Uids{});
+  EXPECT_EQ(ended.TakeDue(99'000), Processes{});
+}
+
+TEST(EndedProcesses, WhatItDiedOfIsToldEachTime) {
+  EndedProcesses ended(1000);
+  ended.Add({7, true});
+  EXPECT_EQ(ended.TakeDue(5), (Processes{{7, true}}));
+  EXPECT_EQ(ended.TakeDue(1005), (Processes{{7, true}}));
 }
 
 TEST(EndedProcesses, OneThatNeverSaidItsUidIsToldToNobody) {
   EndedProcesses ended(1000);
-  ended.Add(0);
-  EXPECT_EQ(ended.TakeDue(5), Uids{});
+  ended.Add({0});
+  EXPECT_EQ(ended.TakeDue(5), Processes{});
 }
 
 TEST(EndedProcesses, AreBounded) {
   EndedProcesses ended(1000);
-  for (uint64_t uid = 1; uid <= 5000; ++uid) ended.Add(uid);
+  for (uint64_t uid = 1; uid <= 5000; ++uid) ended.Add({uid});
   EXPECT_LE(ended.TakeDue(5).size(), 1024u);
 }
 

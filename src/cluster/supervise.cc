@@ -224,7 +224,9 @@ void Supervisor::SchedulerEnded(const NodeName& node, const ProcessEnd& end, int
   const std::string words = end.signal == 0 ? last_words_ : "";
   Fail({.exit_code = end.exit_code(),
         .cause = ToString(node) + " " + ToString(end) + (words.empty() ? "" : ": " + words),
-        .consequence = words.empty() ? ": the job ends" : "; the job ends",
+        .consequence = end.signal != 0  ? ": " + UsedUp() + ", and the job ends"
+                       : words.empty() ? ": the job ends"
+                                       : "; the job ends",
         .secondary = end.signal == 0},
        now_ms);
 }

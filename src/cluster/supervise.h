@@ -108,7 +108,7 @@ struct SuperviseAction {
     kTerminate,  // SIGTERM to its process group
     kKill,       // SIGKILL to its process group
     kGiveUp,     // tell the scheduler that this worker's rank does not come back
-    kEnded,      // tell the scheduler that the process with `uid` has ended (OnToldEnded)
+    kEnded,      // tell the scheduler that the process `ended` has ended (OnToldEnded)
     kAbort,      // tell the scheduler that the job has failed, and why: `text`
     kAsk,        // ask the scheduler now rather than in a while (OnSeen)
     kSay,        // `text`, to the user
@@ -117,7 +117,7 @@ struct SuperviseAction {
   Kind kind = Kind::kSay;
   NodeName node;
   std::string text;
-  uint64_t uid = 0;
+  EndedProcess ended;
 };
 
 class Supervisor {
@@ -198,6 +198,7 @@ class Supervisor {
   void StopLate(int64_t now_ms);  // those who have not ended at the deadline
   void LookForNode0(int64_t now_ms);
   void StartAll();
+  bool MayHaveCopies(const ProcessEnd& server, bool leaving) const;
   // False: it was one of those that others have copies of, or that are no longer needed.
   bool LosesTables(const NodeName& node, const ProcessEnd& end, bool leaving, int64_t now_ms);
   // Servers that died since every partition had its copies: "servers 0 and 1 died", if there are several.

@@ -67,7 +67,8 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
 }
 
 void Supervisor::TellEnded(int64_t now_ms) {
-  for (uint64_t uid : ended_.TakeDue(now_ms)) actions_.push_back({SuperviseAction::Kind::kEnded, {}, {}, uid});
+  for (const EndedProcess& process : ended_.TakeDue(now_ms))
+    actions_.push_back({.kind = SuperviseAction::Kind::kEnded, .ended = process});
 }
 
 std::string Supervisor::DeathsTogether() const {
@@ -75,12 +76,19 @@ std::string Supervisor::DeathsTogether() const {
   return NamesOf(died_servers_) + " died before their partitions were copied again";
 }
 
+// A job that is to have one server wants one copy only, but servers on their way out keep theirs until they go.
+bool Supervisor::MayHaveCopies(const ProcessEnd& server, bool leaving) const {
+  if (replicas_ >= 2) return true;
+  const bool others_leave = !leaving_.empty();
+  return server.has_copies.value_or(CountServers() > 0 && (leaving || others_leave));
+}
+
 bool Supervisor::LosesTables(const NodeName& node, const ProcessEnd& end, bool leaving, int64_t now_ms) {
   // 128 and more: a signal ended it, and it could still say so.
   const bool died = end.signal != 0 || end.code == kStartAgainCode || end.code > 128;
-  if (!died || replicas_ < 2) return true;
+  if (!died || !MayHaveCopies(end, leaving)) return true;
   // Before another one is started: what others have copies of goes on there at once.
-  ended_.Add(end.uid);
+  ended_.Add({end.uid, end.signal == 0 && end.code == kOutOfMemoryCode});
   TellEnded(now_ms);
   const std::string what = ToString(node) + " " + ToString(end) + (leaving ? " while it was leaving" : "");
   const bool done = over_ || (options_.node_rank == 0 && !Any(wire::Role::kScheduler)) ||

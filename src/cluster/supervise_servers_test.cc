@@ -146,6 +146,30 @@ TEST_F(Owners, TheSchedulersWordOnCopiesCounts) {
   EXPECT_EQ(End(Server(1), kKilled), "terminate worker 0");
 }
 
+// Of two servers one leaves: one copy is wanted then, but the other one is there until it goes.
+TEST_F(Owners, WhileOneOfTwoLeavesEitherMayDie) {
+  JobSeen seen{.asked_ms = now_, .answered = true, .replicas = 1};
+  seen.servers = {1, {1}};
+  supervisor_.OnSeen(seen, ++now_);
+  EXPECT_EQ(End(Server(1), {.signal = SIGKILL, .has_copies = true, .servers = ServersSeen{1, {1}}}), "")
+      << "the one that leaves";
+  EXPECT_EQ(supervisor_.exit_code(), 0);
+}
+
+TEST_F(Owners, WhileOneOfTwoLeavesTheOtherIsStartedAgain) {
+  JobSeen seen{.asked_ms = now_, .answered = true, .replicas = 1};
+  seen.servers = {1, {1}};
+  supervisor_.OnSeen(seen, ++now_);
+  EXPECT_EQ(End(Server(0), {.signal = SIGKILL}), "start server 0") << "the scheduler is away and says nothing";
+}
+
+TEST_F(Owners, WithoutCopiesTheJobEndsThoughOneLeaves) {
+  JobSeen seen{.asked_ms = now_, .answered = true, .replicas = 1};
+  seen.servers = {1, {1}};
+  supervisor_.OnSeen(seen, ++now_);
+  EXPECT_EQ(End(Server(0), {.signal = SIGKILL, .has_copies = false}), "terminate worker 0");
+}
+
 TEST_F(Owners, AServerKilledWhenTheJobIsOverIsNotStartedAgain) {
   End(Worker(0), kClean);
   EXPECT_EQ(End(Server(1), kKilled), "");

@@ -136,6 +136,14 @@ TEST_F(Supervise, AJobThatIsToBeStoppedStopsItsWorkersFirst) {
   EXPECT_EQ(supervisor_.exit_code(), 143);
 }
 
+TEST_F(Supervise, OneThatIsStoppedAfterAWorkerWasGivenUpIsStoppedAllTheSame) {
+  for (int i = 0; i < 3; ++i) End(Worker(1), kKilled);
+  EXPECT_EQ(supervisor_.exit_code(), 128 + SIGKILL);
+  EXPECT_EQ(Show(supervisor_.OnStop(now_)), "terminate worker 0");
+  EXPECT_EQ(supervisor_.exit_code(), 143);
+  EXPECT_TRUE(supervisor_.stopped());
+}
+
 TEST_F(Supervise, AJobThatTheSchedulerHasStoppedIsStoppedToo) {
   supervisor_.OnFailure(std::string(kStoppedWords));
   EXPECT_EQ(End(Worker(0), {.code = 1}), "terminate worker 1");

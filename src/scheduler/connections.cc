@@ -38,11 +38,11 @@ const SchedulerCore::Live* SchedulerCore::FindLive(Incarnation incarnation) cons
 
 void SchedulerCore::Bind(Incarnation incarnation, ConnId conn, int64_t now_us) {
   Live& node = live_[incarnation];
-  const bool was_isolated = hearing_.isolated();
+  const int64_t isolated_us = hearing_.IsolatedUs(now_us);
   hearing_.Hear(incarnation, network_.SameHost(conn) ? Hearing::Where::kThisHost : Hearing::Where::kElsewhere,
                 now_us);
-  if (was_isolated && !hearing_.isolated())
-    log_("nodes are heard again: everybody gets " + Seconds(options_.dead_after_us) + " to come back");
+  if (isolated_us > 0 && !hearing_.isolated())
+    log_("nodes are heard again: everybody gets " + Seconds(hearing_.GraceUs(isolated_us)) + " to come back");
   if (node.silent) awaiting_stale_ = true;
   node.silent = node.told_needed = false;
   // Its newest connection is the one that it reads.

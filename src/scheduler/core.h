@@ -73,6 +73,7 @@ class SchedulerCore final : public Scheduler {
     bool wants_to_leave = false;       // servers: says so itself
     bool told_needed = false;          // servers: has been logged as silent, but needed
     bool told_slow = false;            // servers: has been logged as slow, but needed
+    bool out_of_memory = false;        // its launcher says that it ended so
     bool told_full = false;            // servers: has been logged as having no memory for copies
     int64_t rest_until_us = 0;         // servers: was too slow; no copy is begun to it before
     bool told_ahead = false;           // has been logged for holding a version that we have not made
@@ -156,6 +157,7 @@ class SchedulerCore final : public Scheduler {
   void GiveUpAfterGrace(int64_t now_us);
   void ResendStates(int64_t now_us);
   void UpdateFinished(int64_t now_us);
+  void NoteEndTold();
   bool AwaitedAtEnd(Incarnation incarnation, const Live& live, int64_t now_us) const;
 
   // awaiting.cc

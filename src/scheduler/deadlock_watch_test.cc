@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "scheduler/fake_cluster.h"
@@ -36,7 +37,8 @@ class Watched {
     report.serial = ++serial_;
     said_[rank] = report;
   }
-  void GoesOn(uint32_t rank) { said_[rank].reset(); }
+  std::optional<wire::Blocked> GoesOn(uint32_t rank) { return std::exchange(said_[rank], std::nullopt); }
+  void SaysAgain(uint32_t rank, const std::optional<wire::Blocked>& report) { said_[rank] = report; }
   void Dies(uint32_t rank) {
     GoesOn(rank);
     std::erase_if(workers_, [&](const auto& worker) { return worker.rank.value == rank; });
@@ -85,6 +87,18 @@ TEST(DeadlockWatch, WhateverChangesBeginsTheTimeAgain) {
   w.GoesOn(1);
   EXPECT_EQ(w.Find(5), "");
   w.WaitsFor(1, {0});
+  EXPECT_EQ(w.Find(10), "");
+  EXPECT_NE(w.Find(2), "");
+}
+
+TEST(DeadlockWatch, WhoComputesInBetweenBeginsTheTimeAgainThoughItWaitsForTheSameThen) {
+  Watched w(2);
+  w.InBarrier(0);
+  w.WaitsFor(1, {0});
+  EXPECT_EQ(w.Find(5), "");
+  const auto report = w.GoesOn(1);  // its call is still under way
+  EXPECT_EQ(w.Find(8), "");
+  w.SaysAgain(1, report);
   EXPECT_EQ(w.Find(10), "");
   EXPECT_NE(w.Find(2), "");
 }

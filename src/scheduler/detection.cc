@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/planted.h"
 #include "scheduler/core.h"
 
 namespace cairn::scheduler {
@@ -134,11 +135,24 @@ void SchedulerCore::ResendStates(int64_t now_us) {
 // with the state that says so; workers that left close when they have their LeaveReply, or come back
 // for it if the connection broke. Each is awaited for as long as it could still be alive.
 void SchedulerCore::UpdateFinished(int64_t now_us) {
-  finished_ = false;
-  if (!durable_.over() || now_us < stay_until_us_) return;
-  finished_ = std::none_of(live_.begin(), live_.end(), [&](const auto& entry) {
-    return AwaitedAtEnd(entry.first, entry.second, now_us);
-  });
+  if (finished_ || !durable_.over()) return;
+  if (!durable_.end_told) {
+    if (now_us < stay_until_us_) return;
+    for (const auto& [incarnation, live] : live_)
+      if (AwaitedAtEnd(incarnation, live, now_us)) return;
+    NoteEndTold();
+  }
+  finished_ = true;
+}
+
+// For whoever starts with this state next, a standby above all: it would wait for nodes that are gone.
+void SchedulerCore::NoteEndTold() {
+  DurableState next = Next();
+  next.end_told = !CAIRN_BUG(kEndToldForgotten);
+  if (Status status = Persist(next); !status.ok())
+    return log_("everybody knows that the job is over, but that could not be noted: " + status.ToString());
+  durable_ = std::move(next);
+  if (observer_ != nullptr) observer_->OnState(durable_.state);
 }
 
 bool SchedulerCore::AwaitedAtEnd(Incarnation incarnation, const Live& live, int64_t now_us) const {

@@ -8,7 +8,8 @@ namespace cairn::scheduler {
 namespace {
 
 // "CSR" and the format's version. Every number below is little-endian and fixed-width.
-constexpr uint32_t kRecordMagic = 0x02525343;
+constexpr uint32_t kRecordMagic = 0x03525343;
+constexpr uint32_t kMagicWithoutEndTold = 0x02525343;  // the format before: read, never written
 
 class Writer {
  public:
@@ -136,6 +137,7 @@ Status CheckConsistent(const DurableState& d) {
     return Damaged("a slot that is moved does not exist");
   if (!d.state.slots.empty() && d.state.slots.size() != d.slot_count)
     return Damaged("its map has another number of slots");
+  if (d.end_told && !d.over()) return Damaged("everybody knows of its end, and it goes on");
   if (d.state.expected_servers == 0 || d.state.expected_workers == 0) return Damaged("it expects no nodes");
   return Status::Ok();
 }
@@ -172,12 +174,14 @@ std::vector<std::byte> EncodeRecord(const DurableState& d) {
     out.Put(operation.table.value);
     out.Put(operation.version.value);
   }
+  out.Put(static_cast<uint8_t>(d.end_told));
   return out.Take();
 }
 
 Result<DurableState> DecodeRecord(std::span<const std::byte> bytes) {
   Reader in(bytes);
-  if (in.Get<uint32_t>() != kRecordMagic) return Damaged("it does not begin as ours do");
+  const auto magic = in.Get<uint32_t>();
+  if (magic != kRecordMagic && magic != kMagicWithoutEndTold) return Damaged("it does not begin as ours do");
   // The decoder wants aligned memory, which the middle of a record is not.
   auto view = in.GetBytes();
   if (!in.ok()) return Damaged("it is too short");
@@ -205,6 +209,7 @@ Result<DurableState> DecodeRecord(std::span<const std::byte> bytes) {
     operation.version = StateVersion(in.Get<uint64_t>());
     d.operations.push_back(operation);
   }
+  if (magic == kRecordMagic) d.end_told = in.Get<uint8_t>() != 0;
   if (!in.ok() || !in.at_end()) return Damaged("its length does not fit its contents");
   if (Status status = CheckConsistent(d); !status.ok()) return status;
   return d;

@@ -56,6 +56,7 @@ struct DurableState {
   std::set<uint32_t> given_up_ranks;       // may name a live one: counts when that one is dead
   std::vector<std::string> dropped_names;  // the newest kMaxDroppedNames
   std::vector<TableOperation> operations;  // of live workers
+  bool end_told = false;                   // the job is over, and everybody who could be told has been
 
   const NodeRecord* FindNode(Incarnation incarnation) const;
   NodeRecord* FindNode(Incarnation incarnation);

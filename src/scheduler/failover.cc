@@ -97,8 +97,9 @@ void SchedulerCore::DetectLostServers(int64_t now_us) {
 void SchedulerCore::LoseServer(const wire::ServerInfo& lost, std::string how, int64_t now_us) {
   if (durable_.over()) return;
   const Live* live = FindLive(lost.incarnation);
-  const std::string memory =
-      live == nullptr ? "" : ProbablyOutOfMemory(live->stats.memory, live->stats.memory_bytes);
+  const std::string memory = live == nullptr        ? ""
+                             : live->out_of_memory ? ": it ran out of memory"
+                                                   : ProbablyOutOfMemory(live->stats.memory, live->stats.memory_bytes);
   how += memory;
   DurableState next = Next();
   if (const std::vector<uint32_t> only = SlotsOnlyAt(state(), lost.index); !only.empty()) {

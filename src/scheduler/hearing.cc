@@ -8,6 +8,10 @@ namespace cairn::scheduler {
 namespace {
 // A scheduler that has heard nobody for so many heartbeats is isolated.
 constexpr int64_t kSilentHeartbeats = 2;
+// A network that was down for this long may find its machines one after the other, within that time: an
+// address for which nobody answered is asked for once a second, and given up for a while after three times.
+constexpr int64_t kForgottenUs = 1'000'000;
+constexpr int64_t kFoundAgainUs = 5'000'000;
 }  // namespace
 
 Hearing::Hearing(const Options& options, int64_t now_us) : options_(options), last_frame_us_(now_us) {}
@@ -84,7 +88,7 @@ void Hearing::Look(int64_t now_us, const std::function<bool()>& goes_on_here) {
     return;
   }
   if (silence < kSilentHeartbeats * options_.heartbeat_us) return;
-  if (silence >= options_.lost_after_us) {
+  if (silence >= options_.lost_after_us && !CAIRN_BUG(kNeverLost)) {
     isolated_ = false;
     given_up_ = true;
     return;
@@ -95,8 +99,13 @@ void Hearing::Look(int64_t now_us, const std::function<bool()>& goes_on_here) {
 void Hearing::EndIsolation(int64_t now_us) {
   isolated_ = false;
   if (CAIRN_BUG(kIsolatedBlames)) return;
-  for (auto& [id, node] : nodes_)
-    node.patience_us = std::max(node.patience_us, now_us + options_.dead_after_us);
+  const int64_t grace_us = GraceUs(now_us - last_frame_us_);
+  for (auto& [id, node] : nodes_) node.patience_us = std::max(node.patience_us, now_us + grace_us);
+}
+
+int64_t Hearing::GraceUs(int64_t silence_us) const {
+  if (silence_us < kForgottenUs || CAIRN_BUG(kShortGrace)) return options_.dead_after_us;
+  return std::max(options_.dead_after_us, kFoundAgainUs);
 }
 
 void Hearing::ExtendOthers(Incarnation id, int64_t now_us) {
@@ -116,6 +125,7 @@ bool Hearing::Overdue(Incarnation id, int64_t now_us) const {
 bool Hearing::Lost(Incarnation id, int64_t now_us) const {
   auto it = nodes_.find(id);
   if (it == nodes_.end()) return false;
+  if (CAIRN_BUG(kNeverLost)) return it->second.dead;
   return it->second.dead || now_us - it->second.heard_us >= options_.lost_after_us;
 }
 

@@ -3,7 +3,7 @@
 //
 // Silence that everybody shares is the scheduler's own. A scheduler that hears nobody on another machine
 // is *isolated*, and blames nobody until it hears somebody again; then everybody gets a whole detection
-// time to come back. That has an end: a silence of `lost_after` counts, whoever shares it.
+// time to come back, and no less than a network needs to find everybody again. That has an end: a silence of `lost_after` counts, whoever shares it.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +43,8 @@ class Hearing {
   // when nobody else is heard, and then their frames count as those of others do.
   void Look(int64_t now_us, const std::function<bool()>& goes_on_here);
   bool isolated() const { return isolated_; }
+  // How long everybody gets to come back when a silence that everybody shared has ended.
+  int64_t GraceUs(int64_t silence_us) const;
   // How long nobody has been heard, while isolated.
   int64_t IsolatedUs(int64_t now_us) const { return isolated_ ? now_us - last_frame_us_ : 0; }
 

@@ -32,6 +32,30 @@ TEST_F(TwoHeard, ASilenceOfAllThatNoLookHasSeenCountsForNobody) {
   EXPECT_TRUE(h.Overdue(b, 9'900'000)) << "a detection time after the first was heard again";
 }
 
+// A network that was down for seconds answers for one machine at once and for another one seconds later,
+// however short the detection time is.
+TEST(ShortDetection, AfterASilenceOfAllEverybodyGetsWhatANetworkNeeds) {
+  const Incarnation a{1}, b{2};
+  Hearing h{{kSec * 3 / 10, kSec * 3 / 2, 60 * kSec}, 0};
+  h.Hear(a, kAway, 0);
+  h.Hear(b, kAway, 0);
+  h.Look(4 * kSec, [] { return false; });
+  h.Hear(a, kAway, 4 * kSec);
+  EXPECT_FALSE(h.Overdue(b, 9 * kSec - 1));
+  EXPECT_TRUE(h.Overdue(b, 9 * kSec));
+  h.Hear(b, kAway, 9 * kSec);
+  EXPECT_FALSE(h.Overdue(a, 9 * kSec + kSec * 3 / 2 - 1)) << "another silence";
+}
+
+TEST(ShortDetection, AShortSilenceOfAllMakesNobodysDeathLate) {
+  const Incarnation a{1}, b{2};
+  Hearing h{{kSec * 3 / 10, kSec * 3 / 2, 60 * kSec}, 0};
+  h.Hear(a, kAway, 0);
+  h.Hear(b, kAway, 0);
+  h.Hear(a, kAway, kSec * 7 / 10);
+  EXPECT_TRUE(h.Overdue(b, kSec * 22 / 10));
+}
+
 TEST_F(TwoHeard, AGapOfLessThanTwoHeartbeatsIsNoSharedSilence) {
   h.Hear(a, kAway, 1'999'999);
   EXPECT_FALSE(h.Overdue(b, 4'999'999));

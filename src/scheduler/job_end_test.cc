@@ -282,6 +282,19 @@ TEST_F(Job, EndedSchedulerThatStartsAgainWaitsForWorkersThatMayNotHaveTheirAnswe
   EXPECT_TRUE(c.scheduler->finished());
 }
 
+TEST_F(Job, ASchedulerThatStartsWhenEverybodyHasBeenToldWaitsForNobody) {
+  Leave(w0), Leave(w1);
+  for (const FakeNode* worker : {&w0, &w1}) c.scheduler->OnDisconnect(worker->conn, c.now_us);
+  EXPECT_FALSE(c.durable().end_told);
+  c.Beat(s0), c.Beat(s1);
+  c.Advance(400'000);
+  ASSERT_TRUE(c.scheduler->finished());
+  EXPECT_TRUE(c.durable().end_told);
+  c.Restart();
+  c.Advance(100'000);
+  EXPECT_TRUE(c.scheduler->finished());
+}
+
 TEST_F(Job, ALateHeartbeatTakesNoConfirmationOfTheEndBack) {
   FakeNode late = s0;
   Leave(w0), Leave(w1);

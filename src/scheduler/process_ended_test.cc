@@ -52,6 +52,15 @@ TEST_F(EndedOneCopy, ItsPartitionsAreGivenUpAtOnce) {
       << c.state().failure;
 }
 
+TEST_F(EndedOneCopy, WhoRanOutOfMemoryIsNotAdvisedToTakeMoreOfIt) {
+  const ConnId conn = c.NewConn();
+  c.Tell(conn, wire::ProcessEnded{s1.hello.uid, true});
+  EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
+  EXPECT_NE(c.state().failure.find("its process has ended: it ran out of memory"), std::string::npos) << c.state().failure;
+  EXPECT_NE(c.state().failure.find("servers with more memory"), std::string::npos) << c.state().failure;
+  EXPECT_EQ(c.state().failure.find("--replicas"), std::string::npos) << c.state().failure;
+}
+
 TEST_F(EndedOneCopy, SoAreThoseOfOneThatWasSilentAndNeeded) {
   c.Advance(20 * kSecond, {&s0, &s2, &w0, &w1});
   ASSERT_EQ(c.state().phase, wire::Phase::kRunning);

@@ -177,6 +177,7 @@ void SchedulerCore::OnProcessEnded(ConnId conn, const wire::ProcessEnded& ended,
   const NodeRecord* node = known == by_uid_.end() ? nullptr : durable_.FindNode(known->second);
   if (node != nullptr && node->fate == NodeFate::kLive) {
     hearing_.MarkDead(node->incarnation);
+    if (Live* live = FindLive(node->incarnation)) live->out_of_memory = ended.out_of_memory;
     DetectDeaths(now_us);
     if (!fatal_.ok()) return;
   }

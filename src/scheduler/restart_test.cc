@@ -183,6 +183,17 @@ TEST(Restart, LogIsCompacted) {
   EXPECT_EQ(c.durable().state.next_table, before.state.next_table);
 }
 
+TEST(Record, OneOfTheFormatBeforeIsRead) {
+  FakeCluster c(FakeCluster::Options(2, 2));
+  c.Start();
+  std::vector<std::byte> record = EncodeRecord(c.durable());
+  record[3] = std::byte{2};  // its version
+  record.pop_back();         // it does not say whether everybody knows of the end
+  const auto read = DecodeRecord(record);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(*read, c.durable());
+}
+
 TEST(Record, DamagedBytesAreAnErrorAndNeverMore) {
   FakeCluster c(FakeCluster::Options(2, 2));
   c.Start();

@@ -126,6 +126,8 @@ Status SchedulerCore::Init(int64_t now_us) {
     hearing_.Expect(node.incarnation, now_us);
   }
   if (durable_.over()) stay_until_us_ = now_us + options_.dead_after_us;
+  if (durable_.end_told)
+    log_("the job of this log is over, and everybody has been told: a new one needs another place for its state");
   log_("Bind to role=scheduler, id=1, ip=" + options_.endpoint.host +
        ", port=" + std::to_string(options_.endpoint.port));
   if (state().term.value > 1)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "scheduler/leadership.h"
 #include "scheduler/metastore/candidate_node.h"
 #include "scheduler/metastore/etcd_gateway.h"
 #include "scheduler/metastore/etcd_store.h"
@@ -147,6 +148,7 @@ class Node final : public SchedulerNode {
 
   void OnWon(int64_t revision) {
     if (result_) return;
+    leadership_.OnWon();
     log_("this scheduler leads (revision " + std::to_string(revision) + " of etcd)");
     kv_ = std::make_unique<EtcdGateway>(options_.etcd.members);
     EtcdStoreOptions store;
@@ -162,23 +164,22 @@ class Node final : public SchedulerNode {
   // Without etcd nothing can be decided, and another one may lead already: nodes that stay here would
   // be missed there. So they are sent away; whoever finds no other leader comes again.
   void OnEtcd(bool heard) {
-    if (result_ || away_ == !heard) return;
-    away_ = !heard;
-    log_(away_ ? "etcd has not answered for so long that another scheduler may lead: this one stops answering"
-               : "etcd answers again, and this scheduler still leads");
-    if (away_ || !scheduler_) return;
+    if (result_ || !leadership_.OnEtcd(heard)) return;
+    log_(!heard ? "etcd has not answered for so long that another scheduler may lead: this one stops answering"
+                : "etcd answers again, and this scheduler still leads");
+    if (!heard || !scheduler_) return;
     for (ConnId conn : std::exchange(sent_away_, {}))
       Call([&](int64_t now_us) { scheduler_->OnDisconnect(conn, now_us); });
   }
 
   bool has_etcd() const { return !options_.etcd.members.empty(); }
-  bool leads() const { return scheduler_ != nullptr && !away_; }
+  bool leads() const { return scheduler_ != nullptr && (!has_etcd() || leadership_.answers()); }
 
   void SendAway(ConnId conn) {
     const std::string where = leader_.empty() ? "; nobody leads yet" : "; the leader is at " + leader_;
     const wire::Refusal refusal{0, Code::kUnavailable,
-                                away_ ? "this scheduler can't reach etcd, another one may lead"
-                                      : "this scheduler is a standby" + where};
+                                leadership_.away() ? "this scheduler can't reach etcd, another one may lead"
+                                                   : "this scheduler is a standby" + where};
     network_.Send(conn, wire::EncodeControl(refusal, pool_));
     network_.Close(conn);
     if (known_.erase(conn) > 0) sent_away_.push_back(conn);
@@ -188,7 +189,7 @@ class Node final : public SchedulerNode {
   void Resign() {
     log_("nobody is heard, so another scheduler should lead: this one stands again when a node finds it");
     candidate_->Resign();
-    resigned_ = true;
+    leadership_.Resign(Loop::NowUs());
     for (ConnId conn : std::exchange(known_, {})) network_.Close(conn);
     sent_away_.clear();
     scheduler_.reset();
@@ -198,7 +199,7 @@ class Node final : public SchedulerNode {
 
   void OnMessage(ConnId conn, wire::InFrame& frame) {
     if (result_) return;
-    if (std::exchange(resigned_, false)) candidate_->Stand();
+    if (leadership_.OnFound()) candidate_->Stand();
     if (!leads()) return SendAway(conn);
     if (has_etcd()) known_.insert(conn);
     Call([&](int64_t now_us) { scheduler_->OnMessage(conn, frame, now_us); });
@@ -224,6 +225,7 @@ class Node final : public SchedulerNode {
 
   int64_t OnTick() {
     if (!result_) {
+      if (leadership_.OnTick(Loop::NowUs())) candidate_->Stand();
       if (!leads()) return kTickUs;
       Call([&](int64_t now_us) { scheduler_->OnTick(now_us); });
       if (!result_ && has_etcd() && scheduler_->cut_off()) {
@@ -272,8 +274,7 @@ class Node final : public SchedulerNode {
   std::unique_ptr<Scheduler> scheduler_;
   wire::Endpoint endpoint_;
   std::string leader_;             // while standing by: where the leader is, empty if that is not known
-  bool away_ = false;              // leads, but etcd does not answer
-  bool resigned_ = false;          // has led, and waits for a node to find it
+  Leadership leadership_{options_.core.lost_after_us};  // with etcd
   std::set<ConnId> known_;         // with etcd: connections that the scheduler has heard of
   std::vector<ConnId> sent_away_;  // those of them that ended while it was away
   std::optional<Status> result_;   // set: over, or flushing

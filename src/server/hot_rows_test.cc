@@ -75,6 +75,23 @@ TEST(HotRows, UniformKeysShowNothing) {
   EXPECT_TRUE(hot.Hottest(16).empty());
 }
 
+// A row that took over another one's counter owes it what was there, and that fades like all counts.
+TEST(HotRows, WhatACounterHeldBeforeFadesToo) {
+  std::vector<RowKey> same;  // keys of one set
+  for (RowKey key = 1; same.size() < HotRows::kWays + 1; ++key)
+    if (key * 0x9E3779B97F4A7C15 >> 58 == 7) same.push_back(key);
+  const RowKey hot_key = same.back();
+  same.pop_back();
+  HotRows hot;
+  for (RowKey key : same) hot.Note(std::vector<RowKey>(500, key));
+  hot.Note(std::vector<RowKey>(600, hot_key));
+  for (int second = 0; second < 20; ++second) hot.Age();
+  const auto rows = hot.Hottest(HotRows::kWays);
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const HotRows::Row& row) { return row.key == hot_key; });
+  ASSERT_NE(found, rows.end());
+  EXPECT_NEAR(found->count, 600 * std::pow(15.0 / 16, 20), 1);
+}
+
 TEST(HotRows, OldHeatFades) {
   HotRows hot;
   const std::vector<RowKey> before(100, 1), now(100, 2);

@@ -166,7 +166,9 @@ TEST_F(Pushes, ALargeCodedPushOfADroppedTableIsToldSoToo) {
   parts.coding = wire::Coding::kNonZero;
   const Buffer flat = wire::Flatten(*wire::CodeFrame(*wire::EncodeData(std::move(parts), h.pool), h.pool), h.pool);
 
-  const transport::MostBody of_table = [&](const wire::FrameHeader& header) { return h.shard->MostBodyBytes(header); };
+  const transport::MostBody of_table = [&](ConnId, const wire::FrameHeader& header) {
+    return h.shard->MostBodyBytes(header);
+  };
   transport::FrameReader reader(h.pool, wire::kMaxBodyBytes, {.most_body = &of_table});
   ASSERT_LE(flat.size(), reader.Space()[0].size());
   std::memcpy(reader.Space()[0].data(), flat.data(), flat.size());

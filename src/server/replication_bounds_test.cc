@@ -139,5 +139,26 @@ INSTANTIATE_TEST_SUITE_P(Copies, LateTable, ::testing::Bool(), [](const auto& in
   return info.param ? "HeardOfInTheMiddle" : "HeardOfBefore";
 });
 
+// Slots are copied one after the other: the last one waits for long, and nobody is slow.
+TEST(Copies, ABackupWhoseCopyWaitsForItsTurnIsNotSlow) {
+  ShardOptions options;
+  options.copy_chunk_bytes = 16;
+  options.bounds.copy_pieces_under_way = 1;
+  OwnersHarness h(2, 0, options);
+  const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
+  for (uint32_t slot = 0; slot < OwnersHarness::kSlots; ++slot) h[0].Deliver(0, h[0].Push(0, table, {{slot, 2, 1}}));
+  h.AddBackup(1);
+  for (int i = 0; i < 2; ++i) {  // connected, and greeted
+    h[0].shard->OnTick(h.now += 100'000);
+    h.CarryOnce();
+  }
+  for (int tick = 1; tick <= 110; ++tick) {
+    h[0].shard->OnTick(h.now += 100'000);
+    EXPECT_TRUE(h.News(0, wire::SlotNews::kSlow).empty()) << tick;
+    if (tick % 25 == 0) h.CarryOnce();
+  }
+  EXPECT_LT(h.News(0, wire::SlotNews::kCaughtUp).size(), OwnersHarness::kSlots) << "some wait for longer than slow_after";
+}
+
 }  // namespace
 }  // namespace cairn::server

@@ -62,7 +62,7 @@ TEST(ReplicationDetails, ARoundsValuesWaitForTheLastSlotToo) {
   }
 }
 
-TEST(ReplicationDetails, AnAnswerThatIsHeldIsSpokenOfAfterItsOwnSecond) {
+TEST(ReplicationDetails, AnAnswerThatIsHeldIsSpokenOfAfterItsOwnSecondAndOnceInEach) {
   OwnersHarness h(2, 1);
   const TableId table = h.AddTable(AsyncRows());
   h.Carry();
@@ -71,6 +71,13 @@ TEST(ReplicationDetails, AnAnswerThatIsHeldIsSpokenOfAfterItsOwnSecond) {
   h[0].Deliver(0, h[0].Push(0, table, {{0, 2, 1}}));
   h[0].shard->OnTick(h.now += 100'000);
   EXPECT_EQ(h[0].Answer(0), "");
+  const std::string held = "held for server 1 thread 0 at host:2 to confirm";
+  h[0].shard->OnTick(h.now += 900'000);
+  EXPECT_EQ(h[0].Answer(0), held);
+  h[0].shard->OnTick(h.now += 999'999);
+  EXPECT_EQ(h[0].Answer(0), "") << "not at every tick";
+  h[0].shard->OnTick(h.now += 1);
+  EXPECT_EQ(h[0].Answer(0), held);
 }
 
 TEST(ReplicationDetails, WhoWaitsForABackupThatCanNotFollowHearsThat) {

@@ -37,4 +37,9 @@ uint64_t MostRequestBytes(const wire::FrameHeader& header, const TableSpec* spec
          uint64_t{header.key_count} * sizeof(uint64_t) + MostValueBytes(header, *spec);
 }
 
+uint64_t MostBackupAnswerBytes(const wire::FrameHeader& header, uint32_t slot_count) {
+  if (header.type != wire::FrameType::kReplicaAck) return wire::MostControlBytes(header);
+  return uint64_t{slot_count} * sizeof(wire::SlotEntry);
+}
+
 }  // namespace cairn::server

@@ -158,7 +158,7 @@ void ServerControlImpl::OnMessage(ConnId conn, const wire::InFrame& frame, int64
 }
 
 bool ServerControlImpl::Heard(Term term, int64_t now_us) {
-  if (term < term_) return false;
+  if (term < term_ && !CAIRN_BUG(kOldTermAccepted)) return false;
   term_ = term;
   heard_us_ = now_us;
   dialer_.ResetPause();
@@ -173,7 +173,8 @@ void ServerControlImpl::TakeHeartbeat(uint32_t heartbeat_ms) {
 }
 
 void ServerControlImpl::OnRegistered(const wire::Registered& message, int64_t now_us) {
-  if (message.uid != options_.uid || !Heard(message.term, now_us)) return;
+  if (message.uid != options_.uid) return;
+  if (!Heard(message.term, now_us)) return LeaveForAnother(now_us);
   register_again_ = false;
   TakeHeartbeat(message.heartbeat_ms);
   if (!known_) {
@@ -199,6 +200,10 @@ void ServerControlImpl::OnRefusal(const wire::Refusal& message, int64_t now_us) 
     register_again_ = true;  // harmless where it is a standby that refuses
     return LeaveForAnother(now_us);
   }
+  // One that was replaced and does not know it yet does not know who came later, nor that the job runs. The
+  // others may know this server; if none does, it ends as an orphan.
+  const bool unknown = message.code == Code::kInvalidArgument || message.code == Code::kProtocol;
+  if (known_ && register_again_ && unknown && !options_.standbys.empty()) return LeaveForAnother(now_us);
   Finish({message.code, message.text});
 }
 

@@ -66,6 +66,7 @@ class ServerControl {
   // Asks to leave: the slots move away first; finished() follows when the scheduler lets go.
   virtual void Drain(int64_t now_us) = 0;
 
+  virtual Term term() const = 0;  // the highest that was heard of
   // Set when the process should exit: ok after an orderly end, else why.
   virtual bool finished() const = 0;
   virtual Status result() const = 0;

@@ -36,6 +36,7 @@ class ServerControlImpl final : public ServerControl {
   void OnTick(int64_t now_us) override;
   void OnReports(const std::vector<ShardReport>& reports, int64_t now_us) override;
   void Drain(int64_t now_us) override;
+  Term term() const override { return term_; }
   bool finished() const override { return finished_; }
   Status result() const override { return result_; }
 

@@ -333,6 +333,50 @@ TEST_F(SeveralSchedulers, ALeaderOfAnOlderTermIsLeft) {
   EXPECT_EQ(port(), 7001);
 }
 
+// It led while the job formed, slept, and wakes up when others have led and server 3 has been scaled up to.
+TEST_F(SeveralSchedulers, ALeaderOfAnOlderTermThatDoesNotKnowThisServerIsLeft) {
+  control->OnConnected(conn(), now);
+  Tell(wire::Registered{77, "test", Term{3}, Incarnation{5}, 3, 0});
+  control->OnDisconnect(conn(), now);
+  Tick(100'000);
+  EXPECT_EQ(port(), 7001);
+  Refuse();
+  Tick(100'000);
+  EXPECT_EQ(port(), 7002);
+  control->OnConnected(conn(), now);
+  ASSERT_EQ(Sent<wire::Register>().size(), 1u);
+  Tell(wire::Refusal{0, Code::kInvalidArgument, "server 3 is outside 0..2"});
+  EXPECT_FALSE(control->finished()) << control->result().message();
+  EXPECT_EQ(net.closed.back(), conn());
+  Tick(2'000'000);
+  EXPECT_EQ(port(), 7000);
+  control->OnConnected(conn(), now);
+  Tell(wire::Registered{77, "test", Term{4}, Incarnation{5}, 3, 0});
+  EXPECT_EQ(Sent<wire::Register>().size(), 1u);
+  Tick(1'000'000);
+  EXPECT_FALSE(Sent<wire::Heartbeat>().empty()) << "it is known, and goes on";
+  EXPECT_FALSE(control->finished());
+}
+
+TEST_F(SeveralSchedulers, ALeaderOfAnOlderTermThatKnowsThisServerIsLeft) {
+  control->OnConnected(conn(), now);
+  Tell(wire::Registered{77, "test", Term{3}, Incarnation{5}, 3, 0});
+  Tell(wire::Refusal{0, Code::kUnavailable, "this scheduler is a standby"});
+  Tick(100'000);
+  EXPECT_EQ(port(), 7001);
+  control->OnConnected(conn(), now);
+  Tell(wire::Registered{77, "test", Term{2}, Incarnation{5}, 3, 0});
+  EXPECT_EQ(net.closed.back(), conn());
+  Tick(100'000);
+  EXPECT_EQ(port(), 7002);
+}
+
+TEST_F(SeveralSchedulers, AServerThatWasNeverRegisteredIsToldWhatIsWrongWithIt) {
+  control->OnConnected(conn(), now);
+  Tell(wire::Refusal{0, Code::kInvalidArgument, "server 3 is outside 0..2"});
+  EXPECT_EQ(control->result(), Status(Code::kInvalidArgument, "server 3 is outside 0..2"));
+}
+
 TEST_F(SeveralSchedulers, WhoDidNotAnswerIsNamed) {
   options.register_deadline_us = 10'000'000;
   now = 0;

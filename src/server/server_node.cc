@@ -40,7 +40,10 @@ class Node final : public ServerNode {
                  {.on_connected = [this](ConnId conn) { OnConnected(conn); },
                   .on_message = [this](ConnId conn, wire::InFrame& frame) { OnMessage(conn, frame); },
                   .on_disconnect = [this](ConnId conn) { OnDisconnect(conn); }},
-                 {.log = log_}) {}
+                 // It connects to schedulers alone.
+                 {.most_answer =
+                      [](ConnId, const wire::FrameHeader& header) { return wire::MostControlBytes(header); },
+                  .log = log_}) {}
 
   // The control thread first: it posts to the shards.
   ~Node() override {

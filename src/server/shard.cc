@@ -305,6 +305,10 @@ uint64_t ShardImpl::MostBodyBytes(const wire::FrameHeader& header) const {
                           slots_.slot_count());
 }
 
+uint64_t ShardImpl::MostAnswerBytes(const wire::FrameHeader& header) const {
+  return MostBackupAnswerBytes(header, slots_.slot_count());
+}
+
 wire::NodeStats ShardImpl::stats() const {
   wire::NodeStats stats = stats_;
   stats.connections = connections_.size();

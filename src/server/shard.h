@@ -124,6 +124,8 @@ class Shard {
   virtual uint64_t reusable_bytes() const = 0;  // memory that it holds and no table has
   // The largest body that a frame with this header may have here (server/request_size.h).
   virtual uint64_t MostBodyBytes(const wire::FrameHeader& header) const = 0;
+  // The same, on a connection that it has asked for.
+  virtual uint64_t MostAnswerBytes(const wire::FrameHeader& header) const = 0;
   // What is to be said of slots that this shard is the primary of.
   virtual std::vector<wire::SlotNews> news() const = 0;
   virtual std::vector<wire::SlotLoad> loads() const = 0;

@@ -53,6 +53,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   std::vector<wire::TableRound> hold_rounds() const override { return hold_rounds_; }
   wire::NodeStats stats() const override;
   uint64_t MostBodyBytes(const wire::FrameHeader& header) const override;
+  uint64_t MostAnswerBytes(const wire::FrameHeader& header) const override;
   uint64_t reusable_bytes() const override { return arena_.mapped_bytes() - arena_.used_bytes(); }
   bool TakeNewsFlag() override { return std::exchange(news_changed_, false); }
   std::vector<wire::SlotNews> news() const override;

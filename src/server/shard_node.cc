@@ -16,18 +16,22 @@ ShardNode::ShardNode(const ShardOptions& options, transport::ReceiptBudget& rece
     : options_(options),
       on_report_(std::move(on_report)),
       loop_("cairn-shard-" + std::to_string(options.thread)),
-      network_(loop_, pool_,
-               {.on_connected = [this](ConnId conn) { shard_->OnConnected(conn, Loop::NowUs()); },
-                .on_message =
-                    [this](ConnId conn, wire::InFrame& frame) {
-                      shard_->OnMessage(conn, frame, Loop::NowUs());
-                      if (shard_->TakeNewsFlag()) Report();
-                    },
-                .on_disconnect = [this](ConnId conn) { shard_->OnDisconnect(conn, Loop::NowUs()); }},
-               {.accepts = IsHelloReply,
-                .most_body = [this](const wire::FrameHeader& header) { return shard_->MostBodyBytes(header); },
-                .receipts = &receipts,
-                .log = std::move(log)}),
+      network_(
+          loop_, pool_,
+          {.on_connected = [this](ConnId conn) { shard_->OnConnected(conn, Loop::NowUs()); },
+           .on_message =
+               [this](ConnId conn, wire::InFrame& frame) {
+                 shard_->OnMessage(conn, frame, Loop::NowUs());
+                 if (shard_->TakeNewsFlag()) Report();
+               },
+           .on_disconnect = [this](ConnId conn) { shard_->OnDisconnect(conn, Loop::NowUs()); }},
+          {.accepts = IsHelloReply,
+           .most_body = [this](ConnId,
+                               const wire::FrameHeader& header) { return shard_->MostBodyBytes(header); },
+           .receipts = &receipts,
+           .most_answer = [this](ConnId,
+                                 const wire::FrameHeader& header) { return shard_->MostAnswerBytes(header); },
+           .log = std::move(log)}),
       shard_(Shard::Make(options_, network_, pool_)) {}
 
 ShardNode::~ShardNode() { loop_.Stop(); }

@@ -21,11 +21,7 @@ static_assert(std::endian::native == std::endian::little, "sections are used whe
 
 inline constexpr uint32_t kMaxBitmapBytes = kMaxSlots / 8;
 inline constexpr uint32_t kMaxMaskBytes = kMaxSegments / 8;
-// Texts of errors and refusals, and an AbortJob's reason; encoders cut longer ones.
-inline constexpr size_t kMaxTextBytes = 4096;
 std::string_view CutText(std::string_view text);
-// Control messages are small; this bounds what a decoder may be made to build.
-inline constexpr uint32_t kMaxControlBytes = uint32_t{16} << 20;
 
 inline Status BadFrame(std::string text) { return {Code::kProtocol, "bad frame: " + std::move(text)}; }
 

@@ -269,5 +269,21 @@ TEST(NonZeroWords, LongGapsAndPieces) {
   }
 }
 
+// Between values, and into memory that was something else before, as that of a pool is.
+TEST(NonZeroWords, GapsAboutAFullOne) {
+  for (uint32_t gap : {65534, 65535, 65536, 2 * 65535 - 1, 2 * 65535, 2 * 65535 + 1}) {
+    std::vector<uint32_t> words(2 * gap + 7);
+    words[gap] = 1, words[gap + 3] = 2, words[2 * gap + 4] = 3;
+    NonZeroWriter writer;
+    writer.Count(std::as_bytes(std::span(words)));
+    std::vector<std::byte> coded(writer.bytes(), std::byte{0x55});
+    writer.Begin(coded.data());
+    writer.Put(std::as_bytes(std::span(words)));
+    std::vector<uint32_t> back(words.size(), 7);
+    EXPECT_TRUE(ReadNonZero(coded, std::as_writable_bytes(std::span(back)))) << gap;
+    EXPECT_TRUE(back == words) << gap;
+  }
+}
+
 }  // namespace
 }  // namespace cairn::wire

@@ -138,7 +138,10 @@ struct LeaveReply { Incarnation incarnation; };
 // Launcher → scheduler: this rank does not come back; and: end the job with this error.
 struct GiveUp { uint32_t rank = 0; };
 // Launcher → scheduler: the process that registered with this uid has ended, it is known.
-struct ProcessEnded { uint64_t uid = 0; };
+struct ProcessEnded {
+  uint64_t uid = 0;  // of its registration
+  bool out_of_memory = false;
+};
 struct AbortJob { std::string reason; };
 struct StatusRequest { uint64_t request = 0; };
 struct StatusReply { uint64_t request = 0; std::string json; };

@@ -140,6 +140,7 @@ Status Unpack(const fb::StateAt& in, Budget&, StateAt* out) {
 }
 Status Unpack(const fb::ProcessEnded& in, Budget&, ProcessEnded* out) {
   out->uid = in.uid();
+  out->out_of_memory = in.out_of_memory();
   return Status::Ok();
 }
 Status Unpack(const fb::GiveUp& in, Budget&, GiveUp* out) {

@@ -102,7 +102,7 @@ Offset<void> Pack(FlatBufferBuilder& b, const StateAt& m) {
   return fb::CreateStateAt(b, m.version.value).Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const ProcessEnded& m) {
-  return fb::CreateProcessEnded(b, m.uid).Union();
+  return fb::CreateProcessEnded(b, m.uid, m.out_of_memory).Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const GiveUp& m) { return fb::CreateGiveUp(b, m.rank).Union(); }
 Offset<void> Pack(FlatBufferBuilder& b, const AbortJob& m) {

@@ -41,7 +41,7 @@ auto Fields(const TableReply& m) { return std::tie(m.request, m.code, m.text, m.
 auto Fields(const Leave& m) { return std::tie(m.incarnation); }
 auto Fields(const LeaveReply& m) { return std::tie(m.incarnation); }
 auto Fields(const GiveUp& m) { return std::tie(m.rank); }
-auto Fields(const ProcessEnded& m) { return std::tie(m.uid); }
+auto Fields(const ProcessEnded& m) { return std::tie(m.uid, m.out_of_memory); }
 auto Fields(const AbortJob& m) { return std::tie(m.reason); }
 auto Fields(const StatusRequest& m) { return std::tie(m.request); }
 auto Fields(const StatusReply& m) { return std::tie(m.request, m.json); }

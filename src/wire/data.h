@@ -21,6 +21,8 @@
 
 namespace cairn::wire {
 
+// Texts of errors and refusals, and an AbortJob's reason; encoders cut longer ones.
+inline constexpr size_t kMaxTextBytes = 4096;
 inline constexpr double kMaxWeight = 1e30;  // well inside float's range, in which sums are taken
 
 // Bits of PushParams::flags.

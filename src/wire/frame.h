@@ -22,6 +22,8 @@ inline constexpr size_t kAlignment = 64;
 inline constexpr uint32_t kMaxBodyBytes = uint32_t{256} << 20;
 // But for kReplicate: the largest push is one operation, behind small ones.
 inline constexpr uint32_t kOpRoom = uint32_t{1} << 20;
+// Control messages are small, and the largest state fits: this bounds what a decoder may be made to build.
+inline constexpr uint32_t kMaxControlBytes = uint32_t{16} << 20;
 // Until a connection has said a valid Hello or Register.
 inline constexpr uint32_t kMaxUnauthenticatedBodyBytes = 64 * 1024;
 
@@ -113,6 +115,10 @@ struct InFrame {
 
 // Checks magic, version, type and lengths. Touches only the header.
 Status CheckHeader(const FrameHeader& header, uint32_t max_body_bytes);
+// The largest body of a frame with this header where only control messages (and errors) are expected.
+constexpr uint64_t MostControlBytes(const FrameHeader& header) {
+  return header.type == FrameType::kControl ? kMaxControlBytes : kMaxUnauthenticatedBodyBytes;
+}
 // Sets body_bytes and checksum from the parts of `frame`. `checked_bytes` of the body lie in head.
 void Seal(Frame& frame);
 // Checks the checksum of a received frame. Requires that CheckHeader said yes and that the body is

@@ -111,6 +111,24 @@ def test_a_job_that_waits_for_a_server_that_was_given_up_says_so(tmp_path):
             run.wait_for(r"lost: 0  twice: 0")
 
 
+def test_a_server_that_leaves_for_long_waits_for_a_scheduler_that_is_away_for_a_moment(tmp_path):
+    """How long none has answered counts from its last answer, not from the beginning."""
+    with soak(tmp_path, "-s", 2, "--min-in-sync", 2, CAIRN_LOST_AFTER_MS=1) as run:
+        wait_running(run)
+        wait_copied(run, 2)
+        os.kill(child_with(run.process.pid, "cairn server --port 0 --rank 1"), signal.SIGTERM)
+        run.wait_for("can't leave yet: 1 other server would stay")
+        time.sleep(5.5)  # longer than it does without a scheduler: CAIRN_LOST_AFTER_MS and 5 s
+        scheduler = child_with(run.process.pid, "cairn scheduler")
+        os.kill(scheduler, signal.SIGSTOP)
+        time.sleep(2.5)  # it asks twice a second, and waits a second for each answer
+        os.kill(scheduler, signal.SIGCONT)
+        assert len(status_of(run)["servers"]) == 2, run.text
+        (tmp_path / "end").touch()
+        assert run.wait() == 0, run.text
+        assert "goes at once" not in run.text and "lost: 0  twice: 0" in run.text, run.text
+
+
 def test_more_in_sync_than_there_are_copies_is_refused():
     with Run("run", "-s", 1, "--min-in-sync", 2, "true") as run:
         assert run.wait() == 2 and "nothing would ever be acknowledged" in run.text, run.text

@@ -52,6 +52,12 @@ def test_the_python_is_chosen_in_order(tmp_path, script):
     assert code == 0 and "python path []" in text, text
 
 
+def test_the_python_that_is_given_may_be_a_name_on_the_path(tmp_path, script):
+    fake_python(tmp_path / "path", "named").rename(tmp_path / "path" / "python-mine")
+    code, text = run(CAIRN, script, CAIRN_PYTHON="python-mine", PATH=f"{tmp_path}/path:{os.environ['PATH']}")
+    assert code == 0 and "python named []" in text, text
+
+
 def test_a_binary_inside_a_virtual_environment_uses_its_python(tmp_path, script):
     """A wheel may keep it in the package's folder."""
     fake_python(tmp_path / "venv" / "bin", "wheel")

@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -150,6 +151,10 @@ class Chaos:
             node.away = True
             if way == "stop":
                 self.nodes.signal(node, signal.SIGSTOP)
+                # On time: what else is done here may wait a second for a scheduler that does not answer.
+                waker = threading.Timer(away, self.nodes.signal, (node, signal.SIGCONT))
+                waker.daemon = True
+                waker.start()
             else:
                 self.nodes.cut(node, True)
             self.later.append((now + away, lambda: self.heal(node, way), node.name))

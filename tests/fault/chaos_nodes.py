@@ -97,6 +97,7 @@ class Node:
         self.away = False    # stopped or cut off, until it is healed
         self.absent = False  # a server that is not in the job at the moment
         self.endpoint = None  # servers
+        self.log_from = 0    # where the log of this process begins
 
     @property
     def alive(self):
@@ -160,6 +161,7 @@ class Nodes:
     def start(self, node):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("CAIRN_", "MS_", "PADDLE_", "DMLC_"))}
         with open(self.folder / f"{node.name}.log", "ab") as log:
+            node.log_from = log.seek(0, os.SEEK_END)
             node.process = subprocess.Popen(node.command, env=env | node.environment, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=subprocess.STDOUT, preexec_fn=_die_with_parent)
         node.away = False
@@ -185,6 +187,10 @@ class Nodes:
     def log(self, name):
         path = self.folder / f"{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def registered(self, node):
+        """It has got as far as that since it was last started."""
+        return b"registered as server" in (self.folder / f"{node.name}.log").read_bytes()[node.log_from:]
 
     def tails(self, lines=12):
         text = []

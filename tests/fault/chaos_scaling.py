@@ -41,7 +41,9 @@ class Scaling:
     def drain(self):
         status = self.chaos.fresh_status()
         there = {server["endpoint"] for server in status["servers"]} if status else set()
-        able = [node for node in self.nodes.of("server") if node.alive and not node.away and node.endpoint in there]
+        # One that was killed and is just coming back may still be on record, and does not know signals yet.
+        able = [node for node in self.nodes.of("server") if node.alive and not node.away and node.endpoint in there
+                and self.nodes.registered(node)]
         if len(able) <= self.chaos.options.servers or self.chaos.later:
             return
         self.leaving, self.begun = self.rng.choice(able), time.monotonic()

@@ -19,11 +19,17 @@ constexpr int64_t kShortSilenceUs = 1'200'000;
 constexpr int64_t kBetweenSilencesUs = 3'500'000;
 constexpr int64_t kLongSilenceUs = 11'000'000;  // declared dead, most of the time
 constexpr int64_t kBetweenCutsUs = 10'500'000;   // everybody has come back, or has been missed
+constexpr int64_t kForgottenUs = 1'500'000;      // a cut for so long
+constexpr int64_t kFoundOneByOneUs = 2'500'000;
 constexpr uint64_t kMostSendsLeft = 40;
+constexpr int64_t kUnfoundUs = 3'300'000;  // two heartbeats, and another one to be found
+constexpr int64_t kAwayUs = 2'500'000;
 }  // namespace
 
 Chaos::Chaos(World& world) : world_(world), random_(Mix64(world.plan().seed, 99)) {
   if (world.plan().lose_server) lose_at_us_ = random_.Between(2'000'000, 9'000'000);
+  if (world.plan().two_leaders)
+    two_leaders_at_us_ = Random(Mix64(world.plan().seed, 102)).Between(2'500'000, 7'000'000);
   if (world.plan().depose) depose_at_us_ = random_.Between(2'000'000, 7'000'000);
 }
 
@@ -38,6 +44,7 @@ void Chaos::Tick() {
   const Plan& plan = world_.plan();
   if (lose_at_us_ > 0 && world_.now_us() >= lose_at_us_) LoseOwners();
   if (depose_at_us_ > 0 && world_.now_us() >= depose_at_us_) Depose();
+  if (two_leaders_at_us_ > 0 && world_.now_us() >= two_leaders_at_us_) TwoLeaders();
   if (Strikes(plan.partitions)) Partition();
   if (Strikes(plan.pauses)) Pause();
   if (Strikes(plan.worker_kills)) KillWorker();
@@ -289,14 +296,46 @@ void Chaos::CutScheduler() {
   world_.faults().Add(Fault::kSchedulerCut);
   world_.Log("chaos", "scheduler " + std::to_string(scheduler) + " is cut off from everybody until " +
                           std::to_string(until));
+  // A network that was down for long may find its machines one after the other.
+  const int64_t spread_us = length >= kForgottenUs && random_.Chance(0.5) ? kFoundOneByOneUs : 0;
   auto cut = [&](int host) {
-    world_.fabric().Block(scheduler, host, until, keep);
-    world_.fabric().Block(host, scheduler, until, keep);
+    const int64_t found = std::min(until + random_.Between(0, spread_us), plan.heal_us);
+    world_.fabric().Block(scheduler, host, found, keep);
+    world_.fabric().Block(host, scheduler, found, keep);
   };
   for (int machine = 0; ServerHost(static_cast<uint32_t>(machine)) < kLauncherHost; ++machine)
     cut(ServerHost(static_cast<uint32_t>(machine)));
   cut(kLauncherHost);
   for (uint32_t w = 0; w < plan.workers + plan.late_workers; ++w) cut(WorkerHost(w));
+}
+
+// The one that leads loses its lease and can't reach the store, so it does not learn that another one leads.
+// Nobody can reach it for a while, so all turn to the other one; and then that one dies.
+void Chaos::TwoLeaders() {
+  const auto& schedulers = world_.schedulers();
+  auto leads = [](const auto& s) { return s != nullptr && s->leads(); };
+  const auto leader = std::ranges::find_if(schedulers, leads);
+  if (leader == schedulers.end()) return;  // a little later, perhaps
+  two_leaders_at_us_ = 0;
+  const auto old = static_cast<uint32_t>(leader - schedulers.begin());
+  const int process = (*leader)->process();
+  world_.etcd()->EndLeases();
+  world_.etcd()->CutOff(process, world_.now_us() + 7'000'000);
+  const int64_t until = world_.now_us() + kUnfoundUs;
+  for (int host = ServerHost(0); host < WorkerHost(world_.plan().workers + world_.plan().late_workers); ++host) {
+    world_.fabric().Block(SchedulerHost(old), host, until, false);
+    world_.fabric().Block(host, SchedulerHost(old), until, false);
+  }
+  world_.queue().After(kUnfoundUs, [this, old, process] {
+    const auto& all = world_.schedulers();
+    const bool still = all[old] != nullptr && all[old]->process() == process && all[old]->leads();
+    if (world_.healed() || !still) return;
+    for (uint32_t s = 0; s < all.size(); ++s) {
+      if (s == old || all[s] == nullptr || !all[s]->leads()) continue;
+      world_.faults().Add(Fault::kTwoLeaders);
+      world_.KillScheduler(s, kAwayUs);
+    }
+  });
 }
 
 // More than can be survived: every owner of a slot that is in sync, at once.

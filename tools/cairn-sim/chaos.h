@@ -28,6 +28,7 @@ class Chaos {
   void CutServers();
   void CutScheduler();
   void LoseOwners();
+  void TwoLeaders();
   void Scheduler();
   ServerProcess* RandomServer();
   ServerProcess* Victim();
@@ -38,7 +39,7 @@ class Chaos {
   Random random_;
   int64_t servers_quiet_until_us_ = 0;  // silence between servers and scheduler must not add up
   int64_t scheduler_cut_until_us_ = 0;
-  int64_t lose_at_us_ = 0, depose_at_us_ = 0;
+  int64_t lose_at_us_ = 0, depose_at_us_ = 0, two_leaders_at_us_ = 0;
 };
 
 }  // namespace cairn::sim

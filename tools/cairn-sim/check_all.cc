@@ -9,7 +9,7 @@ std::vector<std::unique_ptr<Checker>> MakeCheckers(Context& context) {
         MakeNextRound,      MakeDecisions,     MakeContributors,   MakeDivisor,   MakeHyper,
         MakeAssigned,       MakeJoined,        MakeReferenceModel, MakeReports,   MakeMonotoneReads,
         MakeReadsCommitted, MakeIncarnations,  MakeViewsDurable,   MakeTables,    MakeBarrier,
-        MakeBlame,
+        MakeBlame,          MakeMissed,        MakeTerms,
         MakeOutcomes,       MakeAmplification, MakeQueueBounds,    MakeLeftEarly, MakeOneOwner,
         MakePromotion,      MakeWaitsFor,      MakeEqualHashes,    MakePlacement, MakeAppliedCommitted,
         MakeInOrder,        MakeEqualNumbers,  MakeReplicaAmplification, MakeDeeds}) {

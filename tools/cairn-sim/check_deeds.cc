@@ -154,6 +154,7 @@ const char* Name(Deed deed) {
     case Deed::kNewLeader: return "new leading scheduler";
     case Deed::kMovedForTraffic: return "moved for traffic";
     case Deed::kDamageFound: return "damaged copy found";
+    case Deed::kEndTold: return "told that a process ended";
     case Deed::kResigned: return "scheduler resigns";
     case Deed::kLastWord: return "scheduler ends in mid-telling";
     case Deed::kStatePassed: return "state passed on";

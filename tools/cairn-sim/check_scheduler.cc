@@ -86,6 +86,60 @@ class Blame final : public Checker {
   wire::ClusterState before_;
 };
 
+// Who is dead is taken out, or the job ends, at the latest two detection times and `lost_after` after the
+// last fault, the death or the beginning of this term (rule 5).
+class Missed final : public Checker {
+ public:
+  explicit Missed(Context& context) : Checker("missed", context) {}
+  // Not one that is replaced: where its twin dies before it has registered, and nobody starts another, it
+  // goes on with its rank.
+  void OnWorkerDied(Incarnation worker) override { dead_.try_emplace(worker.value, context_.now_us()); }
+  void OnDurable(const wire::ClusterState& state) override {
+    if (state.term != term_) since_us_ = context_.now_us();
+    term_ = state.term;
+  }
+  void OnMoment() override {
+    const wire::ClusterState& state = context_.durable;
+    if (state.phase != wire::Phase::kRunning) return;
+    for (const ShardName& name : context_.dead) dead_.try_emplace(name.incarnation, context_.now_us());
+    for (const wire::ServerInfo& server : state.servers)
+      Look(server.incarnation, "server " + std::to_string(server.index));
+    for (const wire::WorkerInfo& worker : state.workers)
+      Look(worker.incarnation, "worker " + std::to_string(worker.rank.value));
+  }
+
+ private:
+  static constexpr int64_t kDetectionUs = 5'000'000;
+  // The scheduler may have been asleep, or away, when everything healed; ticks and moments are not exact.
+  static constexpr int64_t kSlackUs = 15'000'000;
+  void Look(Incarnation incarnation, const std::string& who) {
+    auto dead = dead_.find(incarnation.value);
+    if (dead == dead_.end()) return;
+    const int64_t from_us = std::max({dead->second, since_us_, context_.plan.heal_us});
+    if (context_.now_us() - from_us > 2 * kDetectionUs + context_.plan.lost_after_us + kSlackUs)
+      Violation(who + " died at " + std::to_string(dead->second) + " us, and is still on record");
+  }
+  std::map<uint64_t, int64_t> dead_;  // incarnation → when, or soon after
+  Term term_;
+  int64_t since_us_ = 0;
+};
+
+// Nobody goes back to a scheduler that has been replaced (rule 1).
+class Terms final : public Checker {
+ public:
+  explicit Terms(Context& context) : Checker("terms", context) {}
+  void OnTerm(const Actor& node, Term term) override {
+    Term& highest = terms_[node.process];
+    if (term < highest)
+      Violation("a node has heard of term " + std::to_string(highest.value) + " and goes back to " +
+                std::to_string(term.value));
+    highest = std::max(highest, term);
+  }
+
+ private:
+  std::map<int, Term> terms_;
+};
+
 class Tables final : public Checker {
  public:
   explicit Tables(Context& context) : Checker("tables", context) {}
@@ -149,6 +203,8 @@ class BarrierChecker final : public Checker {
 CheckerPtr MakeIncarnations(Context& context) { return std::make_unique<Incarnations>(context); }
 CheckerPtr MakeViewsDurable(Context& context) { return std::make_unique<ViewsDurable>(context); }
 CheckerPtr MakeBlame(Context& context) { return std::make_unique<Blame>(context); }
+CheckerPtr MakeMissed(Context& context) { return std::make_unique<Missed>(context); }
+CheckerPtr MakeTerms(Context& context) { return std::make_unique<Terms>(context); }
 CheckerPtr MakeTables(Context& context) { return std::make_unique<Tables>(context); }
 CheckerPtr MakeBarrier(Context& context) { return std::make_unique<BarrierChecker>(context); }
 

@@ -207,9 +207,13 @@ class Checker {
                           std::span<const std::byte> /*body*/) {}
   // The scheduler has made a state durable.
   virtual void OnDurable(const wire::ClusterState&) {}
+  // A node has heard of another term of schedulers.
+  virtual void OnTerm(const Actor&, Term) {}
   // A process leaves of its own will.
   virtual void OnExit(const Actor&, const Status&) {}
-  // A worker process is over, one way or another.
+  // A worker's process has ended.
+  virtual void OnWorkerDied(Incarnation) {}
+  // A worker process is over, one way or another; or a twin is started for its rank, and it may live on.
   virtual void OnClientGone(uint32_t /*worker*/, const client::ClientCore&, uint64_t /*incidents*/) {}
   virtual void AtEnd() {}
 

@@ -53,6 +53,8 @@ CheckerPtr MakeIncarnations(Context& context);  // incarnations
 CheckerPtr MakeViewsDurable(Context& context);  // views-durable
 CheckerPtr MakeTables(Context& context);        // tables
 CheckerPtr MakeBlame(Context& context);         // blame
+CheckerPtr MakeMissed(Context& context);        // missed
+CheckerPtr MakeTerms(Context& context);         // terms
 CheckerPtr MakeBarrier(Context& context);       // barrier
 // check_calls.cc
 CheckerPtr MakeOutcomes(Context& context);       // outcomes

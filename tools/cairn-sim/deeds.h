@@ -49,6 +49,7 @@ enum class Deed : uint8_t {
   kHurtWhileDraining,  // a server is hurt while another one is leaving
   kHurtWhileJoining,   // while another one has just come
   kHurtWhileCopying,   // while another one is being copied to
+  kEndTold,            // the launcher tells the scheduler that a process has ended
   kManyNodes,          // a job of more nodes than are told of each other one by one
   kCount
 };

@@ -65,12 +65,18 @@ void Launcher::Bury(Entry& entry) {
   world_.Dispose([dead = std::shared_ptr<WorkerProcess>(std::move(entry.process))] {});
 }
 
+void Launcher::End(WorkerProcess& worker, bool silent) {
+  world_.fabric().Kill(worker.process(), silent);
+  if (!worker.registered()) return;
+  world_.Tell([&](Checker& c) { c.OnWorkerDied(worker.core().incarnation()); });
+}
+
 void Launcher::OnExit(WorkerProcess& worker, const Status& status) {
   const uint32_t number = worker.number();
   Entry& entry = entries_[number];
   const Actor actor{.role = wire::Role::kWorker, .index = number, .process = worker.process()};
   world_.Tell([&](Checker& c) { c.OnExit(actor, status); });
-  world_.fabric().Kill(worker.process(), false);
+  End(worker, false);
   if (entry.process.get() != &worker) return;  // a twin has taken its place
   Bury(entry);
   if (status.ok() || status.code() == Code::kJobFailed) return;
@@ -80,7 +86,8 @@ void Launcher::OnExit(WorkerProcess& worker, const Status& status) {
 void Launcher::Kill(uint32_t number, bool silent) {
   Entry& entry = entries_[number];
   if (!entry.process) return;
-  world_.fabric().Kill(entry.process->process(), silent);
+  OnEnded(entry.process->uid());
+  End(*entry.process, silent);
   Bury(entry);
   Restart(number);
 }
@@ -110,7 +117,15 @@ void Launcher::StartTwin(uint32_t number) {
 void Launcher::GiveUp(int32_t rank) {
   if (rank < 0) return;  // the scheduler finds out by itself
   given_up_.insert(static_cast<uint32_t>(rank));
-  if (given_up_.size() == 1) TellScheduler();
+  if (!std::exchange(telling_, true)) TellScheduler();
+}
+
+void Launcher::OnEnded(uint64_t uid) {
+  if (!world_.plan().tells_of_ends) return;
+  world_.queue().After(random_.Between(1'000, random_.Chance(0.2) ? 9'000'000 : 300'000), [this, uid] {
+    ended_.push_back(uid);
+    if (!std::exchange(telling_, true)) TellScheduler();
+  });
 }
 
 // Repeats it as long as the job runs: there is no answer.
@@ -120,6 +135,10 @@ void Launcher::TellScheduler() {
   if (connected_) {
     for (uint32_t rank : given_up_)
       port_->Send(conn_, wire::EncodeControl(wire::GiveUp{rank}, world_.pool()));
+    for (uint64_t uid : ended_) {
+      world_.context().deeds.Add(Deed::kEndTold);
+      port_->Send(conn_, wire::EncodeControl(wire::ProcessEnded{uid}, world_.pool()));
+    }
   } else {
     if (conn_.value != 0) port_->Close(conn_);
     const auto schedulers = world_.scheduler_endpoints();

@@ -20,6 +20,8 @@ class Launcher final : public PortHandler {
   void Start();
   // A worker process has ended by itself.
   void OnExit(WorkerProcess& worker, const Status& status);
+  // It knows that a process has ended, and tells the scheduler, sooner or later and more than once.
+  void OnEnded(uint64_t uid);
   // For the chaos.
   void Kill(uint32_t number, bool silent);
   void StartTwin(uint32_t number);
@@ -44,6 +46,7 @@ class Launcher final : public PortHandler {
   void StartNow(uint32_t number);
   void Restart(uint32_t number);
   bool WantedByAnother(const Entry& entry, int32_t rank) const;
+  void End(WorkerProcess& worker, bool silent);
   void Bury(Entry& entry);
   void GiveUp(int32_t rank);
   void TellScheduler();
@@ -55,6 +58,8 @@ class Launcher final : public PortHandler {
   bool connected_ = false;
   std::vector<Entry> entries_;
   std::set<uint32_t> given_up_;
+  std::vector<uint64_t> ended_;  // uids of processes
+  bool telling_ = false;
   std::vector<int> replaced_;  // processes whose rank a twin has taken
   Random random_;
 };

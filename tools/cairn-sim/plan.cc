@@ -297,6 +297,9 @@ void MakeSchedulerCuts(Plan& plan, Random random) {
   plan.depose = plan.short_deadlines = false;
   plan.settle = true;  // the job lasts until then
   plan.late_servers = plan.drains = plan.scales = 0;
+  if (!random.Chance(0.5)) return;
+  plan.heartbeat_us = 300'000;
+  plan.dead_after_us = 1'500'000;
 }
 
 }  // namespace
@@ -340,6 +343,11 @@ Plan MakePlan(uint64_t seed) {
   MakeBounds(plan, Random(Mix64(seed, 0xB0D5)));
   MakeSchedulerCuts(plan, Random(Mix64(seed, 0xC075)));
   plan.last_word = plan.schedulers == 1 && !plan.lose_server && Random(Mix64(seed, 0x1A57)).Chance(0.15);
+  // What is too large to be sent costs its slot the backups, every time: it would never be at rest.
+  if (plan.settle) plan.shard_bounds.most_operation_bytes = server::ShardBounds{}.most_operation_bytes;
+  plan.tells_of_ends = Random(Mix64(seed, 0xE4DED)).Chance(0.5);
+  plan.two_leaders =
+      plan.schedulers > 1 && !plan.only_cuts && !plan.lose_server && Random(Mix64(seed, 0x21EAD)).Chance(0.5);
   plan.impatient = Random(Mix64(seed, 0x74AFF1C)).Chance(0.3);
   return plan;
 }

@@ -58,6 +58,8 @@ struct Plan {
   bool hyper_mismatch = false;
   bool early_leave = false;
   bool short_deadlines = false;
+  bool tells_of_ends = false;  // the launcher tells the scheduler of processes that have ended
+  bool two_leaders = false;    // a scheduler that has been replaced, and does not know it, is found
   bool give_up = false;  // the launcher tells the scheduler of ranks that stay away
   uint32_t barriers = 0;
   uint32_t max_restarts = 3;
@@ -91,6 +93,7 @@ struct Plan {
   double slow = 0;      // share of nodes that are slow
   int64_t patience = 1;  // calls, and the whole run, may take so many times as long: there are many nodes
   int64_t lost_after_us = 0;
+  int64_t heartbeat_us = 1'000'000, dead_after_us = 5'000'000;
   int64_t heal_us = 0;  // from here on nothing goes wrong any more
 };
 

@@ -1,5 +1,6 @@
 // Rounds of a sync table, in one phase or two: contributions with and without values or segments,
 // unequal weights, push-pulls, assigns, a pull between rounds, and joining at the end.
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -75,7 +76,7 @@ class RoundLane final : public Lane {
     if (assigns) turn.values = !turn.joined && (IsFirst() || random_.Chance(0.1));
     // Who has joined may take part in both phases or wait for the end of the round.
     bool contributes = turn.program.two_phase && !(turn.joined && random_.Chance(0.5));
-    if (plan().hyper_mismatch && !turn.joined && !assigns && random_.Chance(0.02)) contributes = !contributes;
+    if (!turn.joined && !assigns && Differs(0.02)) contributes = !contributes;
     Contribute(turn, contributes ? Phase::kContribute : Phase::kWhole);
   }
 
@@ -169,6 +170,12 @@ class RoundLane final : public Lane {
     return random_.Chance(0.5) ? 1 : 0.25 * static_cast<double>(uint64_t{1} << random_.Below(5));
   }
 
+  // Whether this worker does something else than the others. The rate is that of five workers: among 27
+  // of them nearly every round would fail, and nobody could leave after a good one.
+  bool Differs(double rate) {
+    return plan().hyper_mismatch && random_.Chance(rate * std::min(1.0, 5.0 / plan().workers));
+  }
+
   void SetProgram(const Turn& turn, client::PartitionInput* input, CallEnd* end) {
     end->round = turn.round;
     end->joined = turn.joined;
@@ -176,11 +183,11 @@ class RoundLane final : public Lane {
     input->hyper = turn.program.hyper;
     input->op = turn.program.op;
     input->column = turn.program.column;
-    if (plan().hyper_mismatch && random_.Chance(0.05)) {
+    if (Differs(0.05)) {
       input->hyper.lr *= 2;
       end->odd_hyper = true;
     }
-    if (plan().hyper_mismatch && !end->assigns && random_.Chance(0.02)) {
+    if (!end->assigns && Differs(0.02)) {
       input->weighted = true;
       end->odd_hyper = true;
     }

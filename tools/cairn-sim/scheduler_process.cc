@@ -13,7 +13,8 @@ constexpr int64_t kTryAgainUs = 500'000;
 constexpr int64_t kLongWaitUs = 500'000;  // for its store: nobody could be heard meanwhile
 }  // namespace
 
-SchedulerProcess::SchedulerProcess(World& world, uint32_t number) : world_(world), number_(number) {
+SchedulerProcess::SchedulerProcess(World& world, uint32_t number)
+    : world_(world), number_(number), leadership_(world.plan().lost_after_us) {
   const std::string name = number == 0 ? "scheduler" : "scheduler " + std::to_string(number);
   process_ = world.fabric().AddProcess(SchedulerHost(number), name);
   const Actor actor{.role = wire::Role::kScheduler, .index = number};
@@ -33,6 +34,8 @@ scheduler::SchedulerOptions SchedulerProcess::Options() const {
   options.rejoin_grace_us = 8'000'000;
   options.bounds = plan.scheduler_bounds;
   options.lost_after_us = plan.lost_after_us;
+  options.heartbeat_us = plan.heartbeat_us;
+  options.dead_after_us = plan.dead_after_us;
   if (plan.impatient) options.traffic = {1.1, 1, 1'000'000, 2'000'000, 2'000'000, 20'000'000};
   return options;
 }
@@ -57,15 +60,21 @@ void SchedulerProcess::Start() {
 void SchedulerProcess::Resign() {
   world_.context().deeds.Add(Deed::kResigned);
   world_.Log("scheduler " + std::to_string(number_), "resigns: it hears nobody");
-  resigned_ = true;
+  leadership_.Resign(world_.now_us());
   ++reigns_;
   world_.Dispose([dead = std::shared_ptr<scheduler::Scheduler>(std::move(core_))] {});
   election_->Resign();
+  // The real candidate is a thread of its own: what it has asked etcd may be answered, or given up, later.
+  if (alive() && world_.random().Chance(0.5))
+    world_.fabric().Run(process_, world_.now_us() + world_.random().Between(1'000, 1'500'000), [this] {
+      if (!leads()) leadership_.OnEtcd(false);
+    });
   if (alive()) world_.fabric().Run(process_, world_.now_us() + kCampaignEveryUs, [this] { Campaign(); });
 }
 
 void SchedulerProcess::Campaign() {
-  if (resigned_)
+  leadership_.OnTick(world_.now_us());
+  if (leadership_.resigned())
     return world_.fabric().Run(process_, world_.now_us() + kCampaignEveryUs, [this] { Campaign(); });
   const auto standing = election_->Campaign();
   if (!alive()) return;
@@ -81,6 +90,7 @@ void SchedulerProcess::Campaign() {
   options.pause = [this](int64_t us) { kv_->Pause(us); };
   store_ = std::make_unique<scheduler::EtcdStore>(*kv_, options);
   etcd_heard_us_ = world_.now_us();
+  leadership_.OnWon();
   Lead(*store_);
   if (alive()) world_.fabric().Run(process_, world_.now_us() + kKeepLeaseUs, [this, reign = reigns_] { KeepLease(reign); });
 }
@@ -93,7 +103,7 @@ void SchedulerProcess::KeepLease(uint64_t reign) {
   if (leads.ok() && !*leads) return world_.KillScheduler(number_, true);
   if (leads.ok()) etcd_heard_us_ = asked_us;
   // Another one may lead by now: it stops answering.
-  away_ = world_.now_us() - etcd_heard_us_ >= kLeaseSeconds * 1'000'000;
+  leadership_.OnEtcd(world_.now_us() - etcd_heard_us_ < kLeaseSeconds * 1'000'000);
   const int64_t pause = leads.ok() ? kKeepLeaseUs : kTryAgainUs;
   world_.fabric().Run(process_, world_.now_us() + pause, [this, reign = reigns_] { KeepLease(reign); });
 }
@@ -138,8 +148,8 @@ void SchedulerProcess::Tick(uint64_t reign) {
 }
 
 void SchedulerProcess::OnMessage(ConnId conn, wire::InFrame& frame) {
-  resigned_ = false;  // a node finds it: it stands again
-  if (core_ == nullptr || away_) {
+  leadership_.OnFound();
+  if (core_ == nullptr || leadership_.away()) {
     const wire::Refusal refusal{frame.header.request_id, Code::kUnavailable, "this scheduler does not lead"};
     port_->Send(conn, wire::EncodeControl(refusal, world_.pool()));
     return port_->Close(conn);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "scheduler/metastore/etcd_election.h"
+#include "scheduler/leadership.h"
 #include "scheduler/metastore/etcd_store.h"
 #include "scheduler/scheduler.h"
 #include "sim_kv.h"
@@ -48,9 +49,8 @@ class SchedulerProcess final : public PortHandler {
   std::unique_ptr<scheduler::EtcdStore> store_;
   std::unique_ptr<scheduler::Scheduler> core_;
   int64_t etcd_heard_us_ = 0;
-  bool resigned_ = false;  // has led, and waits for a node to find it
+  scheduler::Leadership leadership_;
   uint64_t reigns_ = 0;    // that have ended
-  bool away_ = false;  // leads, but its store has not answered for as long as its lease lasts
 };
 
 }  // namespace cairn::sim

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launcher.h"
 #include "wire/control.h"
 
 namespace cairn::sim {
@@ -147,6 +148,7 @@ void ServerKeeper::Kill(ServerProcess& server, uint64_t sends_left, bool restart
     }
     world_.fabric().Kill(server.process(), silent);
     server.set_gone();
+    world_.launcher().OnEnded(server.uid());
     if (restart && JobRuns()) Replace(server, soon);
   };
   MarkHurt(server, INT64_MAX / 2);

@@ -99,6 +99,9 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     After();
   }
   uint64_t MostBodyBytes(const wire::FrameHeader& header) const override { return shard_->MostBodyBytes(header); }
+  uint64_t MostAnswerBytes(ConnId, const wire::FrameHeader& header) const override {
+    return shard_->MostAnswerBytes(header);
+  }
 
   void OnPush(SlotId slot, Incarnation incarnation, Seq seq, TableId table, server::Outcome outcome,
               Code code, std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper,
@@ -252,7 +255,7 @@ void ServerProcess::Start() {
   options.endpoint = world_.server_endpoint(options_.machine);
   options.threads = options_.threads;
   options.wanted_rank = options_.wanted_rank;
-  options.uid = world_.NewUid();
+  options.uid = uid_ = world_.NewUid();
   // A server that has missed the end of the job leaves by itself; shorter here than by default.
   options.register_deadline_us = 60'000'000;
   options.orphan_after_us = 60'000'000;
@@ -335,6 +338,10 @@ void ServerProcess::Tick() {
 }
 
 void ServerProcess::AfterControl() {
+  if (const Term term = control_->term(); term != std::exchange(term_, term)) {
+    const Actor actor{.role = wire::Role::kServer, .index = options_.number, .process = process_};
+    world_.Tell([&](Checker& c) { c.OnTerm(actor, term); });
+  }
   if (!gone_ && control_->finished()) world_.keeper().OnLeft(*this, control_->result());
 }
 

@@ -34,6 +34,7 @@ class ServerProcess final : public PortHandler {
   void Drain();
   bool draining() const { return draining_; }
   uint64_t incarnation() const { return incarnation_; }  // 0: not registered yet
+  uint64_t uid() const { return uid_; }
   // One of its shards is about to report that a backup is slow: that backup can't be relied on.
   bool CallsSomebodySlow() const;
 
@@ -41,6 +42,9 @@ class ServerProcess final : public PortHandler {
   void OnConnected(ConnId conn) override;
   void OnMessage(ConnId conn, wire::InFrame& frame) override;
   void OnDisconnect(ConnId conn) override;
+  uint64_t MostAnswerBytes(ConnId, const wire::FrameHeader& header) const override {
+    return wire::MostControlBytes(header);
+  }
 
  private:
   class ShardThread;
@@ -56,7 +60,8 @@ class ServerProcess final : public PortHandler {
   int process_;
   Port* port_;
   bool gone_ = false, draining_ = false;
-  uint64_t incarnation_ = 0;
+  uint64_t incarnation_ = 0, uid_ = 0;
+  Term term_;
   std::unique_ptr<server::ServerControl> control_;
   std::vector<std::unique_ptr<ShardThread>> threads_;
   std::vector<server::ShardReport> reports_;

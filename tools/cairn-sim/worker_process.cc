@@ -242,6 +242,10 @@ void WorkerProcess::Tick() {
 }
 
 void WorkerProcess::AfterCall() {
+  if (const Term term = core_->term(); term != std::exchange(term_, term)) {
+    const Actor actor{.role = wire::Role::kWorker, .index = number_, .process = process_};
+    world_.Tell([&](Checker& c) { c.OnTerm(actor, term); });
+  }
   if (core_->fatal().ok() || fatal_seen_) return;
   fatal_seen_ = true;
   // Every call under way ends with it, at once or at the next tick.

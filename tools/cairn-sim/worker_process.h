@@ -52,10 +52,15 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   void OnConnected(ConnId conn) override;
   void OnMessage(ConnId conn, wire::InFrame& frame) override;
   void OnDisconnect(ConnId conn) override;
+  uint64_t MostAnswerBytes(ConnId conn, const wire::FrameHeader& header) const override {
+    return core_->MostBodyBytes(conn, header);
+  }
   void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) override;
   void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
                            const Status& outcome) override;
   void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) override;
+
+  uint64_t uid() const { return uid_; }
 
   // Longer than any call may take after the heal. Only a worker that has missed the end of the job
   // may meet it: there is nobody left to tell it.
@@ -90,6 +95,7 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   bool leaving_ = false, leave_sent_ = false, exited_ = false, fatal_seen_ = false;
   bool waits_for_the_end_ = false;  // has nothing to do until every slot has its owners
   uint64_t uid_ = 0;
+  Term term_;
   uint64_t barriers_entered_ = 0;
 };
 

@@ -23,6 +23,8 @@ constexpr int64_t kLivenessBoundUs = 120'000'000;
 constexpr uint64_t kMaxEvents = 6'000'000;  // more is a livelock
 constexpr int64_t kMomentUs = 400'000;
 constexpr int64_t kQuietUs = 3'000'000;  // so long without a change of owners: nothing is under way
+// Of two standbys each waits for a lease to end; one that had resigned waits for `lost_after` first.
+constexpr int64_t kStandbysLeaveUs = 25'000'000;
 constexpr int64_t kSettleBoundUs = 60'000'000;  // copies, moves and what must be detected first
 // "; slot 3: 1#5e2 +0#4 ?2#9 >0": primary, epoch, backups in sync and not, heir. Only those that changed.
 std::string OwnersWords(const wire::ClusterState& before, const wire::ClusterState& state) {
@@ -151,6 +153,9 @@ void World::OnMoment() {
   }
   if (!MayEnd() && now_us() > plan_.heal_us + kSettleBoundUs)
     context_.report("placement", "long after the last fault not every slot has its owners: " + Misplaced());
+  const int64_t since_left_us = now_us() - std::max(left_us_, plan_.heal_us);
+  if (scheduler_left_ && !SchedulersGone() && since_left_us > plan_.lost_after_us + kStandbysLeaveUs)
+    context_.report("liveness", "long after everybody was told of the end, a standby has not left");
   if (!Over()) queue_.After(kMomentUs, [this] { OnMoment(); });
 }
 
@@ -208,7 +213,13 @@ void World::Heal() {
   Log("world", "healed");
 }
 
-bool World::Over() const { return scheduler_left_ && keeper_->Over() && launcher_->Over(); }
+bool World::SchedulersGone() const {
+  return scheduler_left_ && std::ranges::all_of(schedulers_, [](const auto& one) { return one == nullptr; });
+}
+
+bool World::Over() const {
+  return SchedulersGone() && keeper_->Over() && launcher_->Over();
+}
 
 std::string World::WhoIsLeft() const {
   std::string text = "phase " + std::to_string(static_cast<int>(context_.durable.phase)) + " view " +
@@ -239,13 +250,14 @@ void World::KillScheduler(uint32_t number, int64_t restart_after_us) {
   queue_.After(restart_after_us, [this, number] { StartScheduler(number); });
 }
 
-// Its standbys have nothing to wait for any more.
+// Its standbys lead one after the other, and find that everybody has been told.
 void World::OnSchedulerLeft(SchedulerProcess& scheduler) {
   const Actor actor{
       .role = wire::Role::kScheduler, .index = scheduler.number(), .process = scheduler.process()};
   Tell([&](Checker& c) { c.OnExit(actor, Status::Ok()); });
+  if (!scheduler_left_) left_us_ = now_us();
   scheduler_left_ = true;
-  for (uint32_t i = 0; i < plan_.schedulers; ++i) KillScheduler(i, false);
+  KillScheduler(scheduler.number(), false);
 }
 
 scheduler::MemoryDisk::Fate World::DiskFate(bool sync) {

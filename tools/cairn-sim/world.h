@@ -137,6 +137,7 @@ class World final : public Tap {
   scheduler::MemoryDisk::Fate DiskFate(bool sync);
   std::unique_ptr<SimStore> MakeStore();
   void Heal();
+  bool SchedulersGone() const;
   bool Over() const;
   std::string WhoIsLeft() const;
 
@@ -163,6 +164,7 @@ class World final : public Tap {
   bool settled_ = false;
   int64_t owners_changed_us_ = 0;
   bool scheduler_left_ = false;
+  int64_t left_us_ = 0;  // the first of them
   uint64_t uids_ = 0;
 };
 

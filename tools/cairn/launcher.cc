@@ -109,8 +109,9 @@ void Launcher::PerformOne(const cluster::SuperviseAction& action) {
     // Its answer says that every node has been told. No answer: they will find out.
     (void)AskScheduler(place_.scheduler, wire::AbortJob{action.text}, kAbortTimeoutMs);
   } else if (action.kind == Kind::kEnded) {
-    const auto answer = AskScheduler(place_.scheduler, wire::ProcessEnded{action.uid}, kTellTimeoutMs);
-    if (answer.ok() && std::holds_alternative<wire::StatusReply>(*answer)) supervisor_.OnToldEnded(action.uid);
+    const wire::ProcessEnded word{action.ended.uid, action.ended.out_of_memory};
+    const auto answer = AskScheduler(place_.scheduler, word, kTellTimeoutMs);
+    if (answer.ok() && std::holds_alternative<wire::StatusReply>(*answer)) supervisor_.OnToldEnded(word.uid);
   } else {
     // The supervisor repeats it, so one that fails is no error.
     (void)TellScheduler(place_.scheduler, wire::GiveUp{action.node.index}, kTellTimeoutMs);

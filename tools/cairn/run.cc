@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "launcher.h"
 #include "progress.h"
+#include "wire/cluster_state.h"
 
 namespace cairn::tool {
 
@@ -165,12 +166,12 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
           "servers that have a copy of each partition (2 where there are two servers or more; 1: the "
           "death of a server ends the job)")
       ->type_name("N")
-      ->check(Within(1, 8));
+      ->check(Within<uint32_t>(1, wire::kMaxBackups));
   command
       ->add_option("--min-in-sync", options->min_in_sync,
                    "nothing is acknowledged while fewer servers than this have it (1)")
       ->type_name("N")
-      ->check(Within(1, 8));
+      ->check(Within<uint32_t>(1, wire::kMaxBackups));
   command
       ->add_option("--slots", options->slots,
                    "partitions of the tables, fixed for the job (256): more of them for very large tables or very "

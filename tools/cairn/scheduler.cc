@@ -9,6 +9,7 @@
 #include "job_files.h"
 #include "meeting_place.h"
 #include "progress.h"
+#include "scheduler/deadlock_watch.h"
 #include "scheduler/scheduler_node.h"
 #include "transport/tcp/sockets.h"
 
@@ -106,6 +107,12 @@ int RunScheduler(const SchedulerFlags& flags) {
   if (options.core.dead_after_us < 2 * options.core.heartbeat_us)
     return ComplainOfUsage(
         "--dead-after-ms must be at least twice --heartbeat-ms: a healthy node would be taken for dead");
+  const int64_t deadlock_us = options.core.deadlock_after_us;
+  if (deadlock_us != 0 && deadlock_us < scheduler::DeadlockWatch::kLeastUs)
+    return ComplainOfUsage("--deadlock-after-ms (CAIRN_DEADLOCK_AFTER_MS) is " + std::to_string(deadlock_us / 1000) +
+                           ": give 0 for never, or at least " +
+                           std::to_string(scheduler::DeadlockWatch::kLeastUs / 1000) +
+                           ", since what is known of who waits is a few seconds old");
   Interrupt interrupt;
   Result<std::unique_ptr<scheduler::SchedulerNode>> node = scheduler::SchedulerNode::Start(options);
   if (!node.ok()) {
@@ -159,11 +166,11 @@ void AddScheduler(CLI::App& app, int& exit_code) {
   command
       ->add_option("--replicas", flags->replicas,
                    "servers that have a copy of each partition (0: 2 where there are two servers or more)")
-      ->check(Within(0, 8));
+      ->check(Within<uint32_t>(0, wire::kMaxBackups));
   command
       ->add_option("--min-in-sync", flags->min_in_sync,
                    "nothing is acknowledged while fewer servers than this have it (1)")
-      ->check(Within(1, 8));
+      ->check(Within<uint32_t>(1, wire::kMaxBackups));
   command->add_option(
       "--state-dir", flags->state_dir,
       "folder of the scheduler's log: started again with it, a killed scheduler goes on with the same "

@@ -266,6 +266,35 @@ def values_and_state_from_outside(rank):
 
 
 @check
+def state_that_the_root_does_not_have_is_forgotten_by_all(rank):
+    torch.manual_seed(rank)
+    net, expected = nn.Linear(4, 2), nn.Linear(4, 2)
+    cairn.assign(net, "auto")
+
+    def make(module):
+        return torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+
+    def train(numbers):
+        for number in numbers:
+            x = torch.randn(WORLD, 3, 4, generator=torch.Generator().manual_seed(number))
+            for optimizer, loss in ((served, net(x[rank])), (plain, expected(x.reshape(-1, 4)))):
+                optimizer.zero_grad()
+                loss.square().mean().backward()
+                optimizer.step()
+        torch.testing.assert_close(net.weight, expected.weight, rtol=0, atol=1e-5)
+        same_bits(net)
+
+    served = cairn.DistributedOptimizer(make(net), net)
+    expected.load_state_dict(net.state_dict())
+    plain = make(expected)
+    train(range(3))
+    state = served.state_dict()
+    served.load_state_dict(state | {"state": {}} if rank == 0 else state)
+    plain = make(expected)
+    train(range(3, 6))
+
+
+@check
 def dense_only_and_an_optimizer_that_servers_lack(rank):
     torch.manual_seed(rank)
     net, expected = nn.Linear(4, 2), nn.Linear(4, 2)

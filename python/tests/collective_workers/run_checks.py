@@ -65,6 +65,10 @@ def the_object_of_one(rank):
         assert (found is mine) == (rank == root)
     with pytest.raises(cairn.InvalidArgumentError, match="root_rank is 99"):
         cairn.broadcast_object(1, root_rank=99)
+    with pytest.raises(cairn.InvalidArgumentError, match="root_rank is '0'"):
+        cairn.broadcast_object(1, root_rank="0")
+    with pytest.raises(cairn.InvalidArgumentError, match=r"allgather_object\(\) of a function: it can't be pickled"):
+        cairn.allgather_object(lambda: None)
 
 
 @CHECKS
@@ -85,7 +89,7 @@ def calls_that_differ_name_the_ranks(rank):
 @CHECKS
 def what_can_not_be_reduced_is_refused_at_once(rank):
     for given, words in ((torch.zeros(2, dtype=torch.bool), "bool"), (torch.zeros(2, dtype=torch.complex64), "complex"),
-                         (torch.eye(2).to_sparse(), "sparse")):
+                         (torch.eye(2).to_sparse(), "sparse"), (torch.zeros(2, device="meta"), "meta")):
         with pytest.raises(cairn.InvalidArgumentError, match=words):
             cairn.allreduce(given, "sum")
     with pytest.raises(cairn.InvalidArgumentError, match='reduce="sum"'):

@@ -86,6 +86,28 @@ def a_worker_without_rows_takes_part(rank):
 
 
 @CHECKS
+def a_worker_without_rows_counts_with_its_samples(rank):
+    table = cairn.nn.Embedding(ROWS, DIM)
+    alone = nn.Embedding(ROWS, DIM, sparse=True)
+    alone.load_state_dict(table.state_dict())
+    optimizer, plain = cairn.DistributedOptimizer(sgd(table.parameters())), sgd(alone.parameters())
+    sizes = [2, 6]
+    for number in range(4):
+        users = [(0,), (1,), (0, 1), ()][number]
+        ids = [batch(r, number)[0] for r in range(2)]
+        optimizer.zero_grad()
+        plain.zero_grad()
+        if rank in users:
+            table(ids[rank]).sin().sum().backward()
+        optimizer.step(samples=sizes[rank])
+        for r in users:
+            (alone(ids[r]).sin().sum() * (sizes[r] / sum(sizes))).backward()
+        plain.step()
+    assert_close(table, alone)
+    return table
+
+
+@CHECKS
 def workers_that_run_out_of_data(rank):
     mine, optimizer, alone, plain = towers()
     lengths = [3, 5]

@@ -29,10 +29,12 @@ Fabric::Fabric(EventQueue& queue, uint64_t seed, BufferPool& pool, Trace& trace,
       random_(seed),
       pieces_(Mix64(seed, 1)),
       pool_(pool),
-      most_body_([this](const wire::FrameHeader& header) {
-        return reads_ != nullptr ? reads_->MostBodyBytes(header) : UINT64_MAX;
+      most_body_([this](ConnId, const wire::FrameHeader& header) {
+        if (reads_ == nullptr) return UINT64_MAX;
+        return reads_answer_.value != 0 ? reads_->MostAnswerBytes(reads_answer_, header)
+                                        : reads_->MostBodyBytes(header);
       }),
-      reader_(pool, wire::kMaxBodyBytes, {.most_body = &most_body_}),
+      reader_(pool, wire::kMaxBodyBytes, {.most_body = &most_body_, .small_body = 0}),
       trace_(trace),
       counts_(counts) {}
 
@@ -104,7 +106,8 @@ void Fabric::SetBusy(int id, bool busy) {
 }
 
 void Fabric::Block(int from_host, int to_host, int64_t until_us, bool keep) {
-  links_[{from_host, to_host}] = {until_us, keep};
+  Link& link = links_[{from_host, to_host}];
+  if (until_us >= link.blocked_until_us) link = {until_us, keep};
 }
 
 void Fabric::DieAfterSends(int id, uint64_t sends, std::function<void()> then) {
@@ -352,7 +355,10 @@ Result<wire::InFrame> Fabric::Read(const Connection& connection, int side, std::
   reader_.set_max_body_bytes(side == 0                       ? wire::kMaxBodyBytes
                              : end.accepted || end.astray ? connection.limits->max_body_bytes
                                                           : connection.limits->max_first_bytes);
-  reads_ = side == 1 && end.port != nullptr ? end.port->handler_ : nullptr;
+  // Where a frame went astray, either way, answers come that were not asked for on this connection.
+  const bool limited = side == 1 || !(end.astray || connection.ends[1].astray);
+  reads_ = limited && end.port != nullptr ? end.port->handler_ : nullptr;
+  reads_answer_ = side == 0 ? end.conn : ConnId{};
   wire::InFrame frame;
   while (true) {
     const Result<bool> whole = reader_.Next(&frame);

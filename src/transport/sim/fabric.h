@@ -39,6 +39,8 @@ class PortHandler {
   virtual void OnDisconnect(ConnId conn) = 0;
   // The largest body of a frame from a peer that has connected (transport/tcp/frame_reader.h).
   virtual uint64_t MostBodyBytes(const wire::FrameHeader&) const { return UINT64_MAX; }
+  // The same on a connection that this one has made.
+  virtual uint64_t MostAnswerBytes(ConnId, const wire::FrameHeader&) const { return UINT64_MAX; }
 };
 
 // A role's place in the network. Ports of one process die together.
@@ -116,7 +118,8 @@ class Fabric {
   // It waits in the middle of a call: what comes for it is handled behind that.
   void SetBusy(int process, bool busy);
   void SetLag(int process, int64_t lag_us) { processes_[static_cast<size_t>(process)].lag_us = lag_us; }
-  // Nothing passes from host to host until then; frames are lost, or late if `keep`.
+  // Nothing passes from host to host until then; frames are lost, or late if `keep`. A block that lasts
+  // longer stays as it is.
   void Block(int from_host, int to_host, int64_t until_us, bool keep);
   // What passes from host to host takes so much longer, until everything heals.
   void SlowLink(int from_host, int to_host, int64_t extra_us) { slow_links_[{from_host, to_host}] = extra_us; }
@@ -203,7 +206,9 @@ class Fabric {
   EventQueue& queue_;
   Random random_, pieces_;
   BufferPool& pool_;
-  const PortHandler* reads_ = nullptr;  // who limits the frame that is being read, if anybody
+  // Who limits the frame that is being read, if anybody; and where, if that is what he has connected.
+  const PortHandler* reads_ = nullptr;
+  ConnId reads_answer_;
   const transport::MostBody most_body_;
   transport::FrameReader reader_;  // of all connections: each frame comes whole
   Trace& trace_;

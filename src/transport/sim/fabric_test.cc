@@ -158,6 +158,18 @@ TEST_F(FabricTest, PartitionsLoseOrKeepFrames) {
   EXPECT_EQ(server_.got, std::vector<uint32_t>{2});
 }
 
+// Seed 120000393 of the simulator: a short partition of one server ended the scheduler's cut from it early.
+TEST_F(FabricTest, AShorterPartitionEndsNoLongerOne) {
+  Connect();
+  const int64_t until_us = queue_->now_us() + 10'000'000;
+  fabric_->Block(1, 2, until_us, true);
+  fabric_->Block(1, 2, queue_->now_us() + 1'000'000, true);
+  Send(1);
+  Drain();
+  EXPECT_EQ(server_.got, std::vector<uint32_t>{1});
+  EXPECT_GE(queue_->now_us(), until_us);
+}
+
 TEST_F(FabricTest, ADeadProcessGetsNothingAndItsPeersHearOfIt) {
   Connect();
   Send(1);

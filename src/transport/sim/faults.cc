@@ -31,6 +31,7 @@ const char* Name(Fault fault) {
     case Fault::kPause: return "paused node";
     case Fault::kKvUnknown: return "unknown outcome of a write";
     case Fault::kKvLeaseLost: return "lease ended early";
+    case Fault::kTwoLeaders: return "replaced scheduler found";
     case Fault::kCount: break;
   }
   return "?";

@@ -36,6 +36,7 @@ enum class Fault : uint8_t {
   kPause,        // handles nothing for a while, longer than it takes to be declared dead or shorter
   kKvUnknown,    // a write to the scheduler's key-value store whose outcome its writer is not told
   kKvLeaseLost,  // a leader's lease ends before its time
+  kTwoLeaders,   // one that has been replaced is the only one that can be found, and does not know it
   kCount
 };
 inline constexpr size_t kFaultKinds = static_cast<size_t>(Fault::kCount);

@@ -40,7 +40,8 @@ Connection::Connection(Loop& loop, BufferPool& pool, const ConnectionOptions& op
       starved_(loop.context()),
       stalled_(loop.context()),
       options_(options),
-      reader_(pool, options.max_body_bytes, {options.most_body, options.receipts, AddressOf(peer)}),
+      reader_(pool, options.max_body_bytes,
+              {options.most_body, options.receipts, AddressOf(peer), options.conn}),
       peer_(std::move(peer)) {}
 
 void Connection::Start(Owner* owner) {
@@ -100,7 +101,6 @@ void Connection::Deliver() {
     Result<bool> next = reader_.Next(&frame);
     if (!next.ok()) return BadFrame(next.status());
     if (!*next && reader_.starved()) return WaitForRoom();
-    starved_since_us_ = 0;
     if (!*next) break;
     owner_->OnFrame(*this, frame);
   }
@@ -109,9 +109,7 @@ void Connection::Deliver() {
 
 // The bodies of others leave no room for the next one: it is not read until they do.
 void Connection::WaitForRoom() {
-  const int64_t now_us = Loop::NowUs();
-  if (starved_since_us_ == 0) starved_since_us_ = now_us;
-  if (now_us - starved_since_us_ > kMostStarvedUs)
+  if (reader_.StarvedUs(Loop::NowUs()) > kMostStarvedUs)
     return BadFrame({Code::kResourceExhausted, "other messages under way leave no memory for this one"});
   starved_.expires_after(std::chrono::milliseconds(kStarvedRetryMs));
   starved_.async_wait(loop_.InTurn([self = shared_from_this()](const error_code& cancelled) {

@@ -42,9 +42,10 @@ struct ConnectionOptions {
   // that asks and does not read its answers is stopped, not buffered for. 0: never (only one side
   // of a pair may stop reading, or both wait for each other).
   size_t stop_reading_at_bytes = 0;
-  // Of frames from strangers (frame_reader.h). They outlive the connection.
+  // Guards of what is read (frame_reader.h). They outlive the connection.
   const MostBody* most_body = nullptr;
   ReceiptBudget* receipts = nullptr;
+  ConnId conn = {};  // its name, for most_body
 };
 
 class Connection : public std::enable_shared_from_this<Connection> {
@@ -128,7 +129,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::steady_timer linger_;
   boost::asio::steady_timer starved_;  // until the next try, while the budget has no room
   boost::asio::steady_timer stalled_;  // until the next look at a large body
-  int64_t starved_since_us_ = 0;       // 0: not starved
   bool watching_ = false;              // stalled_ runs
   uint64_t watched_bytes_ = 0;         // bytes_in_ at the last look
   const ConnectionOptions options_;

@@ -89,6 +89,7 @@ Result<bool> FrameReader::BeginFrame() {
   if (Status checked = wire::CheckHeader(header_, MostBodyBytes()); !checked.ok()) return checked;
   starved_ = !TakeReceipt();
   if (starved_) return false;
+  starved_since_us_ = 0;
   if (header_.body_bytes > 0 && !pool_.TryGet(header_.body_bytes, &body_)) {
     GiveReceipt();
     return Status(Code::kResourceExhausted, "there is no memory for a body of " +
@@ -122,9 +123,10 @@ Result<bool> FrameReader::FinishFrame(wire::InFrame* frame) {
 
 // Of the frame that header_ is of.
 uint32_t FrameReader::MostBodyBytes() const {
-  const bool small = header_.body_bytes <= ReceiptBudget::kSmallBody && (header_.flags & wire::kFlagCoded) == 0;
+  const bool small = header_.body_bytes <= guards_.small_body && (header_.flags & wire::kFlagCoded) == 0;
   if (guards_.most_body == nullptr || small) return max_body_bytes_;
-  return static_cast<uint32_t>(std::min<uint64_t>(max_body_bytes_, (*guards_.most_body)(header_)));
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(max_body_bytes_, (*guards_.most_body)(guards_.conn, header_)));
 }
 
 bool FrameReader::TakeReceipt() {
@@ -147,8 +149,15 @@ void FrameReader::Preload(std::span<const std::byte> bytes) {
 void FrameReader::Reset() {
   GiveReceipt();
   begun_ = body_was_large_ = starved_ = false;
+  starved_since_us_ = 0;
   begin_ = end_ = body_need_ = body_have_ = 0;
   body_ = Buffer();
+}
+
+int64_t FrameReader::StarvedUs(int64_t now_us) {
+  if (!starved_) return 0;
+  if (starved_since_us_ == 0) starved_since_us_ = now_us;
+  return now_us - starved_since_us_;
 }
 
 }  // namespace cairn::transport

@@ -12,21 +12,24 @@
 #include <string>
 
 #include "base/buffer.h"
+#include "base/ids.h"
 #include "cairn/status.h"
 #include "transport/tcp/receipt_budget.h"
 #include "wire/frame.h"
 
 namespace cairn::transport {
 
-// The largest body that a frame with this header may have, coded ones (kFlagCoded) once they are plain:
-// what the node knows of its table.
-using MostBody = std::function<uint64_t(const wire::FrameHeader&)>;
+// The largest body that a frame with this header may have on this connection, coded ones (kFlagCoded) once
+// they are plain: what the node knows of the frame's table, or of what it has asked for.
+using MostBody = std::function<uint64_t(ConnId, const wire::FrameHeader&)>;
 
-// What a node that takes frames from strangers sets. Both outlive the reader; null: no such bound.
+// What a node sets that does not trust its peers. Both outlive the reader; null: no such bound.
 struct ReadGuards {
   const MostBody* most_body = nullptr;
   ReceiptBudget* receipts = nullptr;
   std::string peer = {};  // whose budget it is
+  ConnId conn = {};       // what most_body is asked about
+  uint64_t small_body = ReceiptBudget::kSmallBody;  // most_body is not asked about plain bodies up to this
 };
 
 class FrameReader {
@@ -64,6 +67,8 @@ class FrameReader {
   // Next said false because the receipts of others leave no room for the next body: to be asked again
   // later, and nothing is to be read until then.
   bool starved() const { return starved_; }
+  // How long it has been starved, since it was first asked. Its driver asks at each try.
+  int64_t StarvedUs(int64_t now_us);
   // A body that counts among the receipts is under way.
   bool has_receipt() const { return receipt_bytes_ > 0; }
   // In the middle of a body.
@@ -82,6 +87,7 @@ class FrameReader {
   const ReadGuards guards_;
   uint64_t receipt_bytes_ = 0;  // taken from the budget for the body under way
   bool starved_ = false;
+  int64_t starved_since_us_ = 0;  // 0: not starved, or not asked yet
   Buffer inbound_;
   size_t begin_ = 0, end_ = 0;  // unread bytes of inbound_
   bool begun_ = false;          // header_ is checked, its body is being collected

@@ -178,7 +178,7 @@ TEST(FrameReader, ACodedFrameUnfoldsNoFurtherThanItsTable) {
     const Buffer flat = wire::Flatten(*wire::CodeFrame(*wire::EncodeData(std::move(parts), pool), pool), pool);
     ASSERT_LT(flat.size(), FrameReader::kInboundBytes);
     uint64_t most = 0;
-    const MostBody of_table = [&](const wire::FrameHeader& header) {
+    const MostBody of_table = [&](ConnId, const wire::FrameHeader& header) {
       EXPECT_NE(header.flags & wire::kFlagCoded, 0);
       return most;
     };
@@ -202,7 +202,7 @@ TEST(FrameReader, APlainBodyIsHeldToItsTableToo) {
   BufferPool pool;
   const size_t sizes[] = {1'000'000};
   const std::vector<std::byte> bytes = Stream(sizes, pool);
-  const MostBody of_table = [](const wire::FrameHeader&) { return uint64_t{500'000}; };
+  const MostBody of_table = [](ConnId, const wire::FrameHeader&) { return uint64_t{500'000}; };
   BufferPool fresh;
   FrameReader reader(fresh, wire::kMaxBodyBytes, {.most_body = &of_table});
   const size_t before = fresh.allocated_bytes();
@@ -248,6 +248,42 @@ TEST(FrameReader, ABodyWaitsForRoomAndGivesItBack) {
   ASSERT_TRUE(whole.ok() && *whole);
   EXPECT_FALSE(second.has_receipt());
   EXPECT_EQ(budget.taken(), other.has_receipt() ? bytes.size() - sizeof(wire::FrameHeader) : 0);
+}
+
+// A reader that had room meanwhile begins to wait from the beginning.
+TEST(FrameReader, HowLongItWaitsForRoomIsCountedEachTimeAnew) {
+  BufferPool pool;
+  const size_t sizes[] = {1'000'000};
+  const std::vector<std::byte> bytes = Stream(sizes, pool);
+  ReceiptBudget budget({.per_peer = 1'500'000, .in_all = 10'000'000});
+  wire::InFrame frame;
+  const auto begin = [&](FrameReader& reader) {
+    std::memcpy(reader.Space()[0].data(), bytes.data(), sizeof(wire::FrameHeader));
+    reader.Filled(sizeof(wire::FrameHeader));
+    EXPECT_TRUE(reader.Next(&frame).ok());
+  };
+  FrameReader reader(pool, wire::kMaxBodyBytes, {.receipts = &budget, .peer = "a"});
+  EXPECT_EQ(reader.StarvedUs(50), 0);
+  for (const int64_t begun_us : {100, 5000}) {
+    auto other = std::make_unique<FrameReader>(pool, wire::kMaxBodyBytes, ReadGuards{.receipts = &budget, .peer = "a"});
+    begin(*other);
+    begin(reader);
+    ASSERT_TRUE(reader.starved());
+    EXPECT_EQ(reader.StarvedUs(begun_us), 0);
+    EXPECT_EQ(reader.StarvedUs(begun_us + 700), 700);
+    other.reset();
+    EXPECT_TRUE(reader.Next(&frame).ok());
+    ASSERT_TRUE(reader.has_receipt());
+    for (size_t at = sizeof(wire::FrameHeader); at < bytes.size();) {
+      const std::span<std::byte> space = reader.Space()[0];
+      const size_t count = std::min(space.size(), bytes.size() - at);
+      std::memcpy(space.data(), bytes.data() + at, count);
+      reader.Filled(count);
+      at += count;
+    }
+    const Result<bool> whole = reader.Next(&frame);
+    ASSERT_TRUE(whole.ok() && *whole);
+  }
 }
 
 TEST(FrameReader, AReaderThatOnlyDrainsHoldsNoRoom) {

@@ -85,16 +85,16 @@ class TcpNetwork::Impl final : public Connection::Owner {
   void Adopt(AcceptedConnection accepted) {
     if (closed_) return;
     const bool same_host = EndsOnSameHost(accepted.pipe_.fd);
-    const auto connection = Assign(accepted);
-    if (!connection) return;
     const ConnId id = NextId();
+    const auto connection = Assign(accepted, id);
+    if (!connection) return;
     connection->tag = id.value;
     links_[id.value] = {.connection = connection, .accepted = false, .same_host = same_host};
     connection->StartWith(this, std::move(accepted.first_), accepted.rest_.bytes());
   }
 
   void Refuse(AcceptedConnection accepted, wire::FramePtr answer) {
-    const auto connection = Assign(accepted);
+    const auto connection = Assign(accepted, ConnId{});
     if (!connection) return;
     connection->Send(std::move(answer));
     CloseConnection(connection, /*drop=*/false);
@@ -204,7 +204,10 @@ class TcpNetwork::Impl final : public Connection::Owner {
     it->second.connector.reset();
     const Status failed = pipe_.ok() ? pipe.status() : pipe_.status();
     it->second.same_host = failed.ok() && EndsOnSameHost(pipe->fd);
-    auto connection = failed.ok() ? Connection::Over(std::move(*pipe), loop_, pool_, {}) : nullptr;
+    ConnectionOptions limits;
+    if (options_.most_answer) limits.most_body = &options_.most_answer;
+    limits.conn = id;
+    auto connection = failed.ok() ? Connection::Over(std::move(*pipe), loop_, pool_, limits) : nullptr;
     if (!connection) {
       // Others are tried again without a word; these won't go away by themselves.
       const bool exhausted = failed.code() == Code::kResourceExhausted;
@@ -222,12 +225,13 @@ class TcpNetwork::Impl final : public Connection::Owner {
     if (links_.contains(id.value)) connection->Start(this);
   }
 
-  std::shared_ptr<Connection> Assign(AcceptedConnection& accepted) {
+  std::shared_ptr<Connection> Assign(AcceptedConnection& accepted, ConnId id) {
     ConnectionOptions limits;
     limits.max_body_bytes = wire::kMaxUnauthenticatedBodyBytes;
     limits.stop_reading_at_bytes = options_.stop_reading_at_bytes;
     if (options_.most_body) limits.most_body = &options_.most_body;
     limits.receipts = options_.receipts;
+    limits.conn = id;
     return Connection::Over(std::move(accepted.pipe_), loop_, pool_, limits);
   }
 

@@ -35,6 +35,8 @@ struct TcpNetworkOptions {
   // What bounds the bodies of accepted connections (frame_reader.h). `receipts` outlives the network.
   MostBody most_body = {};
   ReceiptBudget* receipts = nullptr;
+  // What bounds the bodies on connections that Connect has made: answers. Empty: kMaxBodyBytes alone does.
+  MostBody most_answer = {};
   // Back-pressure on accepted connections.
   size_t stop_reading_at_bytes = kStopReadingAtBytes;
   // Close drops what is queued. For a client: its frames may refer to memory that its caller takes

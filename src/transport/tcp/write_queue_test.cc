@@ -87,5 +87,26 @@ TEST(WriteQueue, DisownedMemoryIsNotReadAgain) {
   }
 }
 
+TEST(WriteQueue, TheFirstFrameGoesOnWhereItIsWhenALaterOneIsDisowned) {
+  BufferPool pool;
+  for (size_t before : {10, 64, 500, 2063}) {
+    std::vector<std::byte> memory(2000), others(100, std::byte{3});
+    for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 7 / 3);
+    WriteQueue queue;
+    const wire::FramePtr first = Borrowing(memory, 64, 2, pool), later = Borrowing(others, 64, 1, pool);
+    std::vector<std::byte> expected = BytesOf(*first), got;
+    const auto more = BytesOf(*later);
+    expected.insert(expected.end(), more.begin(), more.end());
+    queue.Push(first);
+    queue.Push(later);
+    Write(queue, before, 64, &got);
+    queue.Disown(later.get(), pool);
+    std::fill(others.begin(), others.end(), std::byte{2});
+    EXPECT_EQ(queue.bytes(), expected.size() - before);
+    for (int i = 0; i < 20 && queue.bytes() > 0; ++i) Write(queue, 700, 3, &got);
+    EXPECT_EQ(got, expected) << before;
+  }
+}
+
 }  // namespace
 }  // namespace cairn::transport
