@@ -2,6 +2,7 @@
 how it ends, and what each call does and refuses."""
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -178,6 +179,25 @@ def test_two_machines_with_one_port_number(job, tmp_path):
         assert f"Server listening on {address}:36000 selected port: 36000" in texts[f"server{number}"]
         assert "trained -1.0" in texts[f"trainer{number}"]
     assert f"not ready endpoints:['{addresses[0]}:36000']" in texts["trainer0"]
+
+
+def test_a_waiting_trainer_does_not_take_its_servers_port(tmp_path):
+    """A port in the range of outgoing connections: sooner or later the probe is given it, and meets itself."""
+    script = scripts.write(tmp_path, """
+        import pathlib, socket
+        from cairn.compat.fleet import readiness
+        pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").write_text("36000 36015")
+        for _ in range(40):
+            assert not readiness._listens("10.213.79.1:36000")
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(("10.213.79.1", 36000))
+            server.listen()
+            assert readiness._listens("10.213.79.1:36000")
+        """)
+    with two_namespaces(["10.213.79.1", "10.213.79.2"]) as (here, _):
+        done = subprocess.run([*here, sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_ctrl_c_leaves_nothing(job, tmp_path):

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/buffer.h"
+#include "transport/tcp/sockets.h"
 #include "wire/frame.h"
 
 namespace cairn::tool {
@@ -65,6 +66,7 @@ class Call {
     if (fd_ >= 0) close(fd_);
     fd_ = socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol);
     if (fd_ < 0) return Failed(std::string("can't be reached: ") + strerror(errno));
+    transport::TuneOutgoing(fd_);
     if (connect(fd_, address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS) {
       return Failed(std::string("can't be reached: ") + strerror(errno));
     }

@@ -80,7 +80,7 @@ void Connector::TryTcp(const Results& found, Results::iterator next) {
     const auto fail = [self, why] { self->Finish(why); };
     return asio::post(socket_.get_executor(), loop_.InTurn(fail));
   }
-  TuneSocket(socket_.native_handle());
+  TuneOutgoing(socket_.native_handle());
   auto on_connect = [self, found, next](error_code failed) mutable {
     if (!self->done_) return;
     error_code ignored;

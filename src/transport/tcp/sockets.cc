@@ -37,6 +37,11 @@ void TuneSocket(int fd) {
   (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kCubic, sizeof(kCubic) - 1);
 }
 
+void TuneOutgoing(int fd) {
+  TuneSocket(fd);
+  Set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+}
+
 void RaiseFileLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;

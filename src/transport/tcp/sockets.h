@@ -14,6 +14,10 @@ inline constexpr int kSocketBufferBytes = 512 * 1024;
 // No delay, buffers of kSocketBufferBytes, cubic, keep-alive. What the kernel does not grant is
 // left as it is: none of it is needed to be correct.
 void TuneSocket(int fd);
+// The same for a socket that is about to connect. A server may listen at the port that it gets: the kernel
+// takes that from a range in which people's ports lie too (Paddle's tutorial has 36000), and would keep it
+// for a minute after the connection.
+void TuneOutgoing(int fd);
 // Raises the soft limit of open files to the hard one: a server has a descriptor per worker and
 // thread.
 void RaiseFileLimit();

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from ...errors import DeadlineExceededError
 from .. import starting
@@ -19,11 +21,26 @@ def split(endpoint: str) -> tuple[str, int]:
 
 
 def _listens(endpoint: str) -> bool:
+    host, port = split(endpoint)
     try:
-        with socket.create_connection(split(endpoint), timeout=_TRY_S):
-            return True
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
         return False
+    return any(_answers(family, address) for family, _, _, _, address in found)
+
+
+def _answers(family: int, address: tuple[Any, ...]) -> bool:
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # The port that the probe gets may be the very one that a server of this machine is to listen at:
+        # then it connects to itself, and it must not keep the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        probe.settimeout(_TRY_S)
+        try:
+            probe.connect(address)
+            return bool(probe.getsockname() != probe.getpeername())
+        except OSError:
+            return False
 
 
 def wait(endpoints: Sequence[str], until: float) -> None:
