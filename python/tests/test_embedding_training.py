@@ -236,7 +236,7 @@ def test_two_forwards_before_a_backward():
         for model, opt in ((mine, optimizer), (theirs, plain)):
             opt.zero_grad()
             first, second = model(ids_of(step)), model(ids_of(step + 100))
-            (first.sum() * second.sum()).backward()
+            (first.mean() * second.mean()).backward()  # of sums it is so steep that rounding grows
             opt.step()
     assert_equal_models(mine, theirs)
 
