@@ -265,6 +265,23 @@ def test_a_scaled_step_that_fails_leaves_nothing_to_the_next():
     assert not torch.equal(model[0].weight, before)
 
 
+def test_each_of_two_clips_before_a_step_finds_what_the_one_before_left():
+    model, alone = net(), net()
+    make = OPTIMIZERS["SGD momentum"]
+    optimizer = cairn.DistributedOptimizer(make(model.parameters()), model)
+    plain = make(alone.parameters())
+    for step in range(2):
+        norms = []
+        for one, other, clip in ((model, optimizer, optimizer.clip_grad_norm_),
+                                 (alone, plain, lambda limit: nn.utils.clip_grad_norm_(alone.parameters(), limit))):
+            other.zero_grad()
+            backward(one, batch(0, step))
+            norms.append([float(clip(limit)) for limit in (0.2, 0.05)])
+            other.step()
+        assert norms[0] == pytest.approx(norms[1], rel=1e-5) and norms[0][1] < norms[0][0]
+    assert_close(model, alone)
+
+
 def test_clipping_and_amp_in_one_process():
     model, alone = net(), net()
     make = OPTIMIZERS["SGD momentum"]

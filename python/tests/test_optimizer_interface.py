@@ -270,6 +270,17 @@ def test_join_in_one_process():
     assert_close(model, alone)
 
 
+def test_a_join_block_that_ended_by_an_error_is_over():
+    model = net()
+    optimizer = cairn.DistributedOptimizer(sgd(model), model)
+    with pytest.raises(ZeroDivisionError), optimizer.join():
+        1 / 0
+    before = copied(model)
+    with optimizer.join():
+        train(model, optimizer, [batch(0, 0)])
+    assert differs(model, before)
+
+
 def test_the_default_dtype_of_torch_does_not_matter(worker):
     """Memory that the extension writes is float32 whatever torch.zeros() makes by default."""
     before = torch.get_default_dtype()

@@ -154,6 +154,20 @@ TEST_F(Scaling, HandoversComeInWaves) {
   ExpectInPlace(4, 2);
 }
 
+TEST_F(Scaling, OfThoseThatWereToGoOnlyAsManyStayAsAreWantedAgain) {
+  Scale(4);
+  Join(), Join();
+  c.BeatDone(*servers[2]), c.BeatDone(*servers[3]);
+  Go(20'000'000);
+  Scale(2);
+  EXPECT_TRUE(c.state().FindServer(2)->leaving && c.state().FindServer(3)->leaving);
+  Scale(3);
+  EXPECT_FALSE(c.state().FindServer(2)->leaving);
+  EXPECT_TRUE(c.state().FindServer(3)->leaving);
+  Go(20'000'000);
+  ExpectInPlace(3, 2);
+}
+
 TEST_F(Scaling, ServerThatWantsToLeaveIsDrainedAndNotReplaced) {
   Join();
   EXPECT_EQ(c.state().expected_servers, 3u) << "one more than asked for simply joins";
