@@ -46,7 +46,9 @@ TEST_F(Dialing, RefusedAttemptsComeMoreAndMoreSeldomUpToTheInterval) {
   Dialer dialer(lines, one, {.every_us = kSecond, .soonest_us = 50'000});
   for (int64_t t = 0; t < 20 * kSecond; t += 10'000) {
     dialer.OnTick(t);
-    if (dialer.attempts() > 0) EXPECT_TRUE(dialer.OnDisconnect(ConnId(lines.dialed.size()), t));
+    if (dialer.attempts() > 0) {
+      EXPECT_TRUE(dialer.OnDisconnect(ConnId(lines.dialed.size()), t));
+    }
   }
   EXPECT_GT(lines.dialed.size(), 15u);
   EXPECT_LT(lines.dialed.size(), 35u);
@@ -105,7 +107,9 @@ TEST_F(Dialing, HoweverOftenItIsWantedTheShortestPauseIsKept) {
   dialer.set_every_us(1);
   for (int64_t t = 0; t < kSecond; t += 1000) {
     dialer.OnTick(t);
-    if (dialer.attempts() > 0) EXPECT_TRUE(dialer.OnDisconnect(ConnId(lines.dialed.size()), t));
+    if (dialer.attempts() > 0) {
+      EXPECT_TRUE(dialer.OnDisconnect(ConnId(lines.dialed.size()), t));
+    }
   }
   EXPECT_LE(lines.dialed.size(), 20u);
   EXPECT_GE(lines.dialed.size(), 10u);
