@@ -108,7 +108,15 @@ Result<uint32_t> ChooseRank(const DurableState& d, const wire::Register& request
   }
   for (uint32_t rank = 0; rank < kMaxRanks; ++rank) {
     if (FindWorkerOfRank(state, Rank(rank)) != nullptr || Contains(state.done_ranks, rank)) continue;
-    if (d.given_up_ranks.count(rank) == 0) return rank;
+    if (d.given_up_ranks.count(rank) > 0) continue;
+    // It may stand in for one of those that the start waits for, of which nobody knows yet that it has died:
+    // with a rank beyond theirs it would wait for that one itself, for ever.
+    if (d.forming() && rank >= state.expected_workers)
+      return Status(Code::kUnavailable,
+                    "the job has not begun yet, and " + Count(state.expected_workers, "worker") +
+                        (state.expected_workers == 1 ? " is" : " are") +
+                        " there, as it wants: this one joins when it has begun, or when one of them has died");
+    return rank;
   }
   return Status(Code::kResourceExhausted, "every one of " + std::to_string(kMaxRanks) + " ranks is taken");
 }

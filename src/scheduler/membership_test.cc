@@ -154,6 +154,24 @@ TEST(Registration, WorkerBeyondTheExpectedDoesNotStandInForAMissingRank) {
   EXPECT_EQ(c.state().workers.size(), 3u);
 }
 
+// Of two workers one dies silently before the job begins. As rank 2 its successor would wait for rank 0, for ever.
+TEST(Registration, WorkerWithoutARankWaitsWhileAllRanksOfTheStartAreTaken) {
+  FakeCluster c(FakeCluster::Options(2, 2));
+  c.Start();
+  FakeNode s0 = c.Server(9000), dead = c.Worker(1), w1 = c.Worker(2), successor = c.Worker(3);
+  EXPECT_EQ(successor.incarnation, Incarnation(0));
+  const auto refusal = c.Last<wire::Refusal>(successor.conn);
+  ASSERT_TRUE(refusal.has_value());
+  EXPECT_EQ(refusal->code, Code::kUnavailable) << "it asks again";
+  EXPECT_NE(refusal->text.find("has not begun yet, and 2 workers are there"), std::string::npos) << refusal->text;
+  c.Advance(20'000'000, {&s0, &w1});
+  successor = c.Worker(3);
+  EXPECT_EQ(successor.rank, 0u);
+  FakeNode s1 = c.Server(9001);
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
+  EXPECT_EQ(c.Worker(4).rank, 2u) << "beyond those of the start";
+}
+
 TEST(Heartbeats, UnknownNodesAreToldToRegisterOrRetired) {
   FakeCluster c(FakeCluster::Options(1, 2));
   c.Start();

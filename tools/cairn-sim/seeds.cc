@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kLeastAcknowledged = 200;  // per seed, on average
 // With fewer seeds than this some kinds of fault or deed may rightly not have happened.
 constexpr uint64_t kSeedsForEveryKind = 200;
+constexpr uint64_t kSeedsBetweenLines = 1000;  // of progress, where no terminal shows it
 
 unsigned Cores(unsigned wanted) {
   return wanted > 0 ? wanted : std::max(1u, std::thread::hardware_concurrency());
@@ -57,6 +58,7 @@ void PrintFindings(const Outcome& o) {
   }
   if (!o.clean())
     std::printf("  replay: cairn-sim --seed %llu --trace\n", static_cast<unsigned long long>(o.seed));
+  std::fflush(stdout);  // it may be hours from the end
 }
 
 int PrintTotals(const Totals& t) {
@@ -123,10 +125,10 @@ int RunSeeds(const SeedsOptions& options) {
       std::lock_guard lock(totals.mutex);
       totals.Add(outcome);
       PrintFindings(outcome);
-      if (terminal && totals.seeds % 16 == 0) {
-        std::fprintf(stderr, "\r%llu of %llu seeds", static_cast<unsigned long long>(totals.seeds),
-                     static_cast<unsigned long long>(options.count));
-      }
+      if (terminal ? totals.seeds % 16 != 0 : totals.seeds % kSeedsBetweenLines != 0) continue;
+      std::fprintf(stderr, terminal ? "\r%llu of %llu seeds" : "%llu of %llu seeds\n",
+                   static_cast<unsigned long long>(totals.seeds),
+                   static_cast<unsigned long long>(options.count));
     }
   };
   std::vector<std::thread> threads;

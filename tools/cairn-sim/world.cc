@@ -153,8 +153,10 @@ void World::OnMoment() {
   }
   if (!MayEnd() && now_us() > plan_.heal_us + kSettleBoundUs)
     context_.report("placement", "long after the last fault not every slot has its owners: " + Misplaced());
+  // One that has been replaced can't note that everybody knows: the next one waits for the nodes in vain.
+  const int64_t silence_us = (replaced_left_ ? 2 : 1) * plan_.lost_after_us;
   const int64_t since_left_us = now_us() - std::max(left_us_, plan_.heal_us);
-  if (scheduler_left_ && !SchedulersGone() && since_left_us > plan_.lost_after_us + kStandbysLeaveUs)
+  if (scheduler_left_ && !SchedulersGone() && since_left_us > silence_us + kStandbysLeaveUs)
     context_.report("liveness", "long after everybody was told of the end, a standby has not left");
   if (!Over()) queue_.After(kMomentUs, [this] { OnMoment(); });
 }
@@ -256,6 +258,9 @@ void World::OnSchedulerLeft(SchedulerProcess& scheduler) {
       .role = wire::Role::kScheduler, .index = scheduler.number(), .process = scheduler.process()};
   Tell([&](Checker& c) { c.OnExit(actor, Status::Ok()); });
   if (!scheduler_left_) left_us_ = now_us();
+  replaced_left_ |= std::ranges::any_of(schedulers_, [&](const auto& one) {
+    return one != nullptr && one.get() != &scheduler && one->leads();
+  });
   scheduler_left_ = true;
   KillScheduler(scheduler.number(), false);
 }

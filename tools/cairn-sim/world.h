@@ -165,6 +165,7 @@ class World final : public Tap {
   int64_t owners_changed_us_ = 0;
   bool scheduler_left_ = false;
   int64_t left_us_ = 0;  // the first of them
+  bool replaced_left_ = false;  // one of them while another one led
   uint64_t uids_ = 0;
 };
 

@@ -199,13 +199,14 @@ void Fabric::Send(Port& port, ConnId conn, const wire::Frame& frame) {
   const Process& sender = process(port.process_);
   if (!sender.alive || conn.value == 0 || conn.value > ends_.size()) return;
   auto [connection, side] = ends_[conn.value - 1];
+  End& own = connection->ends[side];
+  // One that is dying reads on for the rest of a call, by what it would have answered.
+  if (!own.accepted && connection->limits->accepts && connection->limits->accepts(frame)) own.accepted = true;
   if (sender.muted) {
     connection->ends[1 - side].astray = true;
     return;
   }
-  if (!connection->ends[side].open || connection->ends[1].process < 0) return;
-  End& own = connection->ends[side];
-  if (!own.accepted && connection->limits->accepts && connection->limits->accepts(frame)) own.accepted = true;
+  if (!own.open || connection->ends[1].process < 0) return;
   own.answered |= !own.accepted;
   auto bytes = std::make_shared<const Buffer>(wire::Flatten(frame, pool_));
   const auto& header = *reinterpret_cast<const wire::FrameHeader*>(bytes->data());
