@@ -225,6 +225,12 @@ void ControlCalls::EndBarriers(const Status& why) {
   barriers_.clear();
 }
 
+void ControlCalls::EndLeave(const Status& why) {
+  if (!leave_ || leave_->sent) return;
+  End(leave_->done, why);
+  leave_.reset();  // nothing has happened: it may be tried again
+}
+
 void ControlCalls::EndAll(const Status& why) {
   for (auto& [request, call] : tables_) End(call, why);
   tables_.clear();

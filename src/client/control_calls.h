@@ -39,10 +39,13 @@ class ControlCalls {
   bool left() const { return left_; }
   // The scheduler has logged it: the call ends well.
   void OnLeft();
-  // Others' calls could end a barrier; these wait for the scheduler.
+  // Others' calls could end a barrier; these wait for the scheduler. (Until a Leave is sent it waits for what
+  // this worker has under way.)
   bool in_barrier() const { return !barriers_.empty(); }
-  bool waits_for_scheduler() const { return !tables_.empty() || leaving(); }
+  bool waits_for_scheduler() const { return !tables_.empty() || leave_sent(); }
   void EndBarriers(const Status& why);
+  // Unless it is sent: then the scheduler may have logged it.
+  void EndLeave(const Status& why);
   // What the oldest of them waits for, in words; empty if none has waited since `since_us`.
   std::string Describe(int64_t since_us, int64_t now_us) const;
 

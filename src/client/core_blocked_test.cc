@@ -136,6 +136,36 @@ TEST_F(BlockedTest, AnotherWaitIsAnotherReport) {
   EXPECT_FALSE(Report());
 }
 
+// What was given stays given after the verdict, so a leave waits for it: that is a wait for others too.
+TEST_F(BlockedTest, ALeaveThatWaitsForARoundIsReportedAndEndsToo) {
+  StartRound();
+  SayMissing({1});
+  const auto round = Report();
+  ASSERT_TRUE(round);
+  c.Say(c.SchedulerConn(), wire::Deadlock{round->serial, "rank 1 is in a barrier"});
+  ASSERT_TRUE(ends[0]);
+  waits = false;  // it does not matter what the program does: nothing can begin any more
+  std::optional<Status> left;
+  const auto leave = [&] {
+    left.reset();
+    c.core->Leave(c.now + 600'000'000, [&](Status s) { left = s; }, c.now);
+  };
+  leave();
+  const auto report = Report();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->ranks, std::vector<uint32_t>{1});
+  EXPECT_EQ(report->what, "round 0 of table \"w\" before it leaves");
+  EXPECT_NE(report->serial, round->serial);
+  c.Say(c.SchedulerConn(), wire::Deadlock{report->serial, "rank 0 waits for round 0"});
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(left->message(), "rank 0 waits for round 0");
+  EXPECT_FALSE(Report()) << "it has not left, and nothing waits";
+  leave();
+  EXPECT_TRUE(Report()) << "it may be tried again";
+  EXPECT_FALSE(left);
+}
+
 // Another round, of another table: with `ranks` missing there.
 class BlockedTwiceTest : public BlockedTest {
  protected:
