@@ -21,3 +21,11 @@ def test_workers_that_wait_for_each_other_are_told(cairn_bin, monkeypatch, what,
         assert len(job.of_worker(rank, "^told: ")) + len(job.of_worker(rank, "^went on$")) == 1, job.output
         assert job.of_worker(rank, "^ended$"), job.output
     assert job.code == 0 and job.left_behind() == [], job.output
+
+
+def test_a_worker_that_leaves_with_a_round_open_is_told(cairn_bin, monkeypatch):
+    monkeypatch.setenv("CAIRN_DEADLOCK_AFTER_MS", "5000")
+    job = Job(cairn_bin, "deadlocked_leaving.py")
+    words = r"""rank 0 is in a barrier, rank 1 waits for round 0 of table "w" before it leaves: they wait for each other"""
+    assert any(job.of_worker(rank, f"DeadlineExceededError: {words}") for rank in (0, 1)), job.output
+    assert job.code == 1 and job.left_behind() == [], job.output
