@@ -434,7 +434,8 @@ TEST_F(InTurns, APartsPullIsRightBehindItsPush) {
       c.AckPush({0, 0}, frame.header);
     } else {
       size_t elements = 0;
-      for (const auto& entry : wire::DecodePull(frame.header, frame.body())->entries) elements += entry.count;
+      const auto pull = wire::DecodePull(frame.header, frame.body());
+      for (const auto& entry : pull->entries) elements += entry.count;
       const std::vector<float> threes(elements, 3.0f);
       const auto bytes = std::as_bytes(std::span(threes));
       c.AnswerValues({0, 0}, frame, {bytes.begin(), bytes.end()}, Position{7});

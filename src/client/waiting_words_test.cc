@@ -246,7 +246,8 @@ TEST_F(WordsTest, HeartbeatsSayWhatThisWorkerHasDone) {
         c.AckPush(link, frame.header);
       } else if (frame.header.type == wire::FrameType::kPull) {
         size_t elements = 0;
-        for (const auto& entry : wire::DecodePull(frame.header, frame.body())->entries) elements += entry.count;
+        const auto pull = wire::DecodePull(frame.header, frame.body());
+        for (const auto& entry : pull->entries) elements += entry.count;
         c.AnswerValues(link, frame, std::vector<std::byte>(elements * 4), Position::Of(1, 1));
       } else {
         c.AnswerValues(link, frame, {}, Position::Of(1, 1));
