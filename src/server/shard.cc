@@ -41,7 +41,7 @@ void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
 }
 
 void ShardImpl::OnConnected(ConnId conn, int64_t now_us) {
-  now_us_ = now_us;
+  NoteTime(now_us);
   if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
     sender->second->OnConnected(now_us);
 }

@@ -24,7 +24,7 @@ void ShardImpl::OnState(std::shared_ptr<const wire::ClusterState> state, int64_t
   if (state_ && state->version <= state_->version) return;
   state_ = std::move(state);
   if (passed_state_ && passed_state_->version <= state_->version) passed_state_ = nullptr;
-  if (now_us > now_us_) now_us_ = now_us;
+  if (now_us > now_us_) NoteTime(now_us);
   // A request may wait at a slot that moves away; its client finds the new owner.
   if (registered_ && UpdateOwners())
     AnswerAllParked({Code::kUnavailable, options_.name + " is no longer the owner of some slots"});
