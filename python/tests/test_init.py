@@ -299,6 +299,41 @@ def test_scale_does_not_wait_for_a_worker_that_is_done(job, tmp_path, cairn_bin)
     assert code == 0 and "done: 1 worker in the job" in text, text
 
 
+def test_scale_waits_for_a_worker_that_left_in_good_order_and_is_wanted_again(job, tmp_path, cairn_bin):
+    """The scheduler has it as done from before, and it takes its time to come back."""
+    script = scripts.write(tmp_path, """
+        import os, pathlib, signal, subprocess, sys, time, cairn
+        tool, left, come = (pathlib.Path(word) for word in sys.argv[1:])
+        scale = lambda workers: [tool, "scale", "--workers", workers, "--timeout", "60"]
+        again = os.environ["RANK"] == "1" and left.exists()
+        while again and not come.exists():
+            time.sleep(0.02)  # between looks at a file
+        context = cairn.init()
+        if cairn.rank() == 1 and not again:
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            left.touch()
+            cairn.shutdown()
+            while True:
+                signal.pause()
+        if cairn.rank() == 0:
+            while context.client.live_ranks() != [0]:
+                time.sleep(0.02)  # between looks at what the client has heard
+            subprocess.run(scale("1"), check=True)
+            with subprocess.Popen(scale("2"), stdout=subprocess.PIPE, text=True) as waiting:
+                for line in waiting.stdout:
+                    print("seen:", line, flush=True)
+                    if "1 to come" in line:
+                        come.touch()
+            print("scale:", waiting.returncode, flush=True)
+            come.touch()
+        cairn.barrier()
+        """)
+    code, text = job.wait(cairn_run(job, cairn_bin, script, "-w", "2",
+                                    arguments=[cairn_bin / "cairn", tmp_path / "left", tmp_path / "come"]))
+    assert code == 0 and "1 worker in the job, 1 to come" in text and "scale: 0" in text, text
+    assert "seen: done: 2 workers in the job" in text, text
+
+
 # How a script ends, its exit code, whether the worker leaves in good order.
 ENDS = [
     ("pass", 0, True),

@@ -182,6 +182,7 @@ std::string Supervisor::UsedUp() const {
 void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_t now_ms) {
   if (scale_.IsDismissed(node.index)) return DismissedEnded(node, end);
   if (end.clean()) {
+    scale_.OnEnd(node.index);
     ++workers_done_;
     return;
   }
@@ -189,6 +190,7 @@ void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_
   const bool over = options_.node_rank == 0 && !Any(wire::Role::kScheduler);
   if (end.signal != 0 && (end.left_job || over)) {
     Say(what + " after it had left the job: it is not started again");
+    scale_.OnEnd(node.index);
     ++workers_done_;
     if (!exit_code_) {
       exit_code_ = end.exit_code();
@@ -203,6 +205,7 @@ void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_
   }
   if (TakeRestart(node, end, now_ms)) return;
   Say(what + " and is given up: " + UsedUp());
+  scale_.OnEnd(node.index);
   if (!exit_code_) {
     exit_code_ = end.exit_code();
     cause_ = what + " and was given up";

@@ -15,19 +15,25 @@ WorkerScale::Change WorkerScale::Follow(uint32_t wanted, const std::set<uint32_t
   for (uint32_t rank : running) {
     if (rank < wanted || dismissed_.contains(rank)) continue;
     dismissed_[rank] = now_ms + share_.leave_grace_ms;
+    called_.erase(rank);
     change.dismiss.push_back(rank);
   }
   for (auto it = gone_.begin(); it != gone_.end() && *it < wanted; it = gone_.erase(it))
     change.start.push_back(*it);
-  if (share_.node_rank != 0) return change;
-  for (uint32_t rank = share_.nodes * share_.workers; rank < wanted; ++rank)
-    if (ranks_.insert(rank).second) change.start.push_back(rank);
+  if (share_.node_rank == 0) {
+    for (uint32_t rank = share_.nodes * share_.workers; rank < wanted; ++rank)
+      if (ranks_.insert(rank).second) change.start.push_back(rank);
+  }
+  called_.insert(change.start.begin(), change.start.end());
   return change;
 }
 
 bool WorkerScale::OnDismissedEnd(uint32_t rank) {
   dismissed_.erase(rank);
-  if (rank < wanted_) return true;
+  if (rank < wanted_) {
+    called_.insert(rank);
+    return true;
+  }
   gone_.insert(rank);
   return false;
 }

@@ -34,6 +34,30 @@ TEST(WorkerScale, WhoWentComesBackAndWhoFinishedDoesNot) {
   EXPECT_EQ(scale.Follow(4, {1, 2}, 6).start, (Ranks{3}));
 }
 
+TEST(WorkerScale, WhoIsCalledIsToComeUntilItsProcessHasEnded) {
+  using Set = std::set<uint32_t>;
+  WorkerScale scale({.workers = 3, .leave_grace_ms = 30});
+  EXPECT_EQ(scale.called(), Set{});
+  EXPECT_EQ(scale.Follow(2, {0, 1, 2}, 0).dismiss, (Ranks{2}));
+  EXPECT_EQ(scale.called(), Set{});
+  scale.OnDismissedEnd(2);
+  EXPECT_EQ(scale.Follow(3, {0, 1}, 5).start, (Ranks{2}));
+  EXPECT_EQ(scale.called(), Set{2});
+  // Sent away, and wanted again before it has gone.
+  scale.Follow(2, {0, 1, 2}, 6);
+  EXPECT_EQ(scale.called(), Set{});
+  EXPECT_FALSE(scale.has_one_to_call());
+  scale.Follow(3, {0, 1, 2}, 7);
+  EXPECT_TRUE(scale.has_one_to_call());
+  EXPECT_TRUE(scale.OnDismissedEnd(2));
+  EXPECT_FALSE(scale.has_one_to_call());
+  EXPECT_EQ(scale.called(), Set{2});
+  scale.Follow(4, {0, 1, 2}, 8);
+  EXPECT_EQ(scale.called(), (Set{2, 3}));
+  scale.OnEnd(2);
+  EXPECT_EQ(scale.called(), Set{3}) << "done, or given up: nobody waits for it";
+}
+
 TEST(WorkerScale, OnSeveralMachinesEachSendsItsOwnAwayAndNode0StartsTheFurtherOnes) {
   WorkerScale first({.nodes = 2, .node_rank = 0, .workers = 2}), second({.nodes = 2, .node_rank = 1, .workers = 2});
   EXPECT_EQ(first.Follow(5, {0, 1}, 0).start, (Ranks{4}));

@@ -104,7 +104,12 @@ void Launcher::FollowWishes() {
   const std::optional<Wishes> wishes = ReadWishes(job_file_.path());
   if (!wishes) return;
   if (wishes->stop) Perform(supervisor_.OnStop(now));
-  if (wishes->workers > 0) Perform(supervisor_.OnWorkersWanted(wishes->workers, now));
+  if (wishes->workers == 0) return;
+  Perform(supervisor_.OnWorkersWanted(wishes->workers, now));
+  const cluster::WorkerScale& scale = supervisor_.workers();
+  if (scale.has_one_to_call()) return;  // not yet: it still runs
+  Following following{scale.wanted(), scale.called()};
+  if (following != following_ && WriteFollowing(job_file_.path(), following).ok()) following_ = std::move(following);
 }
 
 // Deaths and moves leave partitions with fewer copies than they should have, for a while.

@@ -22,6 +22,7 @@
 #include "cluster/supervise_process.h"
 #include "guard.h"
 #include "job_files.h"
+#include "job_wishes.h"
 #include "log_folder.h"
 #include "meeting_place.h"
 #include "owner_lock.h"
@@ -137,6 +138,7 @@ class Launcher {
   bool colour_ = false;
   const int64_t started_ms_;
   int64_t next_progress_ms_ = 0, next_wishes_ms_ = 0;
+  Following following_;  // as last written
   StatusPoller::Answer last_answer_;
   cluster::JobCounts counts_;
   double rounds_per_s_ = 0;

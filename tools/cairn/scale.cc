@@ -113,14 +113,36 @@ void SayServers(const ClusterSummary& before, const ScaleFlags& flags) {
   }
 }
 
-// Of the ranks that there should be: those that are neither live nor done.
-uint32_t MissingWorkers(const ClusterSummary& summary, uint32_t workers) {
-  std::set<uint32_t> there(summary.live_ranks.begin(), summary.live_ranks.end());
-  there.insert(summary.done_ranks.begin(), summary.done_ranks.end());
-  uint32_t missing = 0;
-  for (uint32_t rank = 0; rank < workers; ++rank) missing += there.contains(rank) ? 0 : 1;
-  return missing;
-}
+// Which of the ranks that there should be are still to come, as the launchers and the scheduler say.
+class Arrivals {
+ public:
+  Arrivals(std::string cluster_id, uint32_t workers) : cluster_id_(std::move(cluster_id)), workers_(workers) {}
+
+  // How many are neither live nor done. A rank that was called back is done only when it has been live again:
+  // the scheduler has it as done from before. Nothing: a launcher has not looked at the wish yet.
+  std::optional<uint32_t> Missing(const ClusterSummary& summary) {
+    std::set<uint32_t> called;
+    for (const JobEntry& launcher : LaunchersOf(cluster::ProcessVariables(), cluster_id_)) {
+      const std::optional<Following> following = ReadFollowing(launcher.path);
+      if (!following || following->workers != workers_) return std::nullopt;
+      called.insert(following->called.begin(), following->called.end());
+    }
+    const std::set<uint32_t> live(summary.live_ranks.begin(), summary.live_ranks.end());
+    seen_live_.insert(live.begin(), live.end());
+    const std::set<uint32_t> done(summary.done_ranks.begin(), summary.done_ranks.end());
+    uint32_t missing = 0;
+    for (uint32_t rank = 0; rank < workers_; ++rank) {
+      const bool done_now = done.contains(rank) && (!called.contains(rank) || seen_live_.contains(rank));
+      missing += live.contains(rank) || done_now ? 0 : 1;
+    }
+    return missing;
+  }
+
+ private:
+  const std::string cluster_id_;
+  const uint32_t workers_;
+  std::set<uint32_t> seen_live_;  // since the launchers have looked at the wish
+};
 
 Status AskForServers(const wire::Endpoint& scheduler, uint32_t servers) {
   const Result<wire::ControlMessage> answer = AskScheduler(scheduler, wire::Scale{1, servers}, kScaleAnswerMs);
@@ -142,23 +164,24 @@ Status AskForWorkers(const std::string& cluster_id, uint32_t workers) {
   return Status::Ok();
 }
 
-int WaitForWorkers(FollowedJob job, const ScaleFlags& flags) {
+int WaitForWorkers(FollowedJob job, const std::string& cluster_id, const ScaleFlags& flags) {
   const int64_t begin_ms = MonotonicMs(), end_ms = begin_ms + flags.timeout_s * 1000;
   std::string shown;
+  Arrivals arrivals(cluster_id, flags.workers);
   while (MonotonicMs() < end_ms) {
     const FollowedJob::Look look = job.Next();
     if (!look.over.empty()) return Complain("scale: " + look.over);
-    if (const std::optional<ClusterSummary>& summary = look.summary) {
-      const uint32_t missing = MissingWorkers(*summary, flags.workers);
+    const std::optional<ClusterSummary>& summary = look.summary;
+    if (const std::optional<uint32_t> missing = summary ? arrivals.Missing(*summary) : std::nullopt) {
       const auto too_many =
           std::count_if(summary->live_ranks.begin(), summary->live_ranks.end(),
                         [&](uint32_t rank) { return rank >= flags.workers; });
       const std::string progress = Counted(summary->live_ranks.size(), "worker") + " in the job" +
                                    (too_many > 0 ? ", " + std::to_string(too_many) + " to go" : "") +
-                                   (missing > 0 ? ", " + std::to_string(missing) + " to come" : "");
+                                   (*missing > 0 ? ", " + std::to_string(*missing) + " to come" : "");
       if (std::exchange(shown, progress) != progress)
         std::printf("%s  %s\n", Seconds(MonotonicMs() - begin_ms).c_str(), progress.c_str());
-      if (missing == 0 && too_many == 0) {
+      if (*missing == 0 && too_many == 0) {
         std::printf("done: %s\n", progress.c_str());
         return 0;
       }
@@ -193,7 +216,7 @@ int RunScale(const ScaleFlags& flags) {
   if (flags.no_wait) return 0;
   const FollowedJob job(*scheduler, flags.scheduler, before->cluster_id);
   const int servers = flags.servers > 0 ? WaitForBalance(job, flags) : 0;
-  return servers != 0 || flags.workers == 0 ? servers : WaitForWorkers(job, flags);
+  return servers != 0 || flags.workers == 0 ? servers : WaitForWorkers(job, before->cluster_id, flags);
 }
 
 }  // namespace
