@@ -83,6 +83,11 @@ std::string Supervisor::cause() const {
   return deaths.empty() ? failure_seen_ : deaths + ": " + failure_seen_;
 }
 
+uint32_t Supervisor::workers_not_left() const {
+  return static_cast<uint32_t>(std::count_if(ended_well_.begin(), ended_well_.end(),
+                                             [&](uint32_t rank) { return given_up_seen_.contains(rank); }));
+}
+
 std::vector<SuperviseAction> Supervisor::Begin(int64_t now_ms) {
   next_give_up_ms_ = heard_ms_ = now_ms;
   if (options_.node_rank == 0) Start({wire::Role::kScheduler, 0});
@@ -183,7 +188,7 @@ void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_
   if (scale_.IsDismissed(node.index)) return DismissedEnded(node, end);
   if (end.clean()) {
     scale_.OnEnd(node.index);
-    ++workers_done_;
+    ended_well_.insert(node.index);
     return;
   }
   const std::string what = ToString(node) + " " + ToString(end);
@@ -191,7 +196,7 @@ void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_
   if (end.signal != 0 && (end.left_job || over)) {
     Say(what + " after it had left the job: it is not started again");
     scale_.OnEnd(node.index);
-    ++workers_done_;
+    ended_well_.insert(node.index);
     if (!exit_code_) {
       exit_code_ = end.exit_code();
       cause_ = what + " after it had left the job";
@@ -338,6 +343,7 @@ std::vector<SuperviseAction> Supervisor::OnSeen(const JobSeen& seen, int64_t now
   if (seen.copied && seen.asked_ms > servers_changed_ms_) died_servers_.clear();
   if (phase_ != Phase::kStarting) over_ = over_ || seen.over;
   if (seen.replicas > 0) replicas_ = seen.replicas;
+  given_up_seen_ = seen.anybody_joined ? seen.given_up : std::set<uint32_t>{};
   // Once it can be reached again, it takes a moment until it has answered.
   constexpr int64_t kAnswerMs = 5'000;
   if (seen.lost_after_ms > 0) options_.lost_grace_ms = seen.lost_after_ms + kAnswerMs;

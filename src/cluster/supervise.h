@@ -95,6 +95,7 @@ struct JobSeen {
   bool over = false;             // ended or failed
   std::string failure;           // of a failed one
   bool anybody_joined = false;   // some worker, ever
+  std::set<uint32_t> given_up;   // ranks that were neither done nor are awaited any longer
   ServersSeen servers;
   int64_t lost_after_ms = 0;     // for so long the scheduler may be cut off without ending the job; 0: not said
   uint32_t replicas = 0;         // owners of a partition; 0: not said
@@ -162,7 +163,10 @@ class Supervisor {
   }
   const WorkerScale& workers() const { return scale_; }
   uint32_t restarts() const { return restarts_.total(); }
-  uint32_t workers_done() const { return workers_done_; }
+  // Of this launcher's workers that ended well: those that the scheduler had as done too, and those that it
+  // had to give up. Of a job that no worker ever joined all are done.
+  uint32_t workers_done() const { return static_cast<uint32_t>(ended_well_.size()) - workers_not_left(); }
+  uint32_t workers_not_left() const;
   uint32_t servers_given_up() const { return static_cast<uint32_t>(given_up_servers_.size()); }
   uint32_t workers_given_up() const { return static_cast<uint32_t>(given_up_.size()); }
 
@@ -229,7 +233,8 @@ class Supervisor {
   int64_t servers_changed_ms_ = 0;  // older answers don't count
   bool over_ = false;               // the scheduler has said so
   std::optional<NodeName> tail_;
-  uint32_t workers_done_ = 0;
+  std::set<uint32_t> ended_well_;     // ranks
+  std::set<uint32_t> given_up_seen_;  // of all ranks, as the scheduler said last
   int interrupts_ = 0;
   std::string cause_, failure_seen_, aborted_;  // aborted_: what this launcher has told the scheduler
   std::string last_words_;                      // of who is being reported ended

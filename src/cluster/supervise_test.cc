@@ -160,6 +160,26 @@ TEST_F(Supervise, AWorkerThatCrashesAfterItHasLeftTheJobIsNotStartedAgain) {
   EXPECT_EQ(supervisor_.exit_code(), 128 + 11);
 }
 
+TEST_F(Supervise, AWorkerThatEndsWellWithoutLeavingTheJobIsCountedApart) {
+  End(Worker(1), kClean);
+  End(Worker(0), kClean);
+  EXPECT_EQ(supervisor_.workers_done(), 2u);
+  supervisor_.OnSeen({.asked_ms = 20, .answered = true, .over = true, .anybody_joined = true, .given_up = {1, 7}}, 20);
+  EXPECT_EQ(supervisor_.workers_done(), 1u);
+  EXPECT_EQ(supervisor_.workers_not_left(), 1u);
+  End(Server(0), kClean);
+  End(kScheduler, kClean);
+  EXPECT_EQ(supervisor_.exit_code(), 0);
+}
+
+TEST_F(Supervise, WorkersThatNeverUseTheJobAreDoneWhenTheyEndWell) {
+  End(Worker(1), kClean);
+  End(Worker(0), kClean);
+  supervisor_.OnSeen({.asked_ms = 20, .answered = true, .over = true, .given_up = {0, 1}}, 20);
+  EXPECT_EQ(supervisor_.workers_done(), 2u);
+  EXPECT_EQ(supervisor_.workers_not_left(), 0u);
+}
+
 TEST_F(Supervise, NobodyIsStartedAgainWhenTheJobIsOver) {
   End(Server(0), kClean);
   End(kScheduler, kClean);

@@ -81,6 +81,7 @@ void Launcher::Watch() {
       seen.over = summary.phase == "ended" || summary.phase == "failed";
       seen.failure = summary.phase == "failed" ? summary.failure : "";
       seen.anybody_joined = summary.anybody_joined();
+      seen.given_up = summary.given_up_ranks;
       seen.servers = {summary.servers_wanted, LeavingHere(summary)};
       seen.lost_after_ms = summary.lost_after_ms;
       seen.replicas = summary.replicas;
@@ -174,6 +175,7 @@ void Launcher::ReadFinal(const std::string& line) {
   cluster::JobSeen seen{.asked_ms = MonotonicMs(), .answered = true, .over = true};
   seen.failure = final_->phase == "failed" ? final_->failure : "";
   seen.anybody_joined = final_->anybody_joined();
+  seen.given_up = final_->given_up_ranks;
   Perform(supervisor_.OnSeen(seen, MonotonicMs()));
 }
 
@@ -214,8 +216,11 @@ std::string Launcher::Summary() const {
                                      : "failed after " + seconds + ": " + cause) +
            (logs.empty() ? "" : "; " + logs);
   }
+  const uint32_t not_left = supervisor_.workers_not_left();
   std::string line = "finished in " + seconds + ": " + Counted(supervisor_.workers_done(), "worker") +
-                     " done, " + Counted(supervisor_.restarts(), "restart");
+                     " done, " +
+                     (not_left == 0 ? "" : std::to_string(not_left) + " ended without leaving the job, ") +
+                     Counted(supervisor_.restarts(), "restart");
   const std::string least = counts_.incomplete() ? ", at least " : ", ";
   if (final_ && final_->rounds > 0) line += least + Counted(final_->rounds, "round");
   if (final_ && final_->rounds == 0 && final_->pushes > 0)

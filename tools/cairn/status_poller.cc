@@ -56,6 +56,8 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
   out.workers = static_cast<uint32_t>(List(json, "workers").size());
   for (const Json& rank : List(json, "done_ranks"))
     if (rank.is_number_unsigned()) out.done_ranks.push_back(rank.get<uint32_t>());
+  for (const Json& rank : List(json, "given_up_ranks"))
+    if (rank.is_number_unsigned()) out.given_up_ranks.insert(rank.get<uint32_t>());
   out.done = static_cast<uint32_t>(out.done_ranks.size());
   out.servers_wanted = static_cast<uint32_t>(AtLeastZero(json, "servers_wanted"));
   out.replicas = static_cast<uint32_t>(AtLeastZero(json, "replicas"));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,6 +38,7 @@ struct ClusterSummary {
   uint32_t servers = 0, workers = 0, done = 0;
   uint32_t servers_connected = 0, min_in_sync = 0;
   std::vector<uint32_t> done_ranks, live_ranks;
+  std::set<uint32_t> given_up_ranks;
   int64_t lost_after_ms = 0;    // 0: not said
   uint64_t view = 0;                // 0: the cluster has never been complete
   uint64_t rounds = 0, pushes = 0;  // rounds: of the server that has closed the most
