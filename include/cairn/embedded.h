@@ -17,7 +17,9 @@ struct EmbeddedOptions {
   uint32_t workers = 1;
   uint32_t threads_per_server = 1;
   uint32_t slots = 256;
-  std::string host = "127.0.0.1";  // to listen on; "0.0.0.0" where workers come from other machines
+  // To listen on. Empty: 127.0.0.1, or ::1 on a machine that has IPv6 alone; "0.0.0.0" where workers come from
+  // other machines.
+  std::string host;
   uint16_t port = 0;               // the scheduler's; 0: any free one
   std::string advertise_host;      // where workers reach the servers; empty: host
   std::string cluster_id;          // empty: made up
@@ -39,6 +41,7 @@ class EmbeddedCluster {
   // Options with which a worker of this cluster connects. Connect() returns once all `workers`
   // have called it, so several workers connect from several threads.
   ClientOptions ClientOptionsFor(int32_t rank = -1) const;
+  const std::string& scheduler_host() const;  // by which this process reaches it
   uint16_t scheduler_port() const;
   // Blocks until the job is over (ok, or kJobFailed with the cause) or Stop was called (ok).
   Status Wait();

@@ -51,9 +51,11 @@ class PyCluster {
       started = EmbeddedCluster::Start(options);
     }
     shared_.reset(new std::shared_ptr<SharedCluster>(new SharedCluster{Take(std::move(*started)), {}}));
+    host_ = (*shared_)->cluster->scheduler_host();
     port_ = (*shared_)->cluster->scheduler_port();
   }
 
+  const std::string& host() const { return host_; }
   uint16_t port() const { return port_; }
 
   // True when the job is over.
@@ -76,6 +78,7 @@ class PyCluster {
  private:
   Owned<std::shared_ptr<SharedCluster>> shared_;
   std::shared_ptr<BlockingCall> wait_;
+  std::string host_;
   uint16_t port_ = 0;
 };
 
@@ -128,9 +131,10 @@ void BindCluster(nb::module_& m) {
   nb::class_<PyCluster>(m, "EmbeddedCluster", "A scheduler and servers on threads of this process.")
       .def(nb::init<uint32_t, uint32_t, uint32_t, const std::string&, uint16_t, const std::string&,
                     const std::string&>(),
-           "servers"_a = 1, "workers"_a = 1, "threads_per_server"_a = 0, "host"_a = "127.0.0.1", "port"_a = 0,
+           "servers"_a = 1, "workers"_a = 1, "threads_per_server"_a = 0, "host"_a = "", "port"_a = 0,
            "advertise_host"_a = "", "cluster_id"_a = "",
            "Other settings come from CAIRN_* variables; threads_per_server too, where it is 0.")
+      .def_prop_ro("scheduler_host", &PyCluster::host, "By which this process reaches the scheduler.")
       .def_prop_ro("scheduler_port", &PyCluster::port)
       .def("wait", &PyCluster::Wait, "timeout_ms"_a, "Waits for the end of the job; true if it is over.")
       .def("stop", &PyCluster::Stop, "Ends scheduler and servers; calls of clients under way get errors.");

@@ -229,7 +229,7 @@ def _join(launched: launchers.Launched, servers: int, threads: int, times: Dict[
     if launched.rank == 0:
         if _hosted is None:
             _hosted = hosting.start(launched, servers, threads, store)
-        address = (launchers.LOOPBACK, _hosted.scheduler_port)
+        address = (_hosted.scheduler_host, _hosted.scheduler_port)
     else:
         address = store.ask() if store else (launched.host, launched.port)
     client = _core.connect(*address, cluster_id=hosting.cluster_id(launched), rank=launched.rank, **times)
@@ -252,14 +252,15 @@ def _embed(servers: int, threads: int, times: Dict[str, int]) -> Context:
             "RANK, MASTER_ADDR and MASTER_PORT too, start with `cairn run` or torchrun, or unset it")
     cluster = _core.EmbeddedCluster(servers=servers, workers=1, threads_per_server=threads)
     try:
-        client = _core.connect(launchers.LOOPBACK, cluster.scheduler_port, rank=0, **times)
+        client = _core.connect(cluster.scheduler_host, cluster.scheduler_port, rank=0, **times)
     except BaseException:
         cluster.stop()
         raise
     _leave_a_core()
     context = Context(client, rank=0, world_size=1, local_rank=0, cluster=cluster)
     # Not LOCAL_RANK: to accelerate, transformers and Lightning that says that there are other processes.
-    context._set(RANK=0, WORLD_SIZE=1, MASTER_ADDR=launchers.LOOPBACK, MASTER_PORT=hosting.free_port())
+    host = cluster.scheduler_host
+    context._set(RANK=0, WORLD_SIZE=1, MASTER_ADDR=host, MASTER_PORT=hosting.free_port(host))
     return context
 
 

@@ -17,17 +17,21 @@ _ABORT_TIMEOUT_S = 2.0
 Address = Tuple[str, int]
 
 
-def free_port() -> int:
-    """A port that nobody uses at this moment."""
-    with socket.socket() as s:
-        s.bind((LOOPBACK, 0))
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def free_port(host: str) -> int:
+    """A port of this address of the machine's that nobody uses at this moment."""
+    with socket.socket(_family(host)) as s:
+        s.bind((host, 0))
         return s.getsockname()[1]
 
 
 def _address_towards(host: str) -> str:
     """The address of this machine from which packets to `host` leave. Nothing is sent."""
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        with socket.socket(_family(host), socket.SOCK_DGRAM) as s:
             s.connect((host, 9))
             return s.getsockname()[0]
     except OSError:
@@ -84,7 +88,7 @@ def start(launched: Launched, servers: int, threads: int,
           store: Optional[AgentStore]) -> _core.EmbeddedCluster:
     """The cluster for all workers of this job, in this process, which is rank 0."""
     if launched.one_host:
-        host = advertised = LOOPBACK
+        host = advertised = ""  # loopback
     else:
         host, advertised = _WILDCARD, launched.host or own_address(os.environ.get("MASTER_ADDR", ""))
     try:
@@ -96,7 +100,7 @@ def start(launched: Launched, servers: int, threads: int,
             store.tell(f"error {error}")
         raise
     if store is not None:
-        store.tell(f"at {advertised}:{cluster.scheduler_port}")
+        store.tell(f"at {advertised or cluster.scheduler_host}:{cluster.scheduler_port}")
     return cluster
 
 

@@ -1,6 +1,7 @@
 """cairn.init() and cairn.shutdown(): embedded, in every role of every family of variables, and how a
 process ends."""
 import os
+import subprocess
 import sys
 import types
 
@@ -9,6 +10,7 @@ import pytest
 import cairn
 import scripts
 from cairn import context
+from namespaces import two_namespaces
 from ports import free_port
 
 HELLO = """
@@ -284,6 +286,19 @@ def test_an_exception_in_one_worker_ends_the_job(job, tmp_path, cairn_bin):
     code, text = job.wait(cairn_run(job, cairn_bin, script, "-w", "2"))
     assert code != 0 and "ValueError: the data is bad" in text, text
     assert "callback" not in text
+
+
+def test_a_script_on_a_machine_with_ipv6_alone(job, tmp_path):
+    script = scripts.write(tmp_path, """
+        import os, cairn
+        cairn.init(servers=2)
+        cairn.barrier()
+        print("meets at", os.environ["MASTER_ADDR"], flush=True)
+        """)
+    with two_namespaces(["10.213.7.1", "10.213.7.2"]) as (here, _):
+        subprocess.run([*here, "ip", "addr", "del", "127.0.0.1/8", "dev", "lo"], check=True)
+        code, text = job.wait(job.start([*here, sys.executable, script]))
+    assert code == 0 and "meets at ::1" in text, text
 
 
 def test_scale_does_not_wait_for_a_worker_that_is_done(job, tmp_path, cairn_bin):

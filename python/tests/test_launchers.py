@@ -174,7 +174,8 @@ def test_a_host_that_could_not_connect_goes_on_with_its_cluster(monkeypatch):
 def test_where_the_cluster_listens_and_where_others_look_for_it(monkeypatch):
     asked, told = [], []
     monkeypatch.setattr(hosting._core, "EmbeddedCluster",
-                        lambda **options: asked.append(options) or types.SimpleNamespace(scheduler_port=7))
+                        lambda **options: asked.append(options) or types.SimpleNamespace(scheduler_host="::1",
+                                                                                         scheduler_port=7))
     store = types.SimpleNamespace(tell=told.append)
     monkeypatch.setenv("MASTER_ADDR", "node1")
     monkeypatch.setattr(hosting, "own_address", lambda master: f"towards {master}")
@@ -183,9 +184,9 @@ def test_where_the_cluster_listens_and_where_others_look_for_it(monkeypatch):
     hosting.start(dataclasses.replace(here, local_size=1), 1, 0, store)
     hosting.start(dataclasses.replace(here, local_size=None, host="gpu07", port=9), 1, 0, None)
     found = [(a["host"], a["advertise_host"], a["port"], a["servers"], a["threads_per_server"]) for a in asked]
-    assert found == [("127.0.0.1", "127.0.0.1", 0, 3, 4), ("0.0.0.0", "towards node1", 0, 1, 0),
+    assert found == [("", "", 0, 3, 4), ("0.0.0.0", "towards node1", 0, 1, 0),
                      ("0.0.0.0", "gpu07", 9, 1, 0)]
-    assert told == ["at 127.0.0.1:7", "at towards node1:7"]
+    assert told == ["at ::1:7", "at towards node1:7"]
     assert {(a["workers"], a["cluster_id"]) for a in asked} == {(2, "job")}
     monkeypatch.setenv("CAIRN_CLUSTER_ID", "mine")
     assert hosting.cluster_id(here) == "mine"

@@ -46,6 +46,7 @@ Result<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedOp
   }
   // The nodes keep quiet: what matters to the user reaches a client as an error or a line of its log.
   const auto silent = [](const std::string&) {};
+  const std::string host = options.host.empty() ? transport::LoopbackHost() : options.host;
   auto impl = std::make_unique<Impl>();
   scheduler::SchedulerNodeOptions scheduler;
   scheduler.core.expected_servers = options.servers;
@@ -56,21 +57,21 @@ Result<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedOp
   scheduler.core.dead_after_us = options.dead_after_ms * 1000;
   scheduler.core.rejoin_grace_us = options.rejoin_grace_ms * 1000;
   scheduler.core.deadlock_after_us = options.deadlock_after_ms * 1000;
-  scheduler.host = options.host;
+  scheduler.host = host;
   scheduler.port = options.port;
   scheduler.log = silent;
   auto started = scheduler::SchedulerNode::Start(std::move(scheduler));
   if (!started.ok()) return started.status();
   impl->scheduler = std::move(*started);
   impl->scheduler_endpoint = impl->scheduler->endpoint();
-  if (transport::IsWildcard(options.host)) impl->scheduler_endpoint.host = "127.0.0.1";
+  if (transport::IsWildcard(host)) impl->scheduler_endpoint.host = transport::LoopbackHost();
   for (uint32_t i = 0; i < options.servers; ++i) {
     server::ServerNodeOptions server;
     server.control.scheduler = impl->scheduler_endpoint;
     server.control.cluster_id = options.cluster_id;
     server.control.wanted_rank = static_cast<int32_t>(i);
     server.control.heartbeat_us = options.heartbeat_ms * 1000;
-    server.host = options.host;
+    server.host = host;
     server.advertise_host = options.advertise_host;
     server.threads = options.threads_per_server;
     server.log = silent;
@@ -89,6 +90,7 @@ ClientOptions EmbeddedCluster::ClientOptionsFor(int32_t rank) const {
   return options;
 }
 
+const std::string& EmbeddedCluster::scheduler_host() const { return impl_->scheduler_endpoint.host; }
 uint16_t EmbeddedCluster::scheduler_port() const { return impl_->scheduler_endpoint.port; }
 Status EmbeddedCluster::Wait() { return impl_->scheduler->Wait(); }
 void EmbeddedCluster::Stop() { impl_->scheduler->Stop(); }

@@ -11,6 +11,7 @@
 
 #include "doctor.h"
 #include "meeting_place.h"
+#include "transport/tcp/sockets.h"
 
 namespace cairn::tool {
 namespace {
@@ -60,7 +61,7 @@ bool Listen(const Socket& socket, Address& address) {
 
 Finding Loopback() {
   const std::string advice = "is `lo` up (ip link set lo up), and does no firewall or sandbox forbid it?";
-  const std::string host = LoopbackHost();
+  const std::string host = transport::LoopbackHost();
   Address address(host);
   const Socket listener(address.NewSocket()), client(address.NewSocket());
   if (!Listen(listener, address))

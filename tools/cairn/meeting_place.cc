@@ -10,6 +10,8 @@
 #include <memory>
 #include <random>
 
+#include "transport/tcp/sockets.h"
+
 namespace cairn::tool {
 namespace {
 
@@ -118,12 +120,6 @@ Status CheckFlags(const NodeFlags& flags) {
 
 }  // namespace
 
-std::string LoopbackHost() {
-  for (const char* host : {"127.0.0.1", "::1"})
-    if (CanListen(host, 0)) return host;
-  return "127.0.0.1";  // the error names it
-}
-
 bool CanListen(const std::string& host, uint16_t port) {
   const Result<Addresses> addresses = Resolve(host.empty() ? "0.0.0.0" : host, port, 0);
   return addresses.ok() && TryBind(**addresses) == 0;
@@ -142,14 +138,14 @@ Result<MeetingPlace> FindMeetingPlace(const NodeFlags& flags) {
   MeetingPlace place;
   place.cluster_id = !flags.job_id.empty() ? flags.job_id : "run-" + RandomLetters(12);
   if (flags.master_addr.empty() && flags.master_port == 0) {
-    const std::string host = LoopbackHost();
+    const std::string host = transport::LoopbackHost();
     place.scheduler = {host, 0};
     place.listen_host = place.server_host = host;
     place.torch = {host, FreePort(host)};
     return place;
   }
   NodeFlags full = flags;
-  if (full.master_addr.empty()) full.master_addr = LoopbackHost();
+  if (full.master_addr.empty()) full.master_addr = transport::LoopbackHost();
   if (full.master_port == 0) full.master_port = kDefaultMasterPort;
   place.scheduler = {full.master_addr, full.master_port};
   place.torch = {full.master_addr, static_cast<uint16_t>(full.master_port + 1)};

@@ -33,8 +33,6 @@ struct MeetingPlace {
 // combination of flags is kInvalidArgument.
 Result<MeetingPlace> FindMeetingPlace(const NodeFlags& flags);
 
-// 127.0.0.1, or ::1 on a machine that has IPv6 alone.
-std::string LoopbackHost();
 // Whether this port can be had now, on `host` or, if that is empty, on every interface.
 bool CanListen(const std::string& host, uint16_t port);
 

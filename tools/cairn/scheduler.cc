@@ -134,7 +134,7 @@ int RunScheduler(const SchedulerFlags& flags) {
     const wire::Endpoint listens = (*node)->endpoint();
     (void)job_file.Write(
         cluster::ProcessVariables(),
-        {.scheduler = {transport::IsWildcard(listens.host) ? LoopbackHost() : listens.host, listens.port},
+        {.scheduler = {transport::IsWildcard(listens.host) ? transport::LoopbackHost() : listens.host, listens.port},
          .cluster_id = options.core.cluster_id,
          .command = OwnCommand()});
   }

@@ -98,6 +98,24 @@ Result<std::string> LocalAddressTowards(const wire::Endpoint& to) {
 
 bool IsWildcard(const std::string& host) { return host.empty() || host == "0.0.0.0" || host == "::"; }
 
+std::string LoopbackHost() {
+  const auto can_bind = [](const auto& address, int family) {
+    const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return false;
+    const bool bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+    close(fd);
+    return bound;
+  };
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_addr = IN6ADDR_LOOPBACK_INIT;
+  // Where there is neither, an error will name the first.
+  return !can_bind(four, AF_INET) && can_bind(six, AF_INET6) ? "::1" : "127.0.0.1";
+}
+
 bool EndsOnSameHost(int fd) {
   sockaddr_storage here{}, there{};
   socklen_t length = sizeof(here);

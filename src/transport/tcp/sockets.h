@@ -32,6 +32,8 @@ Result<std::string> LocalAddressTowards(const wire::Endpoint& to);
 // The words for a name that can't be looked up.
 std::string UnknownHost(const std::string& host, const std::string& why);
 bool IsWildcard(const std::string& host);
+// "127.0.0.1", or "::1" on a machine that has IPv6 alone.
+std::string LoopbackHost();
 
 // Whether both ends of a connected socket are on this host, as far as their addresses tell.
 bool EndsOnSameHost(int fd);
