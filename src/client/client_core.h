@@ -41,6 +41,8 @@ struct ClientCoreOptions {
   int64_t still_waiting_log_us = 10'000'000;
   // Whether the program does nothing but wait for its calls; null: that is not known.
   std::function<bool(int64_t now_us)> program_waits;
+  // In words, where the host that was last tried has a name that nobody knows; else empty. May be null.
+  std::function<std::string()> unknown_host;
 };
 
 // One frame of a request, to one shard thread. `into` says where the values of its reply go:

@@ -79,6 +79,7 @@ Status ClientImpl::Start() {
   core.seed = RandomNumber();
   core.max_unacked_bytes = options_.max_unacked_bytes;
   core.program_waits = [waits = waits_](int64_t now_us) { return waits->waits(now_us); };
+  core.unknown_host = [this] { return network_.unknown_host(); };
   core_ = ClientCore::Make(core, network_, pool_, log_, Loop::NowUs());
   loop_.SetTick([this] { return OnTick(); });
   loop_.Start();

@@ -275,8 +275,9 @@ bool SchedulerLink::Quiet(int64_t now_us) const {
 
 std::string SchedulerLink::Awaiting(int64_t now_us) const {
   if (!ever_heard_) {
-    return "no answer from " + Named() + " yet" +
-           (last_refusal_.empty() ? "" : ": " + last_refusal_);
+    std::string why = last_refusal_;
+    if (why.empty() && options_.unknown_host) why = options_.unknown_host();
+    return "no answer from " + Named() + " yet" + (why.empty() ? "" : ": " + why);
   }
   if (!registered()) {
     return Named() + " has not registered this worker yet" +

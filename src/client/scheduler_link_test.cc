@@ -60,6 +60,21 @@ TEST(SchedulerLink, AnotherClusterIsNamed) {
   EXPECT_EQ(c.started->message(), "the scheduler at 127.0.0.1:8118 belongs to cluster \"c\", not \"mine\"");
 }
 
+TEST(SchedulerLink, AnUnknownHostIsNamedInTheErrorToo) {
+  FakeCluster c;
+  std::string unknown = "unknown host nosuch.invalid";
+  c.options.unknown_host = [&] { return unknown; };
+  c.scheduler_answers = false;
+  c.Make();
+  c.core->Start(
+      c.now + 30'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.Wait(40'000'000);
+  ASSERT_TRUE(c.started);
+  EXPECT_EQ(c.started->message(),
+            "the client could not start in time: no answer from the scheduler at 127.0.0.1:8118 yet: "
+            "unknown host nosuch.invalid");
+}
+
 TEST(SchedulerLink, TheAnswerToARegistrationSaysHowOftenToSpeak) {
   FakeCluster c;
   c.scheduler_answers = false;

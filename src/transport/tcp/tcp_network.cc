@@ -77,6 +77,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
     return it != links_.end() && it->second.connection && it->second.fell_back;
   }
 
+  const std::string& unknown_host() const { return unknown_host_; }
   uint64_t BulkProgress(ConnId id) const {
     const auto it = links_.find(id.value);
     return it == links_.end() || !it->second.connection ? 0 : it->second.connection->bulk_progress();
@@ -207,6 +208,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
     ConnectionOptions limits;
     if (options_.most_answer) limits.most_body = &options_.most_answer;
     limits.conn = id;
+    unknown_host_ = failed.code() == Code::kNotFound ? failed.message() : "";
     auto connection = failed.ok() ? Connection::Over(std::move(*pipe), loop_, pool_, limits) : nullptr;
     if (!connection) {
       // Others are tried again without a word; these won't go away by themselves.
@@ -278,6 +280,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
   std::vector<std::weak_ptr<Connection>> closing_;  // flushing; each lives kLingerMs at most
   uint64_t gone_in_ = 0, gone_out_ = 0;             // of connections that are no more
   int64_t quiet_until_us_ = 0, unknown_quiet_until_us_ = 0;
+  std::string unknown_host_;
 };
 
 TcpNetwork::TcpNetwork(Loop& loop, BufferPool& pool, Events events, TcpNetworkOptions options)
@@ -286,6 +289,7 @@ TcpNetwork::~TcpNetwork() = default;
 ConnId TcpNetwork::Connect(const wire::Endpoint& to) { return impl_->Connect(to); }
 void TcpNetwork::Send(ConnId conn, wire::FramePtr frame) { impl_->Send(conn, std::move(frame)); }
 void TcpNetwork::Close(ConnId conn) { impl_->Close(conn); }
+const std::string& TcpNetwork::unknown_host() const { return impl_->unknown_host(); }
 uint64_t TcpNetwork::BulkProgress(ConnId conn) const { return impl_->BulkProgress(conn); }
 bool TcpNetwork::SameHost(ConnId conn) const { return impl_->SameHost(conn); }
 bool TcpNetwork::SharesMemory(ConnId conn) const { return impl_->SharesMemory(conn); }

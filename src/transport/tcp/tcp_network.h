@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/buffer.h"
 #include "base/log.h"
@@ -66,6 +67,8 @@ class TcpNetwork final : public Network {
   bool SameHost(ConnId conn) const override;
   bool FellBack(ConnId conn) const override;
   uint64_t BulkProgress(ConnId conn) const override;
+  // In words, where the last attempt to connect failed because the host's name is unknown; else empty.
+  const std::string& unknown_host() const;
 
   // Takes a connection over: its first frame comes to on_message from inside this call.
   void Adopt(AcceptedConnection accepted);
