@@ -27,7 +27,7 @@ struct StopFlags {
 
 constexpr int64_t kStopAnswerMs = 2'000;
 constexpr int64_t kStopEveryMs = 250;
-// A scheduler that is being started again does not answer for a moment either.
+// A scheduler that is being started again does not answer for a moment either, until its launcher has gone.
 constexpr int64_t kStopGoneMs = 3'000;
 
 Status EndByScheduler(const wire::Endpoint& scheduler) {
@@ -60,13 +60,15 @@ int RunStop(const StopFlags& flags) {
                                    "server and worker");
   std::fflush(stdout);
   const int64_t begin_ms = MonotonicMs(), end_ms = begin_ms + flags.timeout_s * 1000;
+  const bool by_scheduler = launchers.empty();  // it has said that the job is over
   for (int64_t answered_ms = begin_ms; MonotonicMs() < end_ms;) {
     const Result<ClusterSummary> summary = AskSummary(*scheduler, kStopAnswerMs);
     const int64_t now_ms = MonotonicMs();
     if (summary.ok()) {
       answered_ms = now_ms;
-    } else if (now_ms - answered_ms >= kStopGoneMs) {
-      std::printf("stopped, after %s\n", Seconds(answered_ms - begin_ms).c_str());
+    } else if (by_scheduler || LaunchersOf(cluster::ProcessVariables(), before->cluster_id).empty() ||
+               now_ms - answered_ms >= kStopGoneMs) {
+      std::printf("stopped, after %s\n", Seconds(now_ms - begin_ms).c_str());
       return 0;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(kStopEveryMs));  // between two looks
