@@ -42,6 +42,8 @@ class ServerNode {
   // Until the job is over, Stop was called (ok), or an error.
   virtual Status Wait() = 0;
   virtual void Stop() = 0;  // from any thread; async-signal-unsafe
+  // It has heard that the job runs: before, nothing is stored. From any thread.
+  virtual bool job_begun() const = 0;
   // The same, but its slots move to other servers first; Wait ends with ok when it may go.
   virtual void Drain() = 0;
 };

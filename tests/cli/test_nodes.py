@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -68,6 +69,20 @@ def test_a_servers_error_is_said_once():
     with scheduler("--cluster-id", "blue") as sched:
         done = cairn("server", "--scheduler", f"127.0.0.1:{sched.port}", "--cluster-id", "green")
         assert done.returncode == 1 and done.stderr.count("this is cluster blue, not green") == 1, done.stderr
+
+
+def test_a_server_of_a_job_that_has_not_begun_goes_at_once_without_a_scheduler_too():
+    with Run("scheduler", "--port", 0, "-w", 1) as scheduler:
+        port = scheduler.wait_for(r"Bind to role=scheduler.*port=(\d+)")[1]
+        with Run("server", "--scheduler", f"127.0.0.1:{port}") as server:
+            server.wait_for("registered as server 0")
+            scheduler.signal(signal.SIGTERM)
+            assert scheduler.wait() == 128 + signal.SIGTERM, scheduler.text
+            told = time.monotonic()
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 128 + signal.SIGTERM, server.text
+            assert "goes at once: the job has not begun" in server.text, server.text
+            assert time.monotonic() - told < 30, server.text
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -78,6 +78,7 @@ std::string Drain::Obstacle(int64_t now_ms) {
   const Result<std::string> text =
       leader.ok() ? AskStatus(*leader, kDrainAnswerMs) : Result<std::string>(leader.status());
   if (!text.ok()) {
+    if (!node_.job_begun()) return "the job has not begun, and no scheduler answers";
     if (now_ms - heard_ms_ < away_ms_) return "";
     return "no scheduler has answered for " + Seconds(away_ms_);
   }
