@@ -15,7 +15,7 @@ from .allreduce_buckets import Bucket, Buckets, Gradients
 from .allreduce_group import TURN_S, AttemptFailed, Group, Patience
 from .calls_under_way import interrupts_later
 
-_WEIGHT, _NOT_FINITE, _JOINED, _WEIGHTED, _HEADER = 0, 1, 2, 3, 4
+_WEIGHT, _NOT_FINITE, _JOINED, _WEIGHTED, _TWO_PHASE, _HEADER = 0, 1, 2, 3, 4, 5
 
 
 @dataclass
@@ -29,6 +29,7 @@ class Part:
     not_finite: bool = False
     joined: bool = False
     weighted: bool = False  # the weight was given by samples=
+    two_phase: bool = False  # what becomes of the sums is decided after them, by a vote
 
 
 @dataclass
@@ -42,6 +43,7 @@ class Sums:
     active: list[int]  # the other ranks
     hypers: list[list[float]]  # of the active ones
     weighted: list[bool]  # the same: samples= was given
+    two_phase: list[bool]  # the same: to be decided
 
 
 class Attempt:
@@ -112,8 +114,8 @@ class Attempt:
         gives = not part.joined and not part.not_finite
         present = [float(gives and g is not None) for g in part.gradients]
         weight = 0.0 if part.joined else part.weight
-        return torch.tensor([weight, part.not_finite, part.joined, part.weighted, *stale, *present,
-                             *part.hypers], dtype=torch.float64)
+        header = [weight, part.not_finite, part.joined, part.weighted, part.two_phase]
+        return torch.tensor([*header, *stale, *present, *part.hypers], dtype=torch.float64)
 
     def _read(self, group: Group) -> None:
         assert self._records is not None
@@ -145,4 +147,5 @@ def _summed(records: list[torch.Tensor], ranks: list[int], buckets: int, params:
         active=[rank for rank, _ in active],
         hypers=[record[first_present + params:].tolist() for _, record in active],
         weighted=[bool(record[_WEIGHTED] > 0) for _, record in active],
+        two_phase=[bool(record[_TWO_PHASE] > 0) for _, record in active],
     )

@@ -10,7 +10,10 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from dataclasses import dataclass
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Optional
 
 import torch
@@ -25,6 +28,8 @@ _FAILED, _ON_DECISION, _DECIDES, _SCALE, _SKIPS, _FIRST_RANK = 0, 1, 2, 3, 4, 16
 _SIZE = 1024  # elements of the smallest block: the table has one slot, so a round has one outcome
 _ALONE_S = 30.0
 _INCARNATIONS = 1 << 18  # exact in float32 also after a division by their number
+_DECIDERS = 2 * _INCARNATIONS + 1  # a worker that decides says what in the place of its member, from here on
+_SKIP, _APPLY, _APPLIES = 0, 1, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class Outcome:
     new: frozenset[Member]  # those of them who have not got the others' values yet
     failed: bool
     decision: Optional[tuple[float, bool]]  # (scale, skip) if the vote was on that
+    decided: dict[int, int] = field(default_factory=dict)  # then: rank → what it wants, as a number
 
     def source(self, root_rank: int) -> Member:
         """Whose values count: the first of those who have any. If all are new, the root."""
@@ -51,6 +57,20 @@ class Outcome:
         if old:
             return old[0]
         return next((m for m in self.members if m.rank == root_rank), self.members[0])
+
+    def difference(self) -> str:
+        """Names two of those who decided, if they want different things."""
+        skips = [rank for rank, wants in self.decided.items() if wants == _SKIP]
+        applies = [rank for rank, wants in self.decided.items() if wants != _SKIP]
+        if skips and applies:
+            return (f"rank {skips[0]} skips this step of the all-reduced parameters, rank {applies[0]} applies it. "
+                    f"They were not changed on any worker; rank {skips[0]}'s own error says why")
+        for rank in applies[1:]:
+            if self.decided[rank] != self.decided[applies[0]]:
+                return (f"ranks {applies[0]} and {rank} step the all-reduced parameters differently after their "
+                        "gradients have left: another limit of clip_grad_norm_(), or another learning rate or other "
+                        "setting. They were not changed on any worker; give every worker the same")
+        return ""
 
 
 class Ballot:
@@ -77,6 +97,7 @@ class Ballot:
     def _read(self) -> Outcome:
         means = self._result.tolist()
         votes = sum(code > 0 for code in means[_FIRST_RANK:])
+        decided = {}
 
         def total(index: int) -> float:
             return means[index] * votes
@@ -84,7 +105,9 @@ class Ballot:
         members, new = [], set()
         for rank in range(_SIZE - _FIRST_RANK):
             code = round(total(_FIRST_RANK + rank))
-            if code > 0:
+            if code >= _DECIDERS:
+                decided[rank] = code - _DECIDERS
+            elif code > 0:
                 members.append(Member(rank, (code - 1) // 2))
                 if (code - 1) % 2:
                     new.add(members[-1])
@@ -94,7 +117,7 @@ class Ballot:
             # Whoever could decide may have died.
             decision = (total(_SCALE) / deciders, total(_SKIPS) > 0.5) if deciders else (1.0, True)
         return Outcome(self._table.round(), tuple(members), frozenset(new), total(_FAILED) > 0.5,
-                       decision)
+                       decision, decided)
 
 
 class Control:
@@ -122,12 +145,14 @@ class Control:
         values[_FAILED] = failed
         return Ballot(self._table, values)
 
-    def decide(self, decision: Optional[tuple[float, bool]]) -> Ballot:
-        """The second vote of a step in which some workers can't know what is decided (None)."""
+    def decide(self, decision: Optional[tuple[float, bool]], hypers: Sequence[float] = ()) -> Ballot:
+        """The second vote of a step that is decided after its sums are known: in which some workers
+        can't know what is decided (None), or each might decide something else."""
         values = self._vote(new=False)
         values[_ON_DECISION] = 1.0
         if decision is not None:
             values[_DECIDES], values[_SCALE], values[_SKIPS] = 1.0, *decision
+            values[_FIRST_RANK + self.me.rank] = _DECIDERS + _wanted(*decision, hypers)
         return Ballot(self._table, values)
 
     def _vote(self, new: bool) -> torch.Tensor:
@@ -188,6 +213,13 @@ class Control:
         if several and address.startswith("127."):
             return socket.gethostbyname(hosting.own_address(os.environ.get("MASTER_ADDR", "")))
         return address
+
+
+def _wanted(scale: float, skip: bool, hypers: Sequence[float]) -> int:
+    """Two that apply in different ways have different numbers, but for one pair in 2^18."""
+    if skip:
+        return _SKIP
+    return _APPLY + zlib.crc32(struct.pack(f"<f{len(hypers)}d", scale, *hypers)) % _APPLIES
 
 
 def _signed(number: int) -> int:

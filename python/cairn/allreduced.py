@@ -5,6 +5,7 @@ docs/hybrid.md is its page. A step is
     contribute()   the gradients are all-reduced (allreduce_attempt.py), or that fails
     vote()         all workers tell how it went (allreduce_control.py)
     settle()       as long as anybody failed or is new: a group of the living, and again
+    decide()       in two phases: all workers tell what is to become of the sums, and agree or nobody applies them
     apply()        every worker makes the same update (allreduce_update.py)
 
 and in this order on every worker. Any of them may be called again after a Ctrl-C. Not thread-safe.
@@ -107,19 +108,21 @@ class AllReduced:
     # A step.
     @torch.no_grad()
     def contribute(self, weight: float, weighted: bool = False, value_scale: float = 1.0,
-                   not_finite: bool = False, joined: bool = False, wait: bool = True) -> None:
+                   not_finite: bool = False, joined: bool = False, wait: bool = True,
+                   two_phase: bool = False) -> None:
         """All-reduces the gradients times value_scale; how it went is known when it returns (with
         wait=False: when poll() says so). Does not raise if other workers die.
 
         weight: of this worker in the mean; weighted: it was given, and all workers give one. joined: it has no
-        gradient, and agrees to everything.
+        gradient, and agrees to everything. two_phase: what is decided depends on the sums, or on what the
+        worker does after them: so the workers vote on that too.
         """
         self._finish_step(keep="reducing")
         if self._attempt is None:
             gradients = [None if joined else param.grad for param in self.params]
             check_gradients(gradients, self.names)
             self._begin_attempt(Part(float(weight), float(weight) * float(value_scale), gradients,
-                                     self._update.hypers(), not_finite, joined, weighted))
+                                     self._update.hypers(), not_finite, joined, weighted, two_phase))
         assert self._attempt is not None
         if wait:
             self._attempt.wait()
@@ -264,41 +267,70 @@ class AllReduced:
             means = mean_gradients(sums, part, buckets, self._sums_only)
         self.info, self._settled = Info(sums, means), True
 
+    def decide(self, scale: float, skip: bool) -> Any:
+        """Tells the others what is to become of the sums, if all workers must agree on that: then it
+        returns the call, which is under way. apply() waits for it."""
+        if self._decision is None and self._is_decided_by_vote():
+            with interrupts_later():
+                self._vote_on(scale, skip)
+        return Ended() if self._decision is None else self._decision.pending
+
+    def _is_decided_by_vote(self) -> bool:
+        """Known from the sums, so that all workers know the same."""
+        if not self._settled or self.info is None or self._control is None:
+            return False
+        sums = self.info.sums
+        return sums.weight > 0 and bool(sums.joined or any(sums.two_phase)) and not self._difference(sums)
+
+    def _vote_on(self, scale: float, skip: bool) -> None:
+        assert self._control is not None and self._attempt is not None and self.info is not None
+        if self._attempt.part.joined:
+            self._decision = self._control.decide(None)
+            return
+        # A rate may change between the phases; workers that are joined know those alone that came before.
+        hypers = self.info.sums.hypers[0] if self.info.sums.joined else self._update.hypers()
+        self._decision = self._control.decide((scale, skip), hypers)
+
     @torch.no_grad()
     def apply(self, scale: float = 1.0, skip: bool = False) -> None:
         """Steps the parameters with the mean gradient times scale, which p.grad is then. Workers
         that are joined or new hear from the others what is decided: what they say does not count.
+        Where the workers vote on it, what decide() has told counts, if that was called.
 
         Without a step that is settled it does nothing: so it may be called again after a Ctrl-C."""
         info, attempt = self.info, self._attempt
         if not self._settled or info is None or attempt is None:
             return
         sums, part = info.sums, attempt.part
-        if sums.joined and sums.weight > 0:
-            scale, skip = self._decided(None if part.joined else (scale, skip))
-        differs = self._difference(sums)
+        differs, wanted = self._difference(sums), not skip
+        if self._is_decided_by_vote():
+            scale, skip, differs = self._decided(scale, skip)
         with interrupts_later():
             if not skip and not differs and sums.weight > 0 and not sums.not_finite:
                 gradients = [gradient_for(param, own, mean, scale)
                              for param, own, mean in zip(self.params, part.gradients, info.means)]
-                self._update.step(gradients, sums.hypers[0] if part.joined else None)
+                same = not sums.joined or self._update.hypers() == sums.hypers[0]
+                self._update.step(gradients, None if same else sums.hypers[0])
             self.steps += 1
             self._attempt, self._decision, self._settled = None, None, False
             self._buckets.learn(0.0 if part.joined else part.factor)
             self._overlap()
-        if differs and not skip:
+        if differs and wanted:
             raise HyperMismatchError(differs)
 
-    def _decided(self, ours: Optional[tuple[float, bool]]) -> tuple[float, bool]:
-        assert self._control is not None
-        if self._decision is None:
-            with interrupts_later():
-                self._decision = self._control.decide(ours)
-        decision = self._decision.wait().decision
-        assert decision is not None
-        return decision
+    def _decided(self, scale: float, skip: bool) -> tuple[float, bool, str]:
+        """The same on all workers, and so is what they disagree in."""
+        self.decide(scale, skip)
+        assert self._decision is not None
+        outcome = self._decision.wait()
+        assert outcome.decision is not None
+        return *outcome.decision, outcome.difference()
 
     def _difference(self, sums: Sums) -> str:
+        if len(set(sums.two_phase)) > 1:
+            yes, no = (sums.active[sums.two_phase.index(given)] for given in (True, False))
+            return (f"rank {yes} clips or uses a gradient scaler in this step of the all-reduced parameters, rank {no} "
+                    "does not. They were not changed; do the same on all workers")
         if len(set(sums.weighted)) > 1:
             yes, no = (sums.active[sums.weighted.index(given)] for given in (True, False))
             return (f"rank {yes} gives samples= in this step of the all-reduced parameters, rank {no} does not. They "

@@ -354,7 +354,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._begin(overwrites=overwrites)
         if self._rounds.undecided is not None:
             with self._writes():
-                self._rounds.decide(skip=True)
+                self._rounds.drop()
 
     def _check_versions(self) -> None:
         served = self._served

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from . import _core, standing_in
 from .allreduced import AllReduced
 from .calls_under_way import interrupts_later
-from .errors import DeadlineExceededError, Error, NotFiniteError
+from .errors import DeadlineExceededError, Error, HyperMismatchError, NotFiniteError
 from .finite_gradients import all_finite, is_refused, not_finite
 from .joined_vote import JoinedVote, Polled
 from .optimizer_settings import Hyper
@@ -64,7 +64,8 @@ class Rounds:
                skip: bool = False) -> list[_core.Pending]:
         """Begins a round of every table. Call it with interrupts put off: a Ctrl-C between two tables
         would leave them at different steps. What is all-reduced has been contributed before, and is
-        applied with `scale` or skipped; `votes`: the workers have not agreed on it yet."""
+        applied with `scale` or skipped, if the workers agree on that; `votes`: they have not voted on the
+        sums yet."""
         served = self._served
         with served.trip():
             pendings = []
@@ -82,6 +83,9 @@ class Rounds:
             pendings += self._begin_buffers(joined)
             if served.reduced is not None:
                 reduced = served.reduced
+                if not votes:
+                    decision = reduced.decide(scale, skip)
+                    served.calls.expect_call(lambda: served.wait_for(decision))
                 served.calls.expect_call(lambda: reduced.apply(scale, skip or not reduced.info.finite))
             return pendings
 
@@ -96,12 +100,12 @@ class Rounds:
         return vote
 
     def _reduce(self, reduced: AllReduced, weight: Weight, value_scale: float = 1.0,
-                not_finite: bool = False) -> None:
+                not_finite: bool = False, two_phase: bool = False) -> None:
         """Others may wait for us elsewhere meanwhile: standing_in.py."""
         if standing_in.may_be_needed(self._served):
-            reduced.contribute(*weight, value_scale, not_finite, wait=False)
+            reduced.contribute(*weight, value_scale, not_finite, wait=False, two_phase=two_phase)
             self._served.wait_for(Polled(reduced))
-        reduced.contribute(*weight, value_scale, not_finite)
+        reduced.contribute(*weight, value_scale, not_finite, two_phase=two_phase)
 
     def _begin_buffers(self, joined: bool = False) -> list[_core.Pending]:
         served, buffers = self._served, self._served.buffers
@@ -207,7 +211,7 @@ class Rounds:
         parts, reduced = self._served.parts, self._served.reduced
         sent = self._gradients()
         if reduced is not None:
-            self._reduce(reduced, weight, value_scale, not_finite)
+            self._reduce(reduced, weight, value_scale, not_finite, two_phase=True)
         with interrupts_later():
             with self._served.trip():
                 if reduced is not None:
@@ -248,8 +252,9 @@ class Rounds:
             decisions.append(self._decide(part, undecided, skip=True, timeout_ms=_SKIP_TIMEOUT_MS))
         self.undecided = None
         self._begin_buffers()  # as every step does, so that all workers' tables stay together
-        if undecided.reduced is not None:
-            undecided.reduced.apply(skip=True)
+        reduced = undecided.reduced
+        if reduced is not None and reduced.decide(1.0, skip=True).wait_for(_SKIP_TIMEOUT_MS):
+            reduced.apply(skip=True)  # else the next step does that
         for decision in decisions:
             with contextlib.suppress(Error):
                 decision.wait()
@@ -282,10 +287,16 @@ class Rounds:
         self._served.calls.finish()
         return not skip
 
+    def drop(self) -> None:
+        """Skips what was summed up. Workers that want to apply it are told that this one does not; it
+        has what it wants."""
+        with contextlib.suppress(HyperMismatchError):
+            self.decide(skip=True)
+
     def clip(self, max_norm: float, weight: Weight) -> float:
         undecided = self.undecided
         if undecided is not None and not undecided.same_gradients():
-            self.decide(skip=True)  # there was no step after the last one
+            self.drop()  # there was no step after the last one
         undecided = self.undecided
         if undecided is None:
             undecided = self.contribute(weight, limits=[max_norm])
@@ -300,7 +311,8 @@ class Rounds:
         return norm
 
     def check_clipped(self, weight: Weight, scaled: bool) -> None:
-        """What was clipped is what the step is for. Raises the same on all workers."""
+        """What was clipped is what the step is for. If not, this worker's error says why; workers that
+        did nothing wrong get one that names it, and nobody applies the step."""
         undecided = self.undecided
         assert undecided is not None
         why = ""
@@ -314,7 +326,7 @@ class Rounds:
             why = ("give samples= to clip_grad_norm_(), where the gradients leave, and the same to "
                    "step()")
         if why:
-            self.decide(skip=True)
+            self.drop()
             raise Error(f"{why}. The step was skipped")
 
     # After a Ctrl-C.

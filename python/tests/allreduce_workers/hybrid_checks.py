@@ -315,6 +315,113 @@ def dense_only_and_an_optimizer_that_servers_lack(rank):
     same_bits(net)
 
 
+class DenseOnly:
+    """No server has a say in it."""
+
+    def __init__(self):
+        torch.manual_seed(5)
+        self.net = nn.Linear(4, 2)
+        cairn.assign(self.net, "auto")
+        self.optimizer = cairn.DistributedOptimizer(torch.optim.SGD(self.net.parameters(), lr=0.1), self.net)
+
+    def backward(self, number):
+        self.optimizer.zero_grad()
+        self.net(torch.full((3, 4), 1.0 + number + cairn.rank())).square().mean().backward()
+
+
+def error_of(call):
+    try:
+        call()
+    except cairn.Error as error:
+        return f"{type(error).__name__}: {error}"
+    return "none"
+
+
+def clipped_step(job):
+    job.optimizer.clip_grad_norm_(0.1)
+    job.optimizer.step()
+
+
+def samples_at_the_step_alone(job):
+    job.optimizer.clip_grad_norm_(0.1)
+    job.optimizer.step(samples=5)
+
+
+def other_limit(job):
+    job.optimizer.clip_grad_norm_(0.2)
+    job.optimizer.step()
+
+
+def no_clip(job):
+    job.optimizer.step()
+
+
+def other_rate_after_the_clip(job):
+    job.optimizer.clip_grad_norm_(0.1)
+    group = job.optimizer.param_groups[0]
+    group["lr"], before = 0.5, group["lr"]
+    try:
+        job.optimizer.step()
+    finally:
+        group["lr"] = before
+
+
+def samples_at_the_clip(job):
+    job.optimizer.clip_grad_norm_(0.1, samples=5)
+    job.optimizer.step(samples=5)
+
+
+@check
+def a_step_that_one_worker_makes_differently_is_made_by_nobody(rank):
+    ways = {samples_at_the_step_alone: ("Error: give samples= to clip_grad_norm_()", "rank 1 skips"),
+            other_limit: ("HyperMismatchError: ", "rank"), no_clip: ("HyperMismatchError: ", "clips"),
+            other_rate_after_the_clip: ("HyperMismatchError: ", "rank"),
+            samples_at_the_clip: ("HyperMismatchError: ", "rank 1 gives samples=")}
+    for job in (DenseOnly(), Job()):
+        for number, (way, (own, others)) in enumerate(ways.items()):
+            before = dense_bits(job.net)
+            job.backward(number)
+            said = error_of(lambda: (way if rank == 1 else clipped_step)(job))
+            assert own in said if rank == 1 else others in said and "HyperMismatch" in said, (way, said)
+            assert dense_bits(job.net) == before, way
+            same_bits(job.net)
+            job.backward(number)
+            clipped_step(job)
+            assert dense_bits(job.net) != before, way
+            same_bits(job.net)
+            job.backward(number)
+            job.optimizer.step()
+            same_bits(job.net)
+
+
+@check
+def a_clip_without_its_step_on_one_worker_is_a_step_of_nobody(rank):
+    for job in (DenseOnly(), Job()):
+        before = dense_bits(job.net)
+        job.backward(0)
+        job.optimizer.clip_grad_norm_(0.1)
+        if rank != 1:  # which comes to its next batch before its step
+            said = error_of(job.optimizer.step)
+            assert "rank 1 skips" in said and dense_bits(job.net) == before, said
+        job.backward(1)
+        clipped_step(job)
+        assert dense_bits(job.net) != before
+        same_bits(job.net)
+
+
+@check
+def a_rate_may_change_between_clip_and_step_on_all(rank):
+    """Also where a worker is joined, which knows of the old one."""
+    job = DenseOnly()
+    with job.optimizer.join():
+        for number in range(1 + rank):
+            job.backward(number)
+            job.optimizer.clip_grad_norm_(0.1)
+            job.optimizer.param_groups[0]["lr"] = 0.1 / (2 + number)
+            job.optimizer.step()
+    same_bits(job.net)
+
+
 @check
 def an_interrupted_step_can_be_called_again(rank):
     job = Job()

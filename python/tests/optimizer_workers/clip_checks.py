@@ -130,6 +130,23 @@ def gradients_that_change_after_clipping_raise(rank):
 
 
 @CHECKS
+def a_wrong_call_after_clipping_is_told_why_and_the_others_by_whom(rank):
+    model, optimizer, alone, plain = pair(sgd)
+    before = copied(model)
+    backward(model, batch(rank, 0))
+    optimizer.clip_grad_norm_(0.1)
+    if rank == 0:
+        assert_raises(cairn.Error, lambda: optimizer.step(samples=5), "give samples= to clip_grad_norm_()")
+    else:
+        assert_raises(cairn.HyperMismatchError, optimizer.step, "rank 0 skips it")
+    assert_same(model, before)
+    clipped(model, optimizer, batch(rank, 1), 0.1)
+    clipped(alone, plain, whole(1), 0.1)
+    assert_close(model, alone)
+    return model
+
+
+@CHECKS
 def not_a_number_with_clipping_raises_everywhere(rank):
     model, optimizer, alone, plain = pair(adam)
     for bad in (math.nan, math.inf):
