@@ -148,6 +148,18 @@ def _run(what: str, exchange: Callable[[Exchange], T]) -> T:
     return ctx.collectives.run(what, exchange)
 
 
+def _check(check: Callable[[], T], what: str) -> T:
+    """What check() gives. A call that it refuses takes its place among this worker's calls all the
+    same: without it the others would wait for the next one, and all later calls be one off."""
+    context.current()  # without it there are no others
+    try:
+        return check()
+    except (Error, TypeError) as error:
+        record = Record(what, refusal=str(error))
+        _run(what, lambda group: (check_same(record, group),))
+        raise
+
+
 class _Refused:
     """What all workers are told at the same time: raised when they have voted."""
 
@@ -166,17 +178,7 @@ def allreduce(tensor: torch.Tensor, reduce: str = "mean") -> torch.Tensor:
 
     Every worker gives one of the same shape and dtype. 16-bit types are summed in float32, integers have
     a sum only. Without a gradient."""
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"allreduce() of a {type(tensor).__name__}: torch.as_tensor makes a tensor of it")
-    if reduce not in ("mean", "sum"):
-        raise InvalidArgumentError(f'reduce is {reduce!r}: give "mean" or "sum"')
-    if tensor.is_meta:
-        raise InvalidArgumentError("allreduce() of a tensor on the meta device: it has no values")
-    if tensor.dtype not in _TYPES or tensor.layout != torch.strided:
-        kind = tensor.dtype if tensor.layout == torch.strided else tensor.layout
-        raise InvalidArgumentError(f"allreduce() of {kind}: convert it to a dense tensor of float32 or int64 first")
-    if reduce == "mean" and not tensor.is_floating_point():
-        raise InvalidArgumentError(f'the mean of {tensor.dtype} is no integer: give reduce="sum", or tensor.float()')
+    _check(lambda: _check_reducible(tensor, reduce), "allreduce()")
     given = tensor.detach()
     record = Record("allreduce", (reduce, str(given.dtype).replace("torch.", ""), tuple(given.shape)))
 
@@ -196,7 +198,7 @@ def allreduce(tensor: torch.Tensor, reduce: str = "mean") -> torch.Tensor:
 
 def allgather_object(obj: Any) -> list[Any]:
     """The objects of all live workers, in the order of their ranks. They travel by pickle."""
-    mine = _pickled(obj, "allgather_object()")
+    mine = _check(lambda: _pickled(obj, "allgather_object()"), "allgather_object()")
     record = Record("allgather_object")
 
     def exchange(group: Exchange) -> Any:
@@ -210,10 +212,9 @@ def broadcast_object(obj: Any = None, root_rank: int = 0) -> Any:
     """The object of worker root_rank, on all live workers; what the others give does not matter. It
     travels by pickle. Raises cairn.UnavailableError on all if that worker is not there."""
     ctx = context.current()
-    if not isinstance(root_rank, numbers.Integral) or not 0 <= root_rank < ctx.world_size:
-        raise InvalidArgumentError(f"root_rank is {root_rank!r}, there are ranks 0 to {ctx.world_size - 1}")
+    _check(lambda: _check_root(ctx, root_rank), "broadcast_object()")
     gives = ctx.rank == root_rank
-    mine = _pickled(obj, "broadcast_object()") if gives else b""
+    mine = _check(lambda: _pickled(obj, "broadcast_object()"), "broadcast_object()") if gives else b""
     record = Record("broadcast_object", (root_rank,))
 
     def exchange(group: Exchange) -> Any:
@@ -235,10 +236,29 @@ def broadcast_object(obj: Any = None, root_rank: int = 0) -> Any:
     return obj if gives else pickle.loads(found)
 
 
+def _check_reducible(tensor: Any, reduce: Any) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"allreduce() of a {type(tensor).__name__}: torch.as_tensor makes a tensor of it")
+    if reduce not in ("mean", "sum"):
+        raise InvalidArgumentError(f'reduce is {reduce!r}: give "mean" or "sum"')
+    if tensor.is_meta:
+        raise InvalidArgumentError("allreduce() of a tensor on the meta device: it has no values")
+    if tensor.dtype not in _TYPES or tensor.layout != torch.strided:
+        kind = tensor.dtype if tensor.layout == torch.strided else tensor.layout
+        raise InvalidArgumentError(f"allreduce() of {kind}: convert it to a dense tensor of float32 or int64 first")
+    if reduce == "mean" and not tensor.is_floating_point():
+        raise InvalidArgumentError(f'the mean of {tensor.dtype} is no integer: give reduce="sum", or tensor.float()')
+
+
+def _check_root(ctx: Context, root_rank: Any) -> None:
+    if not isinstance(root_rank, numbers.Integral) or not 0 <= root_rank < ctx.world_size:
+        raise InvalidArgumentError(f"root_rank is {root_rank!r}, there are ranks 0 to {ctx.world_size - 1}")
+
+
 def _pickled(obj: Any, what: str) -> bytes:
     try:
         return pickle.dumps(obj)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+    except Exception as error:  # the object's own code, in part
         raise InvalidArgumentError(f"{what} of a {type(obj).__name__}: it can't be pickled ({error})") from error
 
 

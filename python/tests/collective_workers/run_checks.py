@@ -100,6 +100,38 @@ def what_can_not_be_reduced_is_refused_at_once(rank):
         cairn.allreduce(1.0)
 
 
+class Unwilling:
+    def __reduce__(self):
+        raise RuntimeError("not this one")
+
+
+@CHECKS
+def a_call_refused_on_one_worker_is_refused_on_all(rank):
+    if cairn.size() == 1:
+        return
+    wrong = cairn.size() - 1
+
+    def on_one(bad, good):
+        return bad if rank == wrong else good
+
+    calls = [
+        (lambda: cairn.allgather_object(on_one(lambda: None, 1)), "it can't be pickled"),
+        (lambda: cairn.allgather_object(on_one(Unwilling(), 1)), "not this one"),
+        (lambda: cairn.broadcast_object(on_one(lambda: None, 1), root_rank=wrong), "it can't be pickled"),
+        (lambda: cairn.broadcast_object(1, root_rank=on_one(99, 0)), "root_rank is 99"),
+        (lambda: cairn.allreduce(torch.ones(2, dtype=on_one(torch.bool, torch.float32))), "convert it"),
+        (lambda: cairn.allreduce(on_one(None, torch.ones(2))), "as_tensor"),
+        (lambda: cairn.allreduce(torch.ones(2), on_one("max", "sum")), 'reduce is \'max\''),
+        (lambda: on_one(cairn.allgather_object, cairn.allreduce)(on_one(lambda: None, torch.ones(2))), "pickled"),
+    ]
+    for call, why in calls:
+        with pytest.raises((TypeError, cairn.InvalidArgumentError), match=why) as raised:
+            call()
+        assert (f"rank {wrong}: " in str(raised.value)) == (rank != wrong), raised.value
+        assert cairn.allreduce(torch.tensor([1.0]), "sum").item() == cairn.size()  # and they go on
+    assert cairn.allgather_object(rank) == list(everybody())
+
+
 @CHECKS
 def beside_torch_distributed_and_barriers(rank):
     import torch.distributed as dist
