@@ -20,6 +20,7 @@ from .optimizer_rounds import Rounds
 from .overlap import Overlap
 from .served_model import ServedModel
 from .uneven import join
+from .unserved_steps import refuse_steps_without
 from .weight import Weight
 from .wire_formats import wire_of_tensors
 from .wrapped_by_others import DDP_ADVICE, in_ddp
@@ -76,6 +77,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._standing_in: list[_core.Pending] = []  # a part in the others' step without a gradient
         if context.initialised():
             self._attach()
+        refuse_steps_without(self)
 
     def _take_hooks_of_torch(self) -> None:
         """What Optimizer.__init__ sets up besides groups and state, which are the inner one's.

@@ -32,6 +32,7 @@ class Rounds:
     def __init__(self, served: ServedModel, overlap: Overlap | None = None) -> None:
         self._served, self._overlap = served, overlap
         self.undecided: Undecided | None = None
+        self.updates_here = False  # in the inner optimizer's own step
 
     def _hyper(self, part: Part) -> Hyper:
         return part.hyper(self._served.optimizer)
@@ -119,7 +120,11 @@ class Rounds:
         """update="worker": the gradients are the workers' mean now. A round that nobody gave a
         gradient to, or that was skipped, is no step."""
         if all(group.applied for group in self._served.groups):
-            self._served.optimizer.step()
+            self.updates_here = True
+            try:
+                self._served.optimizer.step()
+            finally:
+                self.updates_here = False
 
     # One phase.
     def plain(self, weight: Weight) -> None:

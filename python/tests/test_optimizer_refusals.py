@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import cairn
-from optimizer_workers.problems import assert_same, backward, batch, copied, net, train
+from optimizer_workers.problems import assert_close, assert_same, backward, batch, copied, loss_of, net, train
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -259,3 +259,48 @@ def test_what_overlap_can_not_do():
     with pytest.raises(ValueError, match="a GradScaler with overlap=True"):
         optimizer.step()
     assert not hasattr(optimizer, "found_inf") and not hasattr(optimizer, "grad_scale")
+
+
+@pytest.mark.parametrize("ids", [[1], [1, 2]])  # torch would do nothing, or fail in words about shapes
+def test_the_inner_optimizer_does_not_step_a_table(ids):
+    embedding = cairn.nn.Embedding(4, 2)
+    inner, other = sgd(embedding.parameters()), sgd(embedding.parameters())
+    optimizer = cairn.DistributedOptimizer(inner, embedding)
+    for step, words in ((inner.step, r"this SGD is wrapped.*call step\(\) of the DistributedOptimizer"),
+                        (other.step, "trained on the servers, and SGD alone.*cairn.DistributedOptimizer that the table")):
+        before = embedding(torch.tensor(ids)).detach()
+        embedding(torch.tensor(ids)).sum().backward()
+        with pytest.raises(cairn.Error, match=words):
+            step()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.testing.assert_close(embedding(torch.tensor(ids)).detach(), before - 0.1)
+
+
+@pytest.mark.parametrize("options, reduced", [({}, False), ({}, True), ({"update": "worker"}, False),
+                                              ({"mode": cairn.Async()}, False)])
+def test_the_inner_optimizer_does_not_step_what_is_wrapped(options, reduced):
+    model, alone = net(), net()
+    if reduced:
+        cairn.assign(model, "auto")
+    inner, plain = sgd(model.parameters()), sgd(alone.parameters())
+    scheduler = torch.optim.lr_scheduler.StepLR(inner, 2, gamma=0.5)
+    optimizer = cairn.DistributedOptimizer(inner, model, **options)
+    plain_scheduler = torch.optim.lr_scheduler.StepLR(plain, 2, gamma=0.5)
+    for number in range(4):
+        for wrong in (inner.step, lambda: scaler.step(inner), None):
+            scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+            optimizer.zero_grad()
+            scaler.scale(loss_of(model, batch(0, number))).backward()
+            before = copied(model)
+            if wrong is not None:
+                with pytest.raises(cairn.Error, match="this SGD is wrapped in a cairn.DistributedOptimizer"):
+                    wrong()
+                assert_same(model, before)
+        scaler.step(optimizer)
+        scheduler.step()
+        train(alone, plain, [batch(0, number)])
+        plain_scheduler.step()
+    assert_close(model, alone)
+    cairn.shutdown()
+    inner.step()  # the model is this process's own from then on
