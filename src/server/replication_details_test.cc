@@ -273,7 +273,6 @@ TEST(ReplicationDetails, ABackupThatIsNeverReachedIsReportedAsSlow) {
   EXPECT_TRUE(h.News(0, wire::SlotNews::kSlow).empty()) << "this thread itself did not run";
 }
 
-// Keys count with the values.
 TEST(ReplicationDetails, APauseOfItsOwnIsNoticedWhateverEndsIt) {
   for (const char* what : {"tick", "state", "connection"}) {
     OwnersHarness h(2, 1);
@@ -289,6 +288,7 @@ TEST(ReplicationDetails, APauseOfItsOwnIsNoticedWhateverEndsIt) {
   }
 }
 
+// Keys count with the values.
 TEST(ReplicationDetails, AnOperationThatIsTooLargeEndsInACopy) {
   std::vector<std::string> lines;
   ShardOptions options;
