@@ -1,5 +1,5 @@
-// Two bounds of replication: what a slot's heir is compared with before it takes over (rule 51), and how
-// much a backup has to keep while it is copied to (rule 43).
+// Bounds of replication: what a slot's heir is compared with before it takes over (rule 51), how much a
+// backup has to keep while it is copied to (rule 43), and who is called slow.
 #include <map>
 
 #include "server/owners_harness.h"
@@ -158,6 +158,21 @@ TEST(Copies, ABackupWhoseCopyWaitsForItsTurnIsNotSlow) {
     if (tick % 25 == 0) h.CarryOnce();
   }
   EXPECT_LT(h.News(0, wire::SlotNews::kCaughtUp).size(), OwnersHarness::kSlots) << "some wait for longer than slow_after";
+}
+
+TEST(SlowBackups, APauseOfItsOwnIsNoticedWhateverEndsIt) {
+  for (const char* what : {"tick", "state", "connection"}) {
+    OwnersHarness h(2, 1);
+    const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
+    h.Carry();
+    h.stalled = {1};
+    h[0].Deliver(0, h[0].Push(0, table, {{3, 2, 1}}));
+    h.now += 11'000'000;  // the process stood still
+    if (what == std::string("state")) h.Publish();
+    if (what == std::string("connection")) h[0].shard->OnConnected(ConnId{9999}, h.now);
+    h[0].shard->OnTick(h.now += 1'000);
+    EXPECT_TRUE(h.News(0, wire::SlotNews::kSlow).empty()) << what;
+  }
 }
 
 }  // namespace

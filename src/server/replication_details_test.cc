@@ -273,21 +273,6 @@ TEST(ReplicationDetails, ABackupThatIsNeverReachedIsReportedAsSlow) {
   EXPECT_TRUE(h.News(0, wire::SlotNews::kSlow).empty()) << "this thread itself did not run";
 }
 
-TEST(ReplicationDetails, APauseOfItsOwnIsNoticedWhateverEndsIt) {
-  for (const char* what : {"tick", "state", "connection"}) {
-    OwnersHarness h(2, 1);
-    const TableId table = h.AddTable(AsyncRows());
-    h.Carry();
-    h.stalled = {1};
-    h[0].Deliver(0, h[0].Push(0, table, {{3, 2, 1}}));
-    h.now += 11'000'000;  // the process stood still
-    if (what == std::string("state")) h.Publish();
-    if (what == std::string("connection")) h[0].shard->OnConnected(ConnId{9999}, h.now);
-    h[0].shard->OnTick(h.now += 1'000);
-    EXPECT_TRUE(h.News(0, wire::SlotNews::kSlow).empty()) << what;
-  }
-}
-
 // Keys count with the values.
 TEST(ReplicationDetails, AnOperationThatIsTooLargeEndsInACopy) {
   std::vector<std::string> lines;
