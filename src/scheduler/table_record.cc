@@ -72,6 +72,7 @@ Status TableRecord::CheckMemoryOf(const std::vector<const TableSpec*>& specs) co
   const bool dense = std::any_of(specs.begin(), specs.end(),
                                  [](const TableSpec* spec) { return spec->kind == TableKind::kDense; });
   if (memory_.empty() || !dense) return Status::Ok();
+  if (specs.size() == 1) return CheckMemory(current().state, *specs.front(), memory_);
   DurableState trial = current();
   for (const TableSpec* spec : specs) {
     if (Status full = CheckMemory(trial.state, *spec, memory_); !full.ok()) return full;

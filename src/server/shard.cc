@@ -312,15 +312,10 @@ uint64_t ShardImpl::MostAnswerBytes(const wire::FrameHeader& header) const {
 wire::NodeStats ShardImpl::stats() const {
   wire::NodeStats stats = stats_;
   stats.connections = connections_.size();
-  for (const auto& [id, table] : tables_) {
-    for (const auto& rows : table.rows) {
-      if (!rows) continue;
-      stats.rows += rows->rows();
-      const uint64_t bytes = rows->memory_bytes();
-      stats.memory_bytes += bytes;
-      if (!table.sparse()) stats.dense_bytes += bytes;
-    }
-  }
+  const RowWeights& weights = Weigh();
+  stats.rows = weights.rows();
+  stats.memory_bytes = weights.memory_bytes();
+  stats.dense_bytes = weights.dense_bytes();
   for (const auto& [key, stream] : streams_) {
     stats.replicated_bytes += stream->sender.sent_bytes();
     stats.unconfirmed_bytes += stream->sender.unconfirmed_bytes();

@@ -152,6 +152,8 @@ class Shard {
   virtual std::vector<Refusal> RefusalsOf(SlotId slot, Incarnation incarnation) const = 0;
   // Bytes of contributions to deterministic tables that wait for their turn.
   virtual uint64_t early_bytes() const = 0;
+  // How often a new state or a report has made it look at what one table has in one slot, so far.
+  virtual uint64_t looks_at_rows() const = 0;
   // Of any owner; LastSeq, RefusalsOf, OpenRound and ForEachRow too tell what is applied at a backup.
   enum class SlotRole : uint8_t { kNone, kPrimary, kBackup };
   virtual SlotRole RoleOf(SlotId slot) const = 0;

@@ -28,6 +28,7 @@
 #include "server/owned_slots.h"
 #include "server/parked.h"
 #include "server/refusal_texts.h"
+#include "server/row_weights.h"
 #include "server/shard.h"
 #include "server/table_state.h"
 #include "table/arena.h"
@@ -68,6 +69,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   bool WaitsFor(SlotId slot, uint32_t server) const override;
   HighWater high_water() const override;
   uint64_t early_bytes() const override { return kept_bytes_; }
+  uint64_t looks_at_rows() const override { return weights_.looks() + table_updates_; }
   Seq LastSeq(SlotId slot, Incarnation incarnation) const override;
   std::vector<Refusal> RefusalsOf(SlotId slot, Incarnation incarnation) const override;
   Round OpenRound(TableId table, SlotId slot) const override;
@@ -222,7 +224,8 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
                 table::SlotTable::Purpose purpose = table::SlotTable::Purpose::kToUse);
   void DropSources();
   void UpdateClients();
-  void UpdateTables();
+  // Requires the state before, or null: then everything may have changed.
+  void UpdateTables(const wire::ClusterState* before);
   void DropTables();
   void UpdateRounds(TableState& table);
   void RecountOpen(TableState& table);
@@ -255,6 +258,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
     if (table != nullptr) table->hot.Note(part.keys);
   }
   void AgeHotRows(int64_t now_us);
+  const RowWeights& Weigh() const;
   void CountPull(TableState& table, uint32_t local, std::span<const RowKey> keys, size_t bytes) {
     slots_[local].work.Pull(keys.size(), bytes);
     table.hot.Note(keys);
@@ -321,6 +325,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   LiveClients clients_;
   OwnedSlots slots_;
   std::map<TableId, TableState> tables_;
+  mutable RowWeights weights_;  // of tables_: counted when somebody asks
   DroppedTables dropped_tables_;
   ParkedRequests parked_;
   ViewNumber hold_view_;
@@ -348,6 +353,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
 
   int64_t hot_aged_us_ = 0;
   wire::NodeStats stats_;
+  uint64_t table_updates_ = 0;  // pairs of a table and a slot that new states made it look at
   uint64_t parts_pushed_ = 0;     // a planted bug's counter
   bool only_duplicates_ = false;  // another's: of the push under way
   // Kept between frames so that their memory is.

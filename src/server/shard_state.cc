@@ -22,14 +22,14 @@ void ShardImpl::OnRegistered(uint32_t server_index, Incarnation incarnation) {
 
 void ShardImpl::OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) {
   if (state_ && state->version <= state_->version) return;
-  state_ = std::move(state);
+  const std::shared_ptr<const wire::ClusterState> before = std::exchange(state_, std::move(state));
   if (passed_state_ && passed_state_->version <= state_->version) passed_state_ = nullptr;
   if (now_us > now_us_) NoteTime(now_us);
   // A request may wait at a slot that moves away; its client finds the new owner.
   if (registered_ && UpdateOwners())
     AnswerAllParked({Code::kUnavailable, options_.name + " is no longer the owner of some slots"});
   UpdateClients();
-  UpdateTables();
+  UpdateTables(before.get());
   UpdateHold();
   CheckCaughtUp();
   CompareWithHeirs();
@@ -62,17 +62,32 @@ void ShardImpl::UpdateClients() {
   }
 }
 
-void ShardImpl::UpdateTables() {
+namespace {
+// Whoever takes part, and the slots, are what they were: a table that was there before needs no look.
+bool SameButTables(const wire::ClusterState& a, const wire::ClusterState& b) {
+  return a.slots == b.slots && a.servers == b.servers && a.workers == b.workers && a.view == b.view &&
+         a.views == b.views;
+}
+}  // namespace
+
+void ShardImpl::UpdateTables(const wire::ClusterState* before) {
   DropTables();
+  const bool only_new = before != nullptr && SameButTables(*before, *state_);
+  auto next = tables_.begin();
   for (const wire::TableInfo& info : state_->tables) {
-    TableState& table = tables_[info.id];
-    table.info = info;
+    const bool is_new = next == tables_.end() || next->first != info.id;  // both are by id
+    if (is_new) next = tables_.try_emplace(next, info.id);
+    TableState& table = next++->second;
+    if (only_new && !is_new) continue;
+    if (is_new) table.info = info;  // what a table is never changes
     table.rows.resize(slots_.size());
+    table_updates_ += slots_.size();
     for (uint32_t local = 0; local < slots_.size(); ++local) {
       if (!slots_[local].present()) {
         table.rows[local].reset();
       } else if (!table.rows[local]) {
         MakeRows(table, local);
+        weights_.Add(local, table.sparse(), *table.rows[local]);
       }
     }
     if (table.sync()) UpdateRounds(table);

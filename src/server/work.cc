@@ -13,15 +13,23 @@ constexpr int64_t kStalledAfterUs = 2'000'000;
 constexpr size_t kMostLookedAt = 1024;
 }
 
+const RowWeights& ShardImpl::Weigh() const {
+  if (!weights_.Due(tables_.size() * slots_.size(), now_us_)) return weights_;
+  weights_.Begin(now_us_);
+  for (const auto& [id, table] : tables_)
+    for (uint32_t local = 0; local < table.rows.size(); ++local)
+      if (table.rows[local]) weights_.Add(local, table.sparse(), *table.rows[local]);
+  return weights_;
+}
+
 std::vector<wire::SlotLoad> ShardImpl::loads() const {
   std::vector<wire::SlotLoad> loads;
+  const RowWeights& weights = Weigh();
   for (uint32_t local = 0; local < slots_.size(); ++local) {
     const OwnedSlot& slot = slots_[local];
     if (slot.role != OwnedSlot::Role::kPrimary) continue;
-    wire::SlotLoad load{slot.id.value, 0, slot.work.requests, slot.work.pushed, slot.work.pulled};
-    for (const auto& [id, table] : tables_)
-      if (table.rows[local]) load.bytes += table.rows[local]->content_bytes();
-    loads.push_back(load);
+    loads.push_back({slot.id.value, weights.content_bytes(local), slot.work.requests, slot.work.pushed,
+                     slot.work.pulled});
   }
   return loads;
 }

@@ -1,5 +1,6 @@
 // What a shard says of its own work: loads of slots, hot rows, rounds that stand still, statistics.
 #include "server/owners_harness.h"
+#include "server/row_weights.h"
 
 namespace cairn::server {
 namespace {
@@ -45,6 +46,44 @@ TEST(Work, EveryTableThatIsWaitedForIsReported) {
   for (const TableId table : {first, second}) h.Deliver(0, h.Done(0, table, 0));
   h.shard->OnTick(h.now += 2'000'000);
   EXPECT_EQ(h.shard->stalled().size(), 2u);
+}
+
+// A table made one by one is one new state after the other, each with its report: what is looked at for all
+// of them grows with the tables, not with their square. (Every slot counts, so these are many pairs.)
+TEST(Work, ANewTableCostsNoLookAtThoseThatAreThere) {
+  ShardHarness h(1);
+  h.shard->OnTick(h.now = 1'000'000);
+  const auto table = [&] {
+    TableSpec spec;
+    spec.size = 4;
+    spec.name = "t" + std::to_string(h.state.next_table.value);
+    return spec;
+  };
+  const auto report = [&] {
+    EXPECT_EQ(h.shard->loads().size(), ShardHarness::kOwned);
+    return h.shard->stats();
+  };
+  for (size_t i = 0; i < RowWeights::kFewPairs / ShardHarness::kOwned; ++i) {
+    h.state.tables.push_back({h.state.next_table, table(), h.state.view});
+    h.state.next_table = h.state.next_table.Next();
+  }
+  h.AddTable(table());
+  report();  // this one looks at everything
+  const uint64_t before = h.shard->looks_at_rows();
+  for (int i = 0; i < 50; ++i) {
+    h.AddTable(table());
+    report();
+  }
+  EXPECT_EQ(h.shard->looks_at_rows() - before, 2 * 50 * ShardHarness::kOwned)
+      << "each is made and weighed once in every slot";
+  const wire::NodeStats stats = report();
+  const auto loads = h.shard->loads();
+  h.shard->OnTick(h.now += 1'000'000);
+  EXPECT_EQ(report().memory_bytes, stats.memory_bytes) << "those that were made since were in the report";
+  EXPECT_EQ(report().dense_bytes, stats.dense_bytes);
+  EXPECT_EQ(report().rows, stats.rows);
+  EXPECT_EQ(h.shard->loads(), loads);
+  EXPECT_GT(h.shard->looks_at_rows() - before, RowWeights::kFewPairs) << "a second later: counted again";
 }
 
 TEST(Work, StatisticsCountRequestsMemoryAndWhatGoesToBackups) {

@@ -39,7 +39,9 @@ std::string ToString(const Endpoint& endpoint) {
 }
 
 const TableInfo* ClusterState::FindTable(TableId id) const {
-  return FindIf(tables, [&](const TableInfo& table) { return table.id == id; });
+  auto it = std::lower_bound(tables.begin(), tables.end(), id,
+                             [](const TableInfo& table, TableId i) { return table.id < i; });
+  return it != tables.end() && it->id == id ? &*it : nullptr;
 }
 const TableInfo* ClusterState::FindTable(const std::string& name) const {
   return FindIf(tables, [&](const TableInfo& table) { return table.spec.name == name; });

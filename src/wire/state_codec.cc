@@ -163,6 +163,9 @@ Status CheckState(const ClusterState& state) {
   for (size_t i = 1; i < state.workers.size(); ++i) {
     if (state.workers[i - 1].rank >= state.workers[i].rank) return BadControl("workers do not ascend");
   }
+  for (size_t i = 1; i < state.tables.size(); ++i) {
+    if (state.tables[i - 1].id >= state.tables[i].id) return BadControl("tables do not ascend");
+  }
   if (state.phase != Phase::kRunning) return Status::Ok();
   if (state.slots.empty()) return BadControl("a running job without slots");
   for (const SlotOwner& slot : state.slots) {
