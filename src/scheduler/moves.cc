@@ -18,6 +18,8 @@ constexpr int64_t kSmallestGapUs = 50'000;
 // record, so those that end at about the same time share one.
 constexpr int64_t kSmallestHandoverGapUs = 4'000, kLargestHandoverGapUs = 100'000;
 constexpr uint64_t kStateBytesPerSecond = uint64_t{1} << 30;
+// Nor is more of them written to the log: with very many slots a record has megabytes.
+constexpr uint64_t kLogBytesPerSecond = uint64_t{16} << 20;
 // Sizes change all the time; they are looked at so often.
 constexpr int64_t kLookAtBytesUs = 1'000'000;
 constexpr int64_t kLookAtTrafficUs = 1'000'000;
@@ -111,9 +113,10 @@ void SchedulerCore::LookAtTraffic(int64_t now_us) {
 
 int64_t SchedulerCore::OwnersGapUs() const {
   const uint64_t slots = state().slots.size() * (1 + state().replicas);
-  const uint64_t bytes = live_.size() * slots * sizeof(wire::Backup);
-  const auto gap = static_cast<int64_t>(bytes * 1'000'000 / kStateBytesPerSecond);
-  return std::max(kSmallestGapUs, gap);
+  const uint64_t bytes = slots * sizeof(wire::Backup);
+  const auto gap = static_cast<int64_t>(live_.size() * bytes * 1'000'000 / kStateBytesPerSecond);
+  const auto log_gap = static_cast<int64_t>(bytes * 1'000'000 / kLogBytesPerSecond);
+  return std::max({kSmallestGapUs, gap, log_gap});
 }
 
 // Cheap: it is asked at every tick and after every event.
@@ -267,7 +270,9 @@ PlacementLimits SchedulerCore::Limits(int64_t now_us) const {
 void SchedulerCore::AvoidThoseWithoutMemory(const SlotBytes& bytes, PlacementLimits* limits) {
   const auto largest = std::max_element(bytes.begin(), bytes.end());
   if (largest == bytes.end()) return;
-  for (uint32_t index : WithoutRoom(MemoryOfServers(), *largest * limits->copies_per_server)) {
+  const uint64_t under_way = std::max(*largest * std::min(limits->copies_per_server, kFewMoves),
+                                      limits->copies_per_server > kFewMoves ? kLightMovesBytes : 0);
+  for (uint32_t index : WithoutRoom(MemoryOfServers(), under_way)) {
     limits->avoid.push_back(index);
     Live* live = FindLive(state().FindServer(index)->incarnation);
     if (!std::exchange(live->told_full, true))
@@ -282,6 +287,7 @@ void SchedulerCore::PlaceSlots(DurableState& next, int64_t now_us, OwnersRecord*
   bytes_changed_ = false;
   const SlotBytes bytes = KnownBytes();
   PlacementLimits limits = Limits(now_us);
+  limits.copies_per_server = limits.handovers_per_server = MovesAtATime(state().slots.size(), bytes);
   AvoidThoseWithoutMemory(bytes, &limits);
   avoided_ = !limits.avoid.empty();
   const bool for_traffic = std::exchange(traffic_due_, false);

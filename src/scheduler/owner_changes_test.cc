@@ -145,6 +145,24 @@ TEST_F(ThreeOwners, TheNextLookIsSoonerWhileSlotsMove) {
   EXPECT_EQ(c.scheduler->next_tick_us(), 2'500);
 }
 
+// A wave is a record of all slots: many light slots are copied in waves of more than a few.
+TEST_F(ThreeOwners, ManyLightSlotsAreCopiedInLargeWaves) {
+  Begin(2, 4096);
+  c.bytes.assign(4096, 100);
+  c.AdvanceDone(300'000, {&s0, &s1, &s2}, {&w0});
+  c.AdvanceDone(4'900'000, {&s0, &s2}, {&w0});
+  ASSERT_EQ(c.state().servers.size(), 3u) << "server 1 is not dead yet";
+  size_t most = 0;
+  const StateVersion before = c.state().version;
+  for (int i = 0; i < 300 && (c.state().servers.size() == 3 || most == 0 || CopyingSlots(c.state()) > 0); ++i) {
+    c.AdvanceDone(100'000, {&s0, &s2}, {&w0});
+    most = std::max(most, CopyingSlots(c.state()));
+  }
+  EXPECT_EQ(most, 32u) << "16 each way; 4 each way up to 1,024 slots";
+  EXPECT_TRUE(std::ranges::all_of(c.state().slots, [](const auto& owner) { return InSyncOwners(owner) == 2; }));
+  EXPECT_LT(c.state().version.value - before.value, 200u) << "records, for 2,731 copies";
+}
+
 TEST_F(ThreeOwners, LoadsCountOnlyFromThePrimary) {
   Begin(1);
   s0.beat.loads = {{0, 1000, 0, 0, 0}, {23, 5000, 0, 0, 0}, {24, 7000, 0, 0, 0}};

@@ -1,5 +1,6 @@
 // Slots that lack an owner, have one too many, or have one that must go (rule 46).
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <tuple>
 
@@ -256,6 +257,24 @@ bool Planner::Grow() {
     all &= begun && StayingOwners(owner) == wanted_;
   }
   return all;
+}
+
+uint32_t MovesAtATime(size_t slots, const SlotBytes& bytes) {
+  constexpr size_t kSlotsOfAMove = 256;
+  const size_t most = slots / kSlotsOfAMove;
+  if (most <= kFewMoves || bytes.empty()) return kFewMoves;
+  // The heaviest, since nobody knows which will meet. A few of them may be under way however heavy they are.
+  std::vector<uint64_t> heaviest(std::min(most, bytes.size()));
+  std::partial_sort_copy(bytes.begin(), bytes.end(), heaviest.begin(), heaviest.end(), std::greater<>());
+  const uint64_t light = std::max(kLightMovesBytes, kFewMoves * std::min(heaviest.front(), UINT64_MAX / kFewMoves));
+  uint64_t sum = 0;
+  uint32_t moves = 0;
+  for (uint64_t weight : heaviest) {
+    if (weight > light - sum) break;
+    sum += weight;
+    ++moves;
+  }
+  return std::max(kFewMoves, moves);
 }
 
 PlacementChange Place(DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits,

@@ -192,6 +192,44 @@ TEST(Placement, DecidesAsItsReferenceDoesInLargeClusters) {
   }
 }
 
+TEST(Placement, MoreMovesAreUnderWayWhereSlotsAreManyAndLight) {
+  constexpr uint64_t kMiB = 1 << 20;
+  for (size_t slots : {1, 256, 1024, 1279}) EXPECT_EQ(MovesAtATime(slots, SlotBytes(slots, 0)), 4u) << slots;
+  EXPECT_EQ(MovesAtATime(4096, SlotBytes(4096, 0)), 16u);
+  EXPECT_EQ(MovesAtATime(65536, SlotBytes(65536, 2000)), 256u);
+  EXPECT_EQ(MovesAtATime(65536, {}), 4u) << "what they weigh is not known yet";
+  EXPECT_EQ(MovesAtATime(65536, SlotBytes(65536, kMiB)), 64u) << "64 MiB";
+  EXPECT_EQ(MovesAtATime(65536, SlotBytes(65536, 1024 * kMiB)), 4u);
+  SlotBytes one_heavy(65536, kMiB / 4);
+  one_heavy[7] = 1024 * kMiB;
+  EXPECT_EQ(MovesAtATime(65536, one_heavy), 256u) << "four like it might be under way anyway";
+  EXPECT_EQ(MovesAtATime(65536, SlotBytes(65536, UINT64_MAX - 1)), 4u);
+}
+
+// Each wave is a record of all slots, so the waves may not grow in number as the slots do.
+TEST(Placement, LightSlotsAreAllCopiedInAFewHundredWavesHoweverManyThereAre) {
+  for (const uint32_t slots : {1024, 4096, 16384}) {
+    Cluster c(1, 2, slots, 2);
+    c.bytes.assign(slots, 100);
+    PlacementLimits limits;
+    limits.copies_per_server = limits.handovers_per_server = MovesAtATime(slots, c.bytes);
+    c.Kill(0);  // all of its slots go on at server 1
+    c.Join();
+    uint32_t waves = 0;
+    for (; waves < 2000; ++waves) {
+      c.d.state.version = c.d.state.version.Next();
+      for (uint32_t slot = 0; slot < slots; ++slot) {
+        for (const wire::Backup& backup : std::vector<wire::Backup>(c.d.state.slots[slot].backups))
+          if (!backup.in_sync) MarkInSync(c.d, slot, backup.server);
+        if (c.d.state.slots[slot].heir != wire::kNoServer) FinishHandover(c.d, slot);
+      }
+      if (!Place(c.d, c.bytes, limits).any()) break;
+    }
+    EXPECT_LE(waves, 256u + 16u) << slots << " slots";
+    c.ExpectInPlace(0.05);
+  }
+}
+
 TEST(Placement, CopiesLeftForetellsWhatWillBeCopied) {
   Cluster c(9, 2, 256, 2);
   c.Rest();

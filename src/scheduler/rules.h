@@ -85,9 +85,11 @@ std::string WordsOfRuin(const wire::SlotNews& news);
 
 // --- placement.cc, balance.cc, traffic.cc (rules 46, 53) ---
 
+inline constexpr uint32_t kFewMoves = 4;  // may be under way however heavy they are
+inline constexpr uint64_t kLightMovesBytes = uint64_t{64} << 20;  // of more than a few, together
 struct PlacementLimits {
-  uint32_t copies_per_server = 4;     // under way at a time, from it and to it
-  uint32_t handovers_per_server = 4;  // under way at a time, from it: those slots take nothing
+  uint32_t copies_per_server = kFewMoves;     // under way at a time, from it and to it
+  uint32_t handovers_per_server = kFewMoves;  // under way at a time, from it: those slots take nothing
   std::vector<uint32_t> avoid;        // servers (indexes) that no copy is begun to
 };
 // Bytes by slot. Empty: not known, all count the same.
@@ -104,6 +106,10 @@ struct TrafficSpread {
   double of_mean() const { return mean > 0 ? hottest / mean : 1; }
 };
 TrafficSpread SpreadOf(const wire::ClusterState& state, const SlotTraffic& traffic);
+// Both limits for a cluster: a few, but with more than 1,024 slots one for every 256 of them, as long as
+// the heaviest so many are light together. Each wave is a record of every slot, so what a wave moves has to
+// grow with the record, or the waves take longer the more slots there are.
+uint32_t MovesAtATime(size_t slots, const SlotBytes& bytes);
 struct PlacementChange {
   uint32_t copies = 0, drops = 0, handovers = 0;
   std::vector<uint32_t> for_traffic;  // slots that it has begun to move for their traffic

@@ -47,6 +47,7 @@ struct BackupStream {
   uint32_t copying = OwnedSlots::kNotHere;            // the slot whose copy is under way
   SlotCopy copy;
   int64_t next_copy_us = 0;
+  uint32_t first_waiting = 0;  // no local slot below it waits to be copied to over this stream
 };
 
 // An answer that waits until everything that it is about is on the backups.

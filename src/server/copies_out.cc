@@ -22,7 +22,8 @@ void ShardImpl::StartCopies() {
       CAIRN_AT_BOUND(kBeforeCopyBytes);
       continue;
     }
-    for (uint32_t local = 0; local < slots_.size(); ++local) {
+    while (stream->first_waiting < slots_.size()) {
+      const uint32_t local = stream->first_waiting++;
       OwnedSlot& slot = slots_[local];
       if (slot.role != OwnedSlot::Role::kPrimary || slot.handing_over) continue;
       auto it = std::find_if(slot.backups.begin(), slot.backups.end(), [its = stream.get()](const SlotBackup& backup) {

@@ -43,6 +43,8 @@ class ShardNode {
   transport::TcpNetwork network_;
   std::unique_ptr<Shard> shard_;
   int64_t last_report_us_ = 0;
+  int64_t report_gap_us_ = 0;
+  bool has_news_ = false;  // that no report has said yet
 };
 
 }  // namespace cairn::server

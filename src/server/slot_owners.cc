@@ -48,6 +48,7 @@ bool ShardImpl::UpdateOwners() {
     for (const SlotBackup& backup : slots_[local].backups)
       copies_wanted_ += backup.phase == SlotBackup::Phase::kWaiting;
   for (auto& [key, stream] : streams_) {
+    stream->first_waiting = 0;
     if (stream->copying == OwnedSlots::kNotHere) continue;
     const auto& backups = slots_[stream->copying].backups;
     const bool goes_on = std::any_of(backups.begin(), backups.end(), [its = stream.get()](const SlotBackup& backup) {
