@@ -25,28 +25,42 @@ std::optional<Planner::Move> Planner::BestMoveFrom(const Server& from, const Tak
   std::optional<Move> best;
   const double share = static_cast<double>(d_.state.slots.size()) * from.weight / weights_;
   const bool has_primaries_to_spare = from.primaries > share;
-  for (uint32_t slot : settled_[at_[from.index]]) {
-    const wire::SlotOwner& owner = Slot(slot);
-    const bool is_primary = owner.server == from.index;
-    if (!Settled(slot) || owner.backups.size() >= wire::kMaxBackups) continue;
-    if (At(owner.server).copies_out >= limits_.copies_per_server) continue;
+  for (const Candidate& candidate : candidates_[at_[from.index]]) {
+    if (moved_[candidate.slot]) continue;
+    const bool is_primary = candidate.owners[0] == from.index;
+    if (At(candidate.owners[0]).copies_out >= limits_.copies_per_server) continue;
     const auto taker = std::find_if(takers.begin(), takers.end(), [&](const auto& ranked) {
-      const uint32_t index = servers_[ranked.second].index;
-      return owner.server != index && owner.FindBackup(static_cast<uint16_t>(index)) == nullptr;
+      const auto index = static_cast<uint16_t>(servers_[ranked.second].index);
+      const auto end = candidate.owners.begin() + wanted_;
+      return std::find(candidate.owners.begin(), end, index) == end;
     });
     if (taker == takers.end()) continue;
     const Server& to = servers_[taker->second];
     // One of the two must be out of its share by more than the slack.
     if (from.ratio() <= mean * (1 + kSlack) && to.ratio() >= mean * (1 - kSlack)) continue;
     const double difference = from.ratio() - to.ratio();
-    const double cost = Cost(slot), both = cost * (1 / from.weight + 1 / to.weight);
+    const double cost = candidate.cost, both = cost * (1 / from.weight + 1 / to.weight);
     if (both > kMostOfDifference * 2 * difference) continue;
     const double best_size = std::min(average_, cost * difference / both);
     double off = std::abs(cost - best_size);
     if (is_primary != has_primaries_to_spare) off += average_ / 4;
-    if (!best || off < best->off) best = Move{slot, taker->second, off};
+    if (!best || off < best->off) best = Move{candidate.slot, taker->second, off};
   }
   return best;
+}
+
+// All the slots are looked at for each move, so what is asked of them lies side by side.
+void Planner::FindCandidates() {
+  candidates_.resize(servers_.size());
+  moved_.resize(d_.state.slots.size());
+  if (wanted_ > wire::kMaxBackups) return;  // none can have one owner more for a while
+  for (uint32_t slot = 0; slot < d_.state.slots.size(); ++slot) {
+    if (!Settled(slot)) continue;
+    const wire::SlotOwner& owner = Slot(slot);
+    Candidate candidate{Cost(slot), slot, {owner.server}};
+    for (size_t i = 0; i < owner.backups.size(); ++i) candidate.owners[i + 1] = owner.backups[i].server;
+    for (uint32_t i = 0; i < wanted_; ++i) candidates_[at_[candidate.owners[i]]].push_back(candidate);
+  }
 }
 
 void Planner::MoveBytes() {
@@ -59,12 +73,7 @@ void Planner::MoveBytes() {
   }
   if (staying <= wanted_) return;  // everybody has everything
   const double mean = sum / weights_;
-  settled_.resize(servers_.size());
-  for (uint32_t slot = 0; slot < d_.state.slots.size(); ++slot) {
-    if (!Settled(slot)) continue;
-    settled_[at_[Slot(slot).server]].push_back(slot);
-    for (const wire::Backup& backup : Slot(slot).backups) settled_[at_[backup.server]].push_back(slot);
-  }
+  FindCandidates();
   Ranked all, givers, takers;
   auto enter = [&](size_t i) {
     const Server& server = servers_[i];
@@ -93,6 +102,7 @@ void Planner::MoveBytes() {
     leave(from);
     leave(move->to);
     BeginMove(move->slot, servers_[from], servers_[move->to]);
+    moved_[move->slot] = true;
     enter(from);
     enter(move->to);
   }

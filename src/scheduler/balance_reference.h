@@ -40,7 +40,7 @@ class ReferencePlanner {
     std::optional<Move> best;
     const double share = static_cast<double>(p_.d_.state.slots.size()) * from.weight / p_.weights_;
     const bool has_primaries_to_spare = from.primaries > share;
-    for (uint32_t slot : p_.settled_[p_.at_[from.index]]) {
+    for (uint32_t slot : settled_[p_.at_[from.index]]) {
       const wire::SlotOwner& owner = p_.Slot(slot);
       const bool is_primary = owner.server == from.index;
       if (!p_.Settled(slot) || owner.backups.size() >= wire::kMaxBackups) continue;
@@ -78,12 +78,12 @@ class ReferencePlanner {
       }
     if (order.size() <= p_.wanted_) return;  // everybody has everything
     const double mean = sum / p_.weights_;
-    p_.settled_.resize(servers_.size());
+    settled_.resize(servers_.size());
     for (uint32_t slot = 0; slot < p_.d_.state.slots.size(); ++slot) {
       if (!p_.Settled(slot)) continue;
-      p_.settled_[p_.at_[p_.Slot(slot).server]].push_back(slot);
+      settled_[p_.at_[p_.Slot(slot).server]].push_back(slot);
       for (const wire::Backup& backup : p_.Slot(slot).backups)
-        p_.settled_[p_.at_[backup.server]].push_back(slot);
+        settled_[p_.at_[backup.server]].push_back(slot);
     }
     std::set<size_t> tried;  // without success: what is begun meanwhile makes it no better for them
     for (bool moved = true; moved;) {
@@ -169,6 +169,7 @@ class ReferencePlanner {
 
   Planner p_;
   std::vector<Server>& servers_;
+  std::vector<std::vector<uint32_t>> settled_;  // slots by owner, as they were before any move
   const PlacementLimits& limits_;
 };
 

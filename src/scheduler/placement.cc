@@ -1,5 +1,6 @@
 // Slots that lack an owner, have one too many, or have one that must go (rule 46).
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <tuple>
@@ -282,8 +283,35 @@ PlacementChange Place(DurableState& d, const SlotBytes& bytes, const PlacementLi
   return Planner(d, bytes, limits).Run(traffic);
 }
 
+// Each slot that lacks an owner, and what the servers with less than their share lack of it.
+uint32_t Planner::AboutCopiesLeft() {
+  ForgetOldMoves();
+  Tally();
+  double under_way = 0, lacking = 0, load = 0, lacking_bytes = 0;
+  for (uint32_t slot = 0; slot < d_.state.slots.size(); ++slot) {
+    const wire::SlotOwner& owner = Slot(slot);
+    under_way += static_cast<double>(owner.backups.size() + 1 - InSyncOwners(owner));
+    lacking += wanted_ - std::min(wanted_, StayingOwners(owner));
+    load += Cost(slot) * wanted_;
+  }
+  const double mean = load / weights_;
+  bool even = true;
+  for (const Server& server : servers_) {
+    if (!server.stays) continue;
+    even &= std::abs(server.ratio() - mean) <= mean * kSlack;
+    lacking_bytes += std::max(0.0, (mean - server.ratio()) * server.weight);
+  }
+  if (!even && StayingServers(d_.state) > wanted_) lacking = std::max(lacking, lacking_bytes / average_);
+  return static_cast<uint32_t>(under_way + lacking);
+}
+
 uint32_t CopiesLeft(const DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits) {
-  constexpr int kMostRounds = 16;  // each ends everything that the last one began
+  constexpr size_t kManySlots = 4096;  // to plan all of their moves takes seconds
+  constexpr int kMostRounds = 16;      // each ends everything that the last one began
+  if (d.state.slots.size() > kManySlots) {
+    DurableState now = d;
+    return Planner(now, bytes, limits).AboutCopiesLeft();
+  }
   DurableState then = d;
   PlacementLimits all = limits;
   all.copies_per_server = all.handovers_per_server = UINT32_MAX;

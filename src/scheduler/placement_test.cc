@@ -243,5 +243,17 @@ TEST(Placement, CopiesLeftForetellsWhatWillBeCopied) {
   EXPECT_EQ(CopiesLeft(c.d, c.bytes, c.limits), 0u);
 }
 
+TEST(Placement, CopiesLeftOfManySlotsAreForetoldWithoutAPlan) {
+  Cluster c(9, 2, 8192, 2);
+  c.bytes.assign(8192, 100);
+  EXPECT_EQ(CopiesLeft(c.d, c.bytes, c.limits), 0u);
+  c.Join();
+  EXPECT_NEAR(CopiesLeft(c.d, c.bytes, c.limits), 8192 * 2 / 3, 2);
+  Place(c.d, c.bytes, c.limits);
+  EXPECT_NEAR(CopiesLeft(c.d, c.bytes, c.limits), 8192 * 2 / 3, 8);
+  c.Kill(0);
+  EXPECT_NEAR(CopiesLeft(c.d, c.bytes, c.limits), 8192, 8);
+}
+
 }  // namespace
 }  // namespace cairn::scheduler

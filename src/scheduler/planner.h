@@ -11,6 +11,7 @@
 // comes from is remembered (moving_from), so that its end undoes nothing.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -26,6 +27,7 @@ class Planner {
  public:
   Planner(DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits);
   PlacementChange Run(const SlotTraffic* traffic);
+  uint32_t AboutCopiesLeft();
 
  private:
   friend class ReferencePlanner;  // balance_reference.h, for a test
@@ -53,6 +55,11 @@ class Planner {
     uint32_t copies_in = 0, copies_out = 0, handing_over = 0;
     std::vector<double> threads;  // bytes of each
     double ratio() const { return load / weight; }
+  };
+  struct Candidate {  // a settled slot that might be moved
+    double cost = 0;
+    uint32_t slot = 0;
+    std::array<uint16_t, wire::kMaxBackups> owners{};  // as many as are wanted, the primary first
   };
   struct Move {
     uint32_t slot = 0;
@@ -105,6 +112,7 @@ class Planner {
   bool LetGo(uint32_t slot, uint32_t server);
   bool Grow();
   void BeginCopy(uint32_t slot, Server& to, std::optional<uint32_t> thread = std::nullopt);
+  void FindCandidates();
   void MoveBytes();
   template <class Takers>
   std::optional<Move> BestMoveFrom(const Server& from, const Takers& takers, double mean);
@@ -135,7 +143,8 @@ class Planner {
   std::vector<size_t> at_;                      // server index → place in servers_
   double weights_ = 0;                          // of those that stay
   double average_ = 0;                          // cost of a slot
-  std::vector<std::vector<uint32_t>> settled_;  // slots by owner, as they were before any move
+  std::vector<std::vector<Candidate>> candidates_;  // by owner, as they were before any move
+  std::vector<bool> moved_;                         // by slot, since then
   std::vector<std::vector<Link>> links_;        // by the server that hands over, in the order of the others
   std::vector<double> in_vain_;
   std::vector<size_t> came_from_;

@@ -120,7 +120,7 @@ struct PlacementChange {
 // `traffic` it then also moves slots off shard threads that have clearly more than the mean of it.
 PlacementChange Place(DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits,
                       const SlotTraffic* traffic = nullptr);
-// How many copies Place has yet to begin or to finish, if nothing else happens.
+// How many copies Place has yet to begin or to finish, if nothing else happens: about, with many slots.
 uint32_t CopiesLeft(const DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits);
 
 // --- tables.cc, table_spec.cc (rule 8) ---
