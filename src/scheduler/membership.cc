@@ -113,9 +113,8 @@ Result<uint32_t> ChooseRank(const DurableState& d, const wire::Register& request
     // with a rank beyond theirs it would wait for that one itself, for ever.
     if (d.forming() && rank >= state.expected_workers)
       return Status(Code::kUnavailable,
-                    "the job has not begun yet, and " + Count(state.expected_workers, "worker") +
-                        (state.expected_workers == 1 ? " is" : " are") +
-                        " there, as it wants: this one joins when it has begun, or when one of them has died");
+                    "the job has not begun, and it has the " + Count(state.expected_workers, "worker") +
+                        " that it begins with: this one joins when it has begun, or when one of them has died");
     return rank;
   }
   return Status(Code::kResourceExhausted, "every one of " + std::to_string(kMaxRanks) + " ranks is taken");

@@ -163,7 +163,7 @@ TEST(Registration, WorkerWithoutARankWaitsWhileAllRanksOfTheStartAreTaken) {
   const auto refusal = c.Last<wire::Refusal>(successor.conn);
   ASSERT_TRUE(refusal.has_value());
   EXPECT_EQ(refusal->code, Code::kUnavailable) << "it asks again";
-  EXPECT_NE(refusal->text.find("has not begun yet, and 2 workers are there"), std::string::npos) << refusal->text;
+  EXPECT_NE(refusal->text.find("has not begun, and it has the 2 workers that it begins with"), std::string::npos) << refusal->text;
   c.Advance(20'000'000, {&s0, &w1});
   successor = c.Worker(3);
   EXPECT_EQ(successor.rank, 0u);
