@@ -198,6 +198,8 @@ class SchedulerCore final : public Scheduler {
   void OnScale(ConnId conn, const wire::Scale& scale, int64_t now_us);
   void ExpectServers(DurableState& next, uint32_t servers) const;
   void ExpectJoined(DurableState& next) const;  // a server more than expected has come to stay
+  // Servers that `cairn scale` asked to go stay after all; says which.
+  std::vector<uint32_t> WantAgain(DurableState& next, uint32_t wanted) const;
 
   // table_requests.cc
   void OnTableRequest(ConnId conn, Incarnation incarnation, uint64_t request, wire::ControlMessage message);

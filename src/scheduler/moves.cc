@@ -50,6 +50,7 @@ struct SchedulerCore::OwnersRecord {
   std::map<uint32_t, uint32_t> slow, diverged;  // slots that a server was dropped from
   std::vector<uint32_t> slow_but_needed;        // servers
   std::vector<uint32_t> leaving;                // servers
+  std::vector<uint32_t> kept;                   // servers that were to leave, and stay
   std::vector<wire::ServerInfo> left;
   size_t single = 0;
   uint32_t caught_up = 0;
@@ -232,6 +233,8 @@ void SchedulerCore::MarkLeaving(DurableState& next, OwnersRecord* record) {
     if (next.running() && next.state.expected_servers > 1)
       ExpectServers(next, next.state.expected_servers - 1);
   }
+  // The only one that `cairn scale` has left, perhaps: another one takes its place, or nobody could go.
+  if (!record->leaving.empty() && StayingServers(next.state) == 0) record->kept = WantAgain(next, 1);
 }
 
 bool SchedulerCore::AllServersHeard() const {
@@ -345,6 +348,8 @@ void SchedulerCore::LogOwners(const OwnersRecord& record) {
          (StayingServers(state()) > 0 ? " wants to leave: its partitions move to the others"
                                       : " wants to leave, but no other server would be left to take the "
                                         "partitions"));
+  for (uint32_t server : record.kept)
+    log_("server " + std::to_string(server) + " was to go and stays: nobody else is left to take the partitions");
   for (const wire::ServerInfo& server : record.left)
     log_("server " + std::to_string(server.index) + " (" + ToString(server.endpoint) +
          ") has handed everything over and leaves");

@@ -25,6 +25,19 @@ void SchedulerCore::ExpectJoined(DurableState& next) const {
   if (there > next.state.expected_servers) ExpectServers(next, there);
 }
 
+// Until so many stay. Those that want to go themselves are not kept.
+std::vector<uint32_t> SchedulerCore::WantAgain(DurableState& next, uint32_t wanted) const {
+  std::vector<uint32_t> kept;
+  const uint32_t staying = StayingServers(next.state);
+  for (wire::ServerInfo& server : next.state.servers) {
+    const Live* live = FindLive(server.incarnation);
+    if (staying + kept.size() >= wanted || !server.leaving || (live != nullptr && live->wants_to_leave)) continue;
+    server.leaving = false;
+    kept.push_back(server.index);
+  }
+  return kept;
+}
+
 void SchedulerCore::OnScale(ConnId conn, const wire::Scale& scale, int64_t now_us) {
   auto refuse = [&](Code code, std::string text) { Refuse(conn, code, std::move(text), scale.request); };
   if (durable_.forming())
@@ -50,12 +63,7 @@ void SchedulerCore::OnScale(ConnId conn, const wire::Scale& scale, int64_t now_u
     going.push_back(it->index);
   }
   std::reverse(going.begin(), going.end());
-  for (wire::ServerInfo& server : next.state.servers) {  // asked to go before, and wanted again
-    const Live* live = FindLive(server.incarnation);
-    if (staying >= scale.servers || !server.leaving || (live != nullptr && live->wants_to_leave)) continue;
-    server.leaving = false;
-    ++staying;
-  }
+  staying += static_cast<uint32_t>(WantAgain(next, scale.servers).size());
   const bool same =
       next.state.servers == state().servers && next.state.expected_servers == state().expected_servers;
   if (!same) {

@@ -191,6 +191,25 @@ TEST_F(Scaling, ServerThatWantsToLeaveIsDrainedAndNotReplaced) {
   EXPECT_TRUE(c.Logged("wants to leave, but no other server would be left"));
 }
 
+// All but one were asked to go, and that one wants to go too: nobody could, since nobody would be left.
+TEST_F(Scaling, WhereTheLastServerWantsToLeaveOneThatWasToGoStays) {
+  Join();
+  c.BeatDone(*servers[2]);
+  Go(20'000'000);
+  servers[2]->beat.leaving = true;  // of its own accord: it is not the one that stays
+  Go(200'000);
+  Scale(1);
+  EXPECT_TRUE(c.state().FindServer(1)->leaving && c.state().FindServer(2)->leaving);
+  servers[0]->beat.leaving = true;
+  Go(200'000);
+  EXPECT_TRUE(c.state().FindServer(0)->leaving);
+  EXPECT_FALSE(c.state().FindServer(1)->leaving);
+  EXPECT_TRUE(c.Logged("server 1 was to go and stays"));
+  Go(20'000'000);
+  ExpectInPlace(1, 1);
+  EXPECT_NE(c.state().FindServer(1), nullptr);
+}
+
 // Two servers, one goes: the job is not to hang on the other before it has gone.
 TEST_F(Scaling, ServerThatLeavesKeepsItsCopiesUntilItGoes) {
   servers[1]->beat.leaving = true;
