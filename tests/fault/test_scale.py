@@ -74,3 +74,23 @@ def test_a_server_that_is_leaving_saves_the_job_if_the_other_one_dies(tmp_path):
         cluster.wait_acknowledged([0], "async dense", before + 50)
         end.touch()
         cluster.expect_exact()
+
+
+def test_the_last_server_leaves_though_all_others_were_asked_to_go(tmp_path):
+    # So many partitions that the one which is asked to go has not gone by then.
+    with Cluster(tmp_path, servers=2, workers=1, environment={"CAIRN_SLOTS": "1024"}) as cluster:
+        end = tmp_path / "end"
+        cluster.start_all("--mode", "async", "--until", end, "--pause-us", "3000")
+        cluster.wait_acknowledged([0], "async dense", 20)
+        cluster.wait_copies()
+        last = next(s["endpoint"] for s in cluster.status()["servers"] if s["index"] == 0)
+        last = next(f"server{index}" for index, port in cluster.ports.items() if last.endswith(f":{port}"))
+        cluster.start("scale", [BIN / "cairn", "scale", f"127.0.0.1:{cluster.port}", "--servers", "1"])
+        wait_until(lambda: "server 1 goes" in cluster.log("scheduler"), "one is asked to go", logs=cluster.logs)
+        cluster.kill(last, signal.SIGTERM)
+        cluster.wait_exit([last])
+        assert "server 1 was to go and stays" in cluster.log("scheduler"), cluster.logs()
+        before = cluster.account(0).acknowledged("async dense")
+        cluster.wait_acknowledged([0], "async dense", before + 50)
+        end.touch()
+        cluster.expect_exact()

@@ -92,6 +92,7 @@ std::string Drain::Obstacle(int64_t now_ms) {
   if (phase != "running" || servers == status.end() || !servers->is_array()) return "";
   const std::string self = wire::ToString(node_.endpoint());
   size_t others = 0, leaving = 0;
+  bool scheduler_knows = false;  // that this one leaves
   std::string progress;
   for (const Json& server : *servers) {
     if (!server.is_object()) continue;
@@ -99,10 +100,13 @@ std::string Drain::Obstacle(int64_t now_ms) {
       (IsLeaving(server) ? leaving : others) += 1;
       continue;
     }
+    scheduler_knows = IsLeaving(server);
     progress = "leaving: still primary of " + Counted(Count(server, "primaries"), "partition") +
                " and backup of " + std::to_string(Count(server, "backups"));
   }
   if (progress.empty()) return "";  // let go already: the word is on its way
+  // Of those that `cairn scale` has asked to go, one stays as soon as the scheduler knows.
+  if (others == 0 && leaving > 0 && !scheduler_knows) return "";
   others_seen_ |= others > 0;
   if (others == 0 && others_seen_) {
     // They died while it was on its way out: it may have the only copy.
