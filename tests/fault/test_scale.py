@@ -85,7 +85,7 @@ def test_the_last_server_leaves_though_all_others_were_asked_to_go(tmp_path):
         cluster.wait_copies()
         last = next(s["endpoint"] for s in cluster.status()["servers"] if s["index"] == 0)
         last = next(f"server{index}" for index, port in cluster.ports.items() if last.endswith(f":{port}"))
-        cluster.start("scale", [BIN / "cairn", "scale", f"127.0.0.1:{cluster.port}", "--servers", "1"])
+        cluster.start("scale", [BIN / "cairn", "scale", f"127.0.0.1:{cluster.port}", "--servers", "1", "--no-wait"])
         wait_until(lambda: "server 1 goes" in cluster.log("scheduler"), "one is asked to go", logs=cluster.logs)
         cluster.kill(last, signal.SIGTERM)
         cluster.wait_exit([last])
