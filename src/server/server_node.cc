@@ -76,6 +76,7 @@ class Node final : public ServerNode {
 
   wire::Endpoint endpoint() const override { return endpoint_; }
   Status Wait() override { return end_.Wait(); }
+  bool has_peers() const override { return has_peers_.load(std::memory_order_relaxed); }
   bool job_begun() const override { return job_begun_.load(std::memory_order_relaxed); }
   void Stop() override {
     loop_.Post([this] { End(Status::Ok()); });
@@ -129,6 +130,7 @@ class Node final : public ServerNode {
     };
     events.on_state = [this](std::shared_ptr<const wire::ClusterState> state) {
       if (state->phase == wire::Phase::kRunning) job_begun_.store(true, std::memory_order_relaxed);
+      has_peers_.store(state->servers.size() > 1, std::memory_order_relaxed);
       for (auto& shard : shards_) shard->State(state);
     };
     control_ = ServerControl::Make(options_.control, network_, pool_, events, log_, Loop::NowUs());
@@ -217,7 +219,7 @@ class Node final : public ServerNode {
   ServerNodeOptions options_;
   const LogLine log_;
   std::atomic<int64_t> index_{-1};  // among the servers, once registered
-  std::atomic<bool> job_begun_{false};
+  std::atomic<bool> job_begun_{false}, has_peers_{false};
   BufferPool pool_;
   Loop loop_;
   transport::TcpNetwork network_;

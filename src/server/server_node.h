@@ -44,6 +44,8 @@ class ServerNode {
   virtual void Stop() = 0;  // from any thread; async-signal-unsafe
   // It has heard that the job runs: before, nothing is stored. From any thread.
   virtual bool job_begun() const = 0;
+  // The job has other servers, as far as it has heard. From any thread.
+  virtual bool has_peers() const = 0;
   // The same, but its slots move to other servers first; Wait ends with ok when it may go.
   virtual void Drain() = 0;
 };

@@ -146,7 +146,7 @@ def nodes_by_hand(tmp_path):
                 env=clean_environment(CAIRN_ROLE="worker", **job), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
                 scheduler.wait_for("soak.async.sparse")
-                yield f"127.0.0.1:{port}", server
+                yield f"127.0.0.1:{port}", server, scheduler
             finally:
                 worker.kill()
                 worker.wait()
@@ -154,10 +154,19 @@ def nodes_by_hand(tmp_path):
 
 def test_the_only_server_goes_at_once(tmp_path):
     """Nobody could take what it holds, so a launcher or Kubernetes is not kept waiting."""
-    with nodes_by_hand(tmp_path) as (_, server):
+    with nodes_by_hand(tmp_path) as (_, server, _):
         server.signal(signal.SIGTERM)
         assert server.wait() == 128 + signal.SIGTERM, server.text
         assert "goes at once: no other server is there" in server.text
+
+
+def test_the_only_server_goes_at_once_without_a_scheduler_too(tmp_path):
+    with nodes_by_hand(tmp_path) as (_, server, scheduler):
+        scheduler.signal(signal.SIGKILL)
+        scheduler.wait()
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 128 + signal.SIGTERM, server.text
+        assert "goes at once: no other server is there" in server.text, server.text
 
 
 def test_a_scheduler_without_its_log_is_another_cluster(tmp_path):
@@ -190,7 +199,7 @@ def test_a_server_that_min_in_sync_needs_says_why_it_stays(tmp_path):
 
 
 def test_a_server_that_is_told_to_go_gives_its_partitions_away_first(tmp_path):
-    with nodes_by_hand(tmp_path) as (address, server), Run("server", "--scheduler", address) as second:
+    with nodes_by_hand(tmp_path) as (address, server, _), Run("server", "--scheduler", address) as second:
         second.wait_for("registered as server 1")
         server.signal(signal.SIGTERM)
         assert server.wait() == 0, server.text
@@ -269,7 +278,7 @@ def test_scale_ends_with_the_job(tmp_path):
 
 
 def test_scale_says_how_to_start_a_server_where_nobody_does(tmp_path):
-    with nodes_by_hand(tmp_path) as (address, _), Run("scale", "--servers", 2, "--scheduler", address) as scale:
+    with nodes_by_hand(tmp_path) as (address, _, _), Run("scale", "--servers", 2, "--scheduler", address) as scale:
         with Run("scale", address, "--workers", 2) as workers:
             assert workers.wait() == 1 and "start and stop workers by hand" in workers.text, workers.text
         command = scale.wait_for("^  cairn (server --scheduler .*)")[1]

@@ -193,6 +193,26 @@ def test_a_loopback_address_from_another_machine_is_refused(namespaces):
             server.wait_for("registered as server 0")  # on the scheduler's machine it may be as it is
 
 
+def test_a_name_for_loopback_from_another_machine_is_refused_too(namespaces):
+    """As Debian's installer writes it: the machine's own name is 127.0.1.1."""
+    (here, address), (there, _) = namespaces
+    with names_of(there) as hosts, Run("scheduler", "--host", address, "--port", 9000, "-s", 3, before=here) as scheduler:
+        hosts.write_text("127.0.0.1 localhost\n127.0.1.1 machine.test\n")
+        scheduler.wait_for("Bind to role=scheduler")
+        with Run("server", "--scheduler", f"{address}:9000", "--host", "machine.test", before=there) as server:
+            assert server.wait() == 1 and "nobody else can reach a loopback address" in server.text, server.text
+            assert "machine.test is 127.0.1.1 on this machine" in server.text, server.text
+        # Others may know these by another address: it is said, and not refused.
+        for name, said in (("machine.test", "machine.test is 127.0.1.1"), ("proxy.test", "this machine doesn't know")):
+            with Run("server", "--scheduler", f"{address}:9000", "--advertise", name, before=there) as server:
+                server.wait_for(said)
+                server.wait_for("registered as server")
+                server.signal(signal.SIGINT)
+                server.wait()
+        with Run("server", "--scheduler", f"{address}:9000", "--advertise", "0.0.0.0", before=there) as server:
+            assert server.wait() == 2 and "no address that others can reach" in server.text, server.text
+
+
 def test_a_machine_without_a_network_yet_is_waited_for(namespaces):
     (here, address), (there, other_address) = namespaces
     interface = subprocess.run([*there, "ip", "-o", "link"], capture_output=True, text=True, check=True).stdout

@@ -79,6 +79,9 @@ std::string Drain::Obstacle(int64_t now_ms) {
       leader.ok() ? AskStatus(*leader, kDrainAnswerMs) : Result<std::string>(leader.status());
   if (!text.ok()) {
     if (!node_.job_begun()) return "the job has not begun, and no scheduler answers";
+    if (!node_.has_peers())
+      return "no other server is there that could take its partitions, and no scheduler answers: they go with it, and "
+             "the job ends";
     if (now_ms - heard_ms_ < away_ms_) return "";
     return "no scheduler has answered for " + Seconds(away_ms_);
   }

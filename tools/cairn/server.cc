@@ -140,6 +140,9 @@ int RunServer(const ServerFlags& flags) {
   schedulers.insert(schedulers.end(), options->control.standbys.begin(), options->control.standbys.end());
   if (Status found = FindOwnAddress(schedulers, interrupt, *options); !found.ok())
     return interrupt.signal() != 0 ? 128 + interrupt.signal() : Complain(found.message());
+  OwnNames names{options->host, options->advertise_host};
+  if (Status sensible = ExplainOwnNames(names, LogLine); !sensible.ok()) return ComplainOfUsage(sensible.message());
+  options->advertise_host = names.advertise;
   std::unique_ptr<scheduler::SchedulerNode> hosted;
   if (environment->hosts_scheduler && !flags.scheduler) {
     Result<std::unique_ptr<scheduler::SchedulerNode>> started = HostScheduler(*environment);

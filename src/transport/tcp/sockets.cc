@@ -96,6 +96,19 @@ Result<std::string> LocalAddressTowards(const wire::Endpoint& to) {
   return Status(Code::kUnavailable, "no network of this machine leads to " + wire::ToString(to) + ": " + why);
 }
 
+Result<std::string> AddressOf(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &list); error != 0)
+    return Status(Code::kNotFound, UnknownHost(host, gai_strerror(error)));
+  char text[NI_MAXHOST] = "";
+  const int error = getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+  freeaddrinfo(list);
+  if (error != 0) return Status(Code::kNotFound, UnknownHost(host, gai_strerror(error)));
+  return std::string(text);
+}
+
 bool IsWildcard(const std::string& host) { return host.empty() || host == "0.0.0.0" || host == "::"; }
 
 std::string LoopbackHost() {

@@ -29,6 +29,8 @@ std::string TooManyFiles();
 // The local address from which packets to `to` leave. kNotFound: its name is unknown (now); kUnavailable:
 // no network leads there (now). Looks the name up, and so may block for seconds.
 Result<std::string> LocalAddressTowards(const wire::Endpoint& to);
+// What the name stands for on this machine, as a numeric address (the first of several); kNotFound as above.
+Result<std::string> AddressOf(const std::string& host);
 // The words for a name that can't be looked up.
 std::string UnknownHost(const std::string& host, const std::string& why);
 bool IsWildcard(const std::string& host);
