@@ -84,9 +84,9 @@ function(cairn_layer name)
   cairn_precompiled(cairn_${name} library)
   cairn_together(cairn_${name})
   if(name MATCHES "^(scheduler|server|client)$")
-    # Pure state machines only: the drivers (*_node.cc) and the public client stay out.
+    # Pure state machines only: the rooms that own threads and sockets, and the public client, stay out.
     set(pure ${sources})
-    list(FILTER pure EXCLUDE REGEX "_(node|gateway)\\.cc$")
+    list(FILTER pure EXCLUDE REGEX "/src/${name}/(node|runtime|api)/")
     add_library(cairn_${name}_sim STATIC EXCLUDE_FROM_ALL ${pure})
     add_dependencies(cairn_${name}_sim cairn_generated)
     target_compile_definitions(cairn_${name}_sim PUBLIC CAIRN_WITH_PLANTED_BUGS)

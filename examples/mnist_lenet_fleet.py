@@ -1,5 +1,5 @@
 """LeNet-5 on MNIST, started as in Paddle's parameter server tutorial: the same script as 2 servers
-and 2 trainers, in any order, with TRAINING_ROLE saying which. docs/migrating/paddle.md goes
+and 2 trainers, in any order, with TRAINING_ROLE saying which. docs/guide/migrating/paddle.md goes
 through it.
 
     export PADDLE_PSERVERS_IP_PORT_LIST=127.0.0.1:36000,127.0.0.1:36001 PADDLE_TRAINERS_NUM=2

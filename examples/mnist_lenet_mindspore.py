@@ -1,5 +1,5 @@
 """LeNet-5 on MNIST, started as in MindSpore's parameter server tutorial: the same script in three
-roles, in any order, with MS_ROLE saying which. docs/migrating/mindspore.md goes through it.
+roles, in any order, with MS_ROLE saying which. docs/guide/migrating/mindspore.md goes through it.
 
     export MS_SERVER_NUM=1 MS_WORKER_NUM=1 MS_SCHED_HOST=127.0.0.1 MS_SCHED_PORT=8118
     MS_ROLE=MS_SCHED   python examples/mnist_lenet_mindspore.py > scheduler.log 2>&1 &

@@ -14,7 +14,7 @@
 
 #include "base/random.h"
 #include "limits/repeat.h"
-#include "table/arena.h"
+#include "table/memory/arena.h"
 #include "table/slot_table.h"
 
 namespace {

@@ -10,8 +10,8 @@
 
 #include "base/random.h"
 #include "sparse_tables.h"
-#include "table/line_index.h"
-#include "table/row_pipeline.h"
+#include "table/sparse/line_index.h"
+#include "table/sparse/row_pipeline.h"
 #include "wire/cluster_state.h"
 
 namespace bench {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/random.h"
-#include "client/gather_rows.h"
-#include "client/partition.h"
-#include "client/row_cache.h"
-#include "client/unique_keys.h"
+#include "client/partition/gather_rows.h"
+#include "client/partition/partition.h"
+#include "client/cache/row_cache.h"
+#include "client/partition/unique_keys.h"
 
 namespace cairn::client {
 namespace {

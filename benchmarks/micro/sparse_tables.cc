@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "table/row_layout.h"
+#include "table/sparse/row_layout.h"
 #include "wire/cluster_state.h"
 
 namespace bench {

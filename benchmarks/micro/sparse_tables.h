@@ -9,8 +9,8 @@
 
 #include "base/random.h"
 #include "cairn/types.h"
-#include "table/arena.h"
-#include "table/page_supply.h"
+#include "table/memory/arena.h"
+#include "table/memory/page_supply.h"
 #include "table/slot_table.h"
 
 namespace bench {

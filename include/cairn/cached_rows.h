@@ -1,5 +1,5 @@
 // Rows of an async sparse table through a cache in this worker: a row may be used for a bounded number
-// of steps after it was read. docs/consistency.md, "Cached rows", says exactly what that means.
+// of steps after it was read. docs/internals/consistency.md, "Cached rows", says exactly what that means.
 //
 //   auto rows = cairn::CachedRows::Make(table, {.rows = 100'000, .steps = 8}).value();
 //   while (more) {

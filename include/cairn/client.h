@@ -50,7 +50,7 @@ struct ClientOptions {
   // called it; if true, the push ends with kCancelled and nothing is sent. Default: never.
   std::function<bool()> interrupted;
 
-  // From CAIRN_*, MS_*, PADDLE_* or DMLC_* variables (docs/environment.md). An error names what is
+  // From CAIRN_*, MS_*, PADDLE_* or DMLC_* variables (docs/reference/environment.md). An error names what is
   // missing or contradictory.
   static Result<ClientOptions> FromEnvironment();
 };

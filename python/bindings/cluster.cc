@@ -15,7 +15,7 @@
 
 #include "base/buffer.h"
 #include "cairn/embedded.h"
-#include "cluster/environment.h"
+#include "cluster/environment/environment.h"
 #include "forked.h"
 #include "raising.h"
 #include "waiting.h"

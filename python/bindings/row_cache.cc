@@ -1,5 +1,5 @@
-// cairn._core.RowCache: src/client/row_cache.h, under the GIL (it is not thread-safe).
-#include "client/row_cache.h"
+// cairn._core.RowCache: src/client/cache/row_cache.h, under the GIL (it is not thread-safe).
+#include "client/cache/row_cache.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>

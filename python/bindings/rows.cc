@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cairn/client.h"
-#include "client/gather_rows.h"
-#include "client/unique_keys.h"
+#include "client/partition/gather_rows.h"
+#include "client/partition/unique_keys.h"
 #include "names.h"
 #include "optimizer/span_ops.h"
 #include "raising.h"

@@ -2,7 +2,7 @@
 
 Two small tables a wrap. The *control table* is a sync one of one slot: a round of it is a vote,
 which closes over the workers that live and has the same outcome for all of them
-(docs/consistency.md, rule 17). The *meeting table* is an async one in which the first word stays:
+(docs/internals/consistency.md, rule 17). The *meeting table* is an async one in which the first word stays:
 where a new process group meets, and that an attempt has failed.
 """
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Patience:
 
     alone: the others may not have come yet, and some may never: after control.alone_s the attempt is given
     up, for a vote. What waits for a vote the scheduler knows, so it can tell that workers wait for each other
-    (docs/consistency.md, rule 54). The next one has twice the time: it may have been slow, and no more.
+    (docs/internals/consistency.md, rule 54). The next one has twice the time: it may have been slow, and no more.
     """
 
     def __init__(self, control: Control, members: tuple[Member, ...], attempt: int,

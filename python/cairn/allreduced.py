@@ -1,6 +1,6 @@
 """AllReduced: the parameters of one wrap that are all-reduced among the workers, not on servers.
 
-docs/hybrid.md is its page. A step is
+docs/guide/hybrid.md is its page. A step is
 
     contribute()   the gradients are all-reduced (allreduce_attempt.py), or that fails
     vote()         all workers tell how it went (allreduce_control.py)

@@ -3,7 +3,7 @@
     cairn.assign(model, server=[model.embedding], allreduce=["tower.*"])
     cairn.assign(model, "auto")          # tables to the servers, dense parameters by all-reduce
 
-What was assigned is kept on the model by name, so that a deepcopy has it too. docs/hybrid.md.
+What was assigned is kept on the model by name, so that a deepcopy has it too. docs/guide/hybrid.md.
 """
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def init(*, servers: int = 1, threads: int = 0, timeout: Optional[float] = None,
     """Makes this process a worker of its job, and returns its Context; a second call returns the same.
 
     In a process that the environment calls a scheduler or a server it does not return: the process
-    serves until the job is over and exits. docs/environment.md has the variables. Without any, and
+    serves until the job is over and exits. docs/reference/environment.md has the variables. Without any, and
     without torchrun, srun or mpirun, the cluster is embedded in this process.
 
     servers, threads: of an embedded cluster or one that rank 0 hosts; shard threads a server.
@@ -198,7 +198,7 @@ def _connect(environment: Dict[str, Any], times: Dict[str, int]) -> Context:
     if not port:
         raise InvalidArgumentError(
             "where is the scheduler? Set CAIRN_SCHED_HOST and CAIRN_SCHED_PORT (or those of MindSpore, "
-            "Paddle or ps-lite: docs/environment.md), or start with `cairn run`")
+            "Paddle or ps-lite: docs/reference/environment.md), or start with `cairn run`")
     rank = environment["rank"]
     client = _core.connect(host, port, cluster_id=environment["cluster_id"] or "",
                            rank=-1 if rank is None else rank,

@@ -1,6 +1,6 @@
 """cairn.data: which worker trains on which samples.
 
-docs/data.md explains what the sampler promises and how it works.
+docs/guide/data.md explains what the sampler promises and how it works.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Who has which chunk of an epoch: kept in int64 tables whose rows the first writer wins.
 
-Every claim is atomic on its server, so two workers never get the same chunk. docs/data.md has the
+Every claim is atomic on its server, so two workers never get the same chunk. docs/guide/data.md has the
 protocol; epoch_cut.py says what a chunk is, data.py is the sampler. Not thread-safe.
 """
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the samples of one epoch are cut into parts (one a worker) and chunks: arithmetic only.
 
 Positions are places in the epoch's order, which may be shuffled; the ones that are left over from
-an interrupted epoch can be cut again, for another number of workers (docs/data.md). Neighbours:
+an interrupted epoch can be cut again, for another number of workers (docs/guide/data.md). Neighbours:
 epoch_claims.py says who has which chunk, data.py is the sampler.
 """
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """cairn.DistributedOptimizer: a torch.optim optimizer whose update runs on the servers.
 
-docs/pytorch.md is its page. served_model.py has what lies on the servers and how it starts,
+docs/guide/pytorch.md is its page. served_model.py has what lies on the servers and how it starts,
 optimizer_rounds.py how a step travels, optimizer_state.py the state_dict.
 """
 from __future__ import annotations

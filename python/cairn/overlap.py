@@ -7,7 +7,7 @@ step(): backward may still need the old ones. Tables of rows leave when every fo
 still alive has had its backward pass.
 
 What is sent is what would be sent by step() without it, so in Sync() the results are the same bit for
-bit. What can't be known in backward is refused: docs/pytorch.md, "While backward runs".
+bit. What can't be known in backward is refused: docs/guide/pytorch.md, "While backward runs".
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """cache_rows= and cache_steps= of a table: what a worker may use again instead of reading it anew.
 
-docs/consistency.md, "Cached rows", says what that means; src/client/row_cache.h does the work.
+docs/internals/consistency.md, "Cached rows", says what that means; src/client/cache/row_cache.h does the work.
 """
 from __future__ import annotations
 

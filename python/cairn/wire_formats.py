@@ -1,4 +1,4 @@
-"""What `wire=` takes: how a table's values travel between hosts. docs/pytorch.md, "Less on the wire"."""
+"""What `wire=` takes: how a table's values travel between hosts. docs/guide/pytorch.md, "Less on the wire"."""
 from __future__ import annotations
 
 import numbers

@@ -1,4 +1,4 @@
-"""Workers that wait for each other: the scheduler finds out and ends it (docs/consistency.md, rule 54)."""
+"""Workers that wait for each other: the scheduler finds out and ends it (docs/internals/consistency.md, rule 54)."""
 import pytest
 from optimizer_workers.job import Job
 

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/environment.h"
-#include "scheduler/scheduler_node.h"
-#include "server/server_node.h"
+#include "cluster/environment/environment.h"
+#include "scheduler/node/scheduler_node.h"
+#include "server/node/server_node.h"
 #include "transport/tcp/sockets.h"
 
 namespace cairn {

@@ -1,8 +1,8 @@
 #include "table/slot_table.h"
 
 #include "base/check.h"
-#include "table/dense_slot.h"
-#include "table/sparse_slot.h"
+#include "table/dense/dense_slot.h"
+#include "table/sparse/sparse_slot.h"
 
 namespace cairn::table {
 

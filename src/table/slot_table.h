@@ -30,7 +30,7 @@ inline bool InMask(Mask mask, size_t segment) {
   return byte < mask.size() && (std::to_integer<unsigned>(mask[byte]) >> (segment % 8) & 1) != 0;
 }
 
-class Arena;  // huge-page chunks, one per shard thread: table/arena.h
+class Arena;  // huge-page chunks, one per shard thread: table/memory/arena.h
 
 class SlotTable {
  public:

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "table/arena.h"
+#include "table/memory/arena.h"
 #include "table/slot_table.h"
 
 namespace cairn::table {

@@ -36,7 +36,7 @@ TEST(ClusterState, EndpointsAsText) {
   EXPECT_EQ(ToString(Endpoint{"::1", 80}), "[::1]:80");
 }
 
-// docs/consistency.md, rule 6.
+// docs/internals/consistency.md, rule 6.
 TEST(FirstRound, ZeroForWorkersOlderThanTheTable) {
   const ClusterState state = SampleState();
   WorkerInfo worker = state.workers[1];

@@ -1,4 +1,4 @@
-// Frames in fewer bytes (docs/wire-format.md, "Coded frames"): a lossless coding that is put on when
+// Frames in fewer bytes (docs/internals/wire-format.md, "Coded frames"): a lossless coding that is put on when
 // a frame is handed to a connection and taken off before anybody looks at the message. Pure.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Encoders of data frames. Each has its decoder in data_decode.cc; docs/wire-format.md has the
+// Encoders of data frames. Each has its decoder in data_decode.cc; docs/internals/wire-format.md has the
 // tables. What they are given comes from our own code, so a broken rule here is a broken invariant.
 #include <cstring>
 #include <new>

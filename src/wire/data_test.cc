@@ -1,4 +1,4 @@
-// Data frames: round trips, and a refusal for every rule of docs/wire-format.md that a peer could
+// Data frames: round trips, and a refusal for every rule of docs/internals/wire-format.md that a peer could
 // break. Decoders are called on tampered bodies directly, so that the checksum does not hide them.
 #include "wire/data.h"
 

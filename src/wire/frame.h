@@ -1,4 +1,4 @@
-// The frame: a fixed little-endian header of 64 bytes and a body. docs/wire-format.md is the
+// The frame: a fixed little-endian header of 64 bytes and a body. docs/internals/wire-format.md is the
 // specification; this file and data.h / control.h are its only implementation. Pure encode and
 // decode: no sockets, no clocks. Bytes from a peer are checked here before anybody uses them.
 #pragma once

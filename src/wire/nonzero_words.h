@@ -1,4 +1,4 @@
-// Arrays of 32-bit words that are mostly 0, as gaps and values (docs/wire-format.md, "nonzero").
+// Arrays of 32-bit words that are mostly 0, as gaps and values (docs/internals/wire-format.md, "nonzero").
 // Bytes of any alignment; internal to the coding of frames.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Replication frames: operations of slots, from the primary's shard thread to a backup's. The body of
 // a kReplicate frame is a sequence of operations, each an OpHeader and what belongs to its kind, each
-// a multiple of 8 bytes. docs/wire-format.md has the layout, docs/consistency.md (rules 40 to 47) what
+// a multiple of 8 bytes. docs/internals/wire-format.md has the layout, docs/internals/consistency.md (rules 40 to 47) what
 // they mean. The decoder checks lengths and push parameters; what a payload says is the server's
 // business.
 #pragma once

@@ -13,8 +13,8 @@
 #include "cairn/client.h"
 #include "contract/peers.h"
 #include "lying_server.h"
-#include "scheduler/scheduler_node.h"
-#include "server/server_node.h"
+#include "scheduler/node/scheduler_node.h"
+#include "server/node/server_node.h"
 
 namespace cairn {
 namespace {

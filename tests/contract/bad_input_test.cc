@@ -12,7 +12,7 @@
 #include "cairn/client.h"
 #include "cairn/embedded.h"
 #include "raw_peer.h"
-#include "scheduler/scheduler_node.h"
+#include "scheduler/node/scheduler_node.h"
 #include "wire/cluster_state.h"
 #include "wire/coding.h"
 

@@ -1,4 +1,4 @@
-// Frames that may be coded (docs/wire-format.md, "Coded frames"): the same message comes out at the
+// Frames that may be coded (docs/internals/wire-format.md, "Coded frames"): the same message comes out at the
 // other end over every transport, in fewer bytes over TCP, as it is through shared memory.
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include "child_process.h"
 #include "contract/peers.h"
 #include "raw_peer.h"
-#include "scheduler/scheduler_node.h"
+#include "scheduler/node/scheduler_node.h"
 #include "transport/shm/memory.h"
 #include "transport/shm/rendezvous.h"
 

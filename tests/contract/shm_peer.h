@@ -1,4 +1,4 @@
-// A peer that talks through shared memory by hand, written after docs/wire-format.md and not with
+// A peer that talks through shared memory by hand, written after docs/internals/wire-format.md and not with
 // the transport's own code, so that it may also do everything wrong. Blocking, with a deadline.
 #pragma once
 

@@ -6,7 +6,7 @@
 #include <future>
 #include <limits>
 
-#include "client/barrier_ranks.h"
+#include "client/protocol/barrier_ranks.h"
 #include "model.h"
 #include "raw_peer.h"
 #include "workers.h"

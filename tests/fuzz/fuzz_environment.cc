@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "cluster/environment.h"
+#include "cluster/environment/environment.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static constexpr const char* kNames[] = {"CAIRN_ROLE",

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "scheduler/durable.h"
+#include "scheduler/rules/durable.h"
 #include "scheduler/metastore/log_records.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,6 @@
 // Frozen bytes of every control message, data frame and state. A failure here means that old and
 // new releases, or a new release and an old log, no longer understand each other. If that is
-// meant, raise kProtocolVersion, say so in docs/wire-format.md, and rewrite the files with
+// meant, raise kProtocolVersion, say so in docs/internals/wire-format.md, and rewrite the files with
 // `golden_test --update` (or CAIRN_UPDATE_GOLDEN=1).
 #include <gtest/gtest.h>
 

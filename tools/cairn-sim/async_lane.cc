@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "client/partition.h"
+#include "client/partition/partition.h"
 #include "content.h"
 #include "lane.h"
 #include "round_program.h"

@@ -15,12 +15,12 @@
 
 #include "base/ids.h"
 #include "cairn/status.h"
-#include "client/client_core.h"
+#include "client/protocol/client_core.h"
 #include "deeds.h"
 #include "facts.h"
 #include "history.h"
 #include "plan.h"
-#include "server/shard.h"
+#include "server/shard/shard.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
 

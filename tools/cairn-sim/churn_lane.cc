@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "client/partition.h"
+#include "client/partition/partition.h"
 #include "content.h"
 #include "lane.h"
 #include "worker_process.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "scheduler/metastore/memory_store.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/core/scheduler.h"
 #include "wire/control.h"
 
 namespace cairn::sim {

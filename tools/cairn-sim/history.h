@@ -16,7 +16,7 @@
 
 #include "base/ids.h"
 #include "cairn/types.h"
-#include "server/shard.h"
+#include "server/shard/shard.h"
 
 namespace cairn::sim {
 

@@ -1,5 +1,5 @@
 // cairn-sim: whole clusters under a seed, with everything that can go wrong, and checkers that
-// watch. docs/simulation.md says how to read what it prints.
+// watch. docs/internals/simulation.md says how to read what it prints.
 #include <CLI/CLI.hpp>
 
 #include <cstdio>

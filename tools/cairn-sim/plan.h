@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cairn/types.h"
-#include "scheduler/scheduler.h"
-#include "server/shard_bounds.h"
+#include "scheduler/core/scheduler.h"
+#include "server/shard/shard_bounds.h"
 #include "transport/sim/faults.h"
 
 namespace cairn::sim {

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "scheduler/metastore/etcd_election.h"
-#include "scheduler/leadership.h"
+#include "scheduler/core/leadership.h"
 #include "scheduler/metastore/etcd_store.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/core/scheduler.h"
 #include "sim_kv.h"
 #include "transport/sim/fabric.h"
 #include "world.h"

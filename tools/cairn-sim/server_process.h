@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "server/server_control.h"
-#include "server/shard.h"
+#include "server/control/server_control.h"
+#include "server/shard/shard.h"
 #include "transport/sim/fabric.h"
 #include "world.h"
 

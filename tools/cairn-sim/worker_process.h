@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "client/client_core.h"
+#include "client/protocol/client_core.h"
 #include "lane.h"
 #include "transport/sim/fabric.h"
 #include "world.h"

@@ -7,7 +7,7 @@
 #include "last_word.h"
 #include "launcher.h"
 #include "memory_faults.h"
-#include "scheduler/durable.h"
+#include "scheduler/rules/durable.h"
 #include "scheduler_process.h"
 #include "server_keeper.h"
 #include "sim_kv.h"

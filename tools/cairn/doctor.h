@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/environment.h"
+#include "cluster/environment/environment.h"
 
 namespace cairn::tool {
 

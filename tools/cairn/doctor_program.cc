@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cluster/supervise_process.h"
+#include "cluster/supervise/supervise_process.h"
 #include "doctor.h"
 #include "python_choice.h"
 #include "status_poller.h"

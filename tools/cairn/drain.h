@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/server_node.h"
+#include "server/node/server_node.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::tool {

@@ -4,7 +4,7 @@
 #include <ctime>
 #include <vector>
 
-#include "cluster/environment.h"
+#include "cluster/environment/environment.h"
 #include "job_files.h"
 #include "progress.h"
 #include "scheduler_call.h"

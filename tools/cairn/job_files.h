@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cairn/status.h"
-#include "cluster/environment.h"
+#include "cluster/environment/environment.h"
 #include "owner_lock.h"
 #include "wire/cluster_state.h"
 

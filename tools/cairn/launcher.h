@@ -1,5 +1,5 @@
 // `cairn run` at work: real processes, their output, signals, driven by the decisions of
-// cluster/supervise.h. One thread, besides the one that asks the scheduler.
+// cluster/supervise/supervise.h. One thread, besides the one that asks the scheduler.
 //   launch_setup.cc   what each process is told
 //   launch_watch.cc   progress, the first traceback, the summary
 #pragma once
@@ -16,10 +16,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cluster/environment.h"
-#include "cluster/supervise.h"
-#include "cluster/supervise_log.h"
-#include "cluster/supervise_process.h"
+#include "cluster/environment/environment.h"
+#include "cluster/supervise/supervise.h"
+#include "cluster/supervise/supervise_log.h"
+#include "cluster/supervise/supervise_process.h"
 #include "guard.h"
 #include "job_files.h"
 #include "job_wishes.h"
@@ -51,7 +51,7 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // Runs the job. The exit code is the workers'; see cluster/supervise.h.
+  // Runs the job. The exit code is the workers'; see cluster/supervise/supervise.h.
   int Run();
 
  private:

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "cairn/status.h"
-#include "cluster/environment.h"
-#include "cluster/rotating_file.h"
+#include "cluster/environment/environment.h"
+#include "cluster/supervise/rotating_file.h"
 #include "owner_lock.h"
 
 namespace cairn::tool {

@@ -1,4 +1,4 @@
-// cairn: the command line. Subcommands in files of their own; docs/command-line.md has them all.
+// cairn: the command line. Subcommands in files of their own; docs/reference/command-line.md has them all.
 #include <fcntl.h>
 #include <unistd.h>
 

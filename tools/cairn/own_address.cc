@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "progress.h"
-#include "scheduler/reachable.h"
+#include "scheduler/core/reachable.h"
 #include "status_poller.h"
 #include "transport/tcp/sockets.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cairn/status.h"
-#include "cluster/environment.h"
+#include "cluster/environment/environment.h"
 
 namespace cairn::tool {
 

@@ -138,7 +138,7 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
       "A worker that exits with an error ends the job, and its traceback comes last. The exit code is the "
       "workers'. Workers find CAIRN_* variables, and torch's: RANK,\n"
       "LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; and OMP_NUM_THREADS, their share\n"
-      "of the cores, unless it is set. docs/command-line.md has the whole story.");
+      "of the cores, unless it is set. docs/reference/command-line.md has the whole story.");
   auto options = std::make_shared<LaunchOptions>();
   cluster::SuperviseOptions& supervise = options->supervise;
   command->add_option("-s,--servers", supervise.servers, "servers, on each node (1)")

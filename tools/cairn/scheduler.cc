@@ -9,8 +9,8 @@
 #include "job_files.h"
 #include "meeting_place.h"
 #include "progress.h"
-#include "scheduler/deadlock_watch.h"
-#include "scheduler/scheduler_node.h"
+#include "scheduler/core/deadlock_watch.h"
+#include "scheduler/node/scheduler_node.h"
 #include "transport/tcp/sockets.h"
 
 namespace cairn::tool {
@@ -151,7 +151,7 @@ int RunScheduler(const SchedulerFlags& flags) {
 void AddScheduler(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("scheduler", "Runs a scheduler until the job is over");
   command->footer(
-      "What is not given comes from the environment (docs/environment.md).\n"
+      "What is not given comes from the environment (docs/reference/environment.md).\n"
       "  cairn scheduler --host 0.0.0.0 --port 9000 --servers 2 --workers 4 --state-dir /var/lib/cairn/job1\n"
       "  cairn scheduler --port 9000 --servers 2 --workers 4 --meta etcd://10.0.0.1:2379,10.0.0.2:2379/job1");
   auto flags = std::make_shared<SchedulerFlags>();

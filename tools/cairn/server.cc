@@ -11,14 +11,14 @@
 #include <optional>
 #include <vector>
 
-#include "cluster/supervise.h"
+#include "cluster/supervise/supervise.h"
 #include "commands.h"
 #include "drain.h"
 #include "interrupt.h"
 #include "own_address.h"
 #include "ready_words.h"
-#include "scheduler/scheduler_node.h"
-#include "server/server_node.h"
+#include "scheduler/node/scheduler_node.h"
+#include "server/node/server_node.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/sockets.h"
 
@@ -191,7 +191,7 @@ int RunServer(const ServerFlags& flags) {
 void AddServer(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("server", "Runs a server until the job is over");
   command->footer(
-      "What is not given comes from the environment (docs/environment.md). It listens on loopback if the\n"
+      "What is not given comes from the environment (docs/reference/environment.md). It listens on loopback if the\n"
       "scheduler is there, otherwise on the interface that routes to the scheduler.\n"
       "  cairn server --scheduler 10.0.0.1:9000 --threads 4\n"
       "SIGTERM moves its partitions to other servers first, SIGINT ends it at once; so does a second "

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cairn/status.h"
-#include "cluster/job_counts.h"
+#include "cluster/supervise/job_counts.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::tool {

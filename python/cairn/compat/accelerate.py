@@ -1,4 +1,4 @@
-"""For Hugging Face's accelerate, and for transformers.Trainer, which is built on it: docs/pytorch.md.
+"""For Hugging Face's accelerate, and for transformers.Trainer, which is built on it: docs/guide/pytorch.md.
 
     accelerator = cairn.compat.accelerate.adapt(accelerate.Accelerator())
 

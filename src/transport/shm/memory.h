@@ -1,5 +1,5 @@
 // The memory of one side of a connection through shared memory: its words and its ring
-// (docs/wire-format.md, "Shared memory"). The owner writes it, the peer can only read it, and
+// (docs/internals/wire-format.md, "Shared memory"). The owner writes it, the peer can only read it, and
 // neither can change its size. Plain system calls; one thread.
 #pragma once
 

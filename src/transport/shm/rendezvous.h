@@ -1,5 +1,5 @@
 // How two processes on one host come to share memory: the names of the Unix sockets, who may, and
-// the one message that each side sends (docs/wire-format.md, "Shared memory"). Plain system calls
+// the one message that each side sends (docs/internals/wire-format.md, "Shared memory"). Plain system calls
 // that do not block.
 #pragma once
 

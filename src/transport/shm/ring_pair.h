@@ -1,5 +1,5 @@
 // Both directions of one connection through shared memory: our ring, which only we write, and the
-// peer's, which we only read (docs/wire-format.md, "Shared memory"). No socket: it says when the
+// peer's, which we only read (docs/internals/wire-format.md, "Shared memory"). No socket: it says when the
 // peer is to be woken. One thread at a time; may move to another loop.
 //
 // Nothing of the peer is believed. Each of its words is loaded once and checked before it is used;

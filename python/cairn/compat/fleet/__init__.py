@@ -1,4 +1,4 @@
-"""Paddle's fleet, for torch models. docs/migrating/paddle.md is its page.
+"""Paddle's fleet, for torch models. docs/guide/migrating/paddle.md is its page.
 
     from cairn.compat import fleet
     from cairn.compat.fleet import StrategyFactory, role_maker

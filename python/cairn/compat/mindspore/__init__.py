@@ -1,4 +1,4 @@
-"""MindSpore's parameter server, for torch models. docs/migrating/mindspore.md is its page.
+"""MindSpore's parameter server, for torch models. docs/guide/migrating/mindspore.md is its page.
 
     from cairn.compat.mindspore import context, distributed_optimizer
     context.set_ps_context(enable_ps=True)      # servers and the scheduler serve in here, then exit

@@ -1,0 +1,207 @@
+// One connection to a shard thread: Hello, the queue of unanswered frames in order, resending.
+// docs/internals/consistency.md, rules 23 and 24. What answers mean to a request is the owner's business.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/ids.h"
+#include "base/recycled.h"
+#include "cairn/status.h"
+#include "client/protocol/answer_size.h"
+#include "client/links/backoff.h"
+#include "client/protocol/client_core.h"
+#include "client/protocol/slot_book.h"
+#include "transport/network.h"
+#include "transport/link/shared_memory_retry.h"
+#include "wire/control.h"
+#include "wire/data.h"
+#include "wire/frame.h"
+
+namespace cairn::client {
+
+class ShardLink;
+using LinksByConn = std::map<ConnId, ShardLink*>;
+
+// A frame on its way, numbered and sealed. Which part of which request it is, the owner knows.
+struct Outgoing {
+  uint64_t request = 0;
+  uint32_t part = 0;
+  Request::Kind kind = Request::Kind::kPush;
+  bool parks = false;  // a shard may keep it for long: contributions, marks, pulls of sync tables
+  bool borrows = false;  // its values lie in the caller's memory
+  wire::FramePtr frame;
+  uint64_t answer_bytes = 0;  // of values in its answer, at most
+  uint32_t sends = 0;    // on this link, or more than one where it has been on another
+  int64_t heard_us = 0;  // parks: when it was sent, or the shard last said that it is kept there
+  bool again = false;    // asked to come back later
+};
+
+class ShardLink {
+ public:
+  enum class Verdict { kTaken, kStale, kMalformed };
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    struct Answer {
+      uint16_t flags = 0;       // FrameFlag
+      StateVersion made_under;  // the state that the shard had when it made the answer, at least
+    };
+    virtual Verdict OnValues(const Outgoing& frame, const Answer& answer,
+                             const wire::ValuesView& values) = 0;
+    virtual void OnApplied(SlotId slot, Seq seq) = 0;
+    // The frame is answered and out of the queue.
+    virtual void OnFrameEnd(const Outgoing& frame, const Status& outcome, const Answer& answer,
+                            int64_t now_us) = 0;
+    // The shard has a newer state than the book says.
+    virtual void OnNewerState(StateVersion version, int64_t now_us) = 0;
+    // What the shard says of the state that it has: a StateAt or a StateMessage.
+    virtual void OnStateOf(ShardLink& link, wire::ControlMessage& message) = 0;
+    virtual void OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& message) = 0;
+    // This worker can't go on. The link's Stop is called from inside.
+    virtual void OnLinkFatal(Status why, int64_t now_us) = 0;
+  };
+  struct Peer {
+    uint16_t server = 0, thread = 0;
+    wire::Endpoint endpoint;
+    Incarnation server_incarnation;
+    std::string cluster_id;
+    Incarnation worker;
+  };
+
+  ShardLink(Peer peer, const ClientCoreOptions& options, Network& network, BufferPool& pool, SlotBook& book,
+            LinksByConn& by_conn, Owner& owner);
+
+  void Connect(int64_t now_us);
+  void Stop();  // for good; forgets the queue
+  void OnConnected(int64_t now_us);
+  void OnMessage(const wire::InFrame& frame, int64_t now_us);
+  void OnDisconnect(int64_t now_us);
+  void OnTick(int64_t now_us);
+
+  // After a new slot map (shard_moves.cc). Takes out the frames that the shard thread is no longer
+  // right for, marks those that stay but were made under a state too old for their slots, and
+  // returns the former, in order. Nothing is sent before Resume.
+  struct Moving {
+    uint64_t id = 0;
+    Outgoing frame;
+  };
+  struct Home {
+    bool here = true;
+    StateVersion stamp;  // the frame must be made under this version or a later one
+  };
+  std::vector<Moving> TakeMisplaced(const std::function<Home(const Outgoing&)>& home_of,
+                                    int64_t now_us);
+  // A frame that was on another link, or is part of one: goes to its place in the order of ids.
+  void Insert(uint64_t id, Outgoing frame);
+  void Resume(int64_t now_us);
+
+  // Ids rise. Sends it at once if it may.
+  void Enqueue(uint64_t id, Outgoing frame, int64_t now_us);
+  // Forgets an unanswered frame; its answer will be ignored. Not for numbered pushes.
+  void Drop(uint64_t id);
+  // From now on refers to nothing of the caller's memory: an unanswered frame gets a copy of its
+  // values, and a connection that may still hold the old one is made anew.
+  void DisownBorrowed(uint64_t id, int64_t now_us);
+  // A message that needs no answer and is not repeated; only if the link is ready.
+  void Tell(const wire::ControlMessage& message);
+  // Seals a frame that is to be sent on this link.
+  void Seal(wire::Frame& frame) const;
+
+  // True if the last frame that asked belonged to another trip. Numbers as the owner gives them.
+  bool BeginTrip(uint64_t trip) { return std::exchange(trip_, trip) != trip; }
+  const Peer& peer() const { return peer_; }
+  bool ready() const { return phase_ == Phase::kReady; }
+  // Of a frame that comes on its connection (answer_size.h).
+  uint64_t MostBodyBytes(const wire::FrameHeader& header) const;
+  uint64_t frames_sent() const { return frames_sent_; }
+  uint64_t rewinds() const { return rewinds_; }
+  // "server 1 thread 0 at 10.0.0.2:7001", and why it does not answer, where that is known.
+  std::string Describe() const;
+  std::string Trouble() const;
+
+ private:
+  enum class Phase { kOff, kWaiting, kConnecting, kGreeting, kReady };
+  using Queue = RecycledMap<uint64_t, Outgoing>;
+  // A resume point below what was answered: an old copy of an answer, or a server that has lost
+  // what it acknowledged. Seen on several fresh connections, before the slot has gone on, it can only
+  // be the latter.
+  struct Doubt {
+    uint32_t slot = 0;
+    uint64_t answered = 0;
+    uint32_t seen = 0;
+  };
+
+  void Reopen(int64_t now_us);
+  void ForgetConnection(int64_t now_us);
+  void Ready(int64_t now_us);
+  void Pump(int64_t now_us);
+  bool TooFarAhead(const Outgoing& frame) const;
+  void SendOne(Outgoing& frame, int64_t now_us);
+  void Rewind(int64_t now_us);
+  void SendMarked(int64_t now_us);
+  void NoteProgress(int64_t now_us);
+  bool Silent(int64_t now_us) const;
+  bool OldestCounted(Queue::const_iterator it) const;
+  static Owner::Answer AnswerOf(const Outgoing& frame, const wire::FrameHeader& answer);
+  bool Restamp(Outgoing& frame, StateVersion stamp);
+  void ForgetSlots(const Outgoing& frame);
+  // `answers`: how many of them have come.
+  Outgoing TakeOut(Queue::iterator it, uint32_t answers);
+  void End(Queue::iterator it, const Status& outcome, const wire::FrameHeader& answer,
+           int64_t now_us);
+
+  void OnControl(const wire::InFrame& frame, int64_t now_us);
+  void OnPushReply(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);
+  bool Keeps(uint32_t slot, uint64_t number) const;
+  void OnGap(const wire::SlotEntry& gap, int64_t now_us);
+  void OnValuesReply(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);
+  void OnError(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);
+  void TryLater(Outgoing& frame, int64_t now_us);
+
+  const Peer peer_;
+  const ClientCoreOptions& options_;
+  Network& network_;
+  BufferPool& pool_;
+  SlotBook& book_;
+  LinksByConn& by_conn_;
+  Owner& owner_;
+  Backoff backoff_;
+
+  Phase phase_ = Phase::kOff;
+  ConnId conn_;
+  int64_t since_us_ = 0;  // of the phase
+  int64_t retry_us_ = 0;  // kWaiting: when to connect again
+  std::string trouble_;   // why it is not ready, where a peer said so
+
+  Queue queue_;
+  // Of this connection.
+  AnswerSize answer_size_;
+  uint64_t sent_through_ = 0;  // frames up to this id have been sent
+  uint64_t bulk_progress_ = 0;  // of the network, when last looked at
+  uint32_t counted_ = 0;       // of those, unanswered ones that do not park: the bound counts them
+  uint32_t parked_ = 0;        // of those, unanswered ones that may park
+  // Since when the oldest unanswered frame that does not park has been the oldest. Answers to others
+  // say nothing about it: it may be lost while they come.
+  int64_t oldest_us_ = 0;
+  int64_t rewind_us_ = 0;                 // 0: no rewind is due
+  int64_t marked_us_ = 0;                 // when to send the frames marked `again`
+  std::map<uint32_t, uint64_t> rewound_;  // slot → resume point that has been obeyed
+  bool reopen_ = false;                   // after the message under way
+
+  transport::SharedMemoryRetry memory_;
+
+  std::optional<Doubt> doubt_;
+  uint32_t damaged_ = 0;  // frames in a row that the peer took for damaged
+  uint64_t frames_sent_ = 0, rewinds_ = 0;
+  uint64_t trip_ = 0;
+};
+
+}  // namespace cairn::client

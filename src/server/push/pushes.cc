@@ -1,0 +1,150 @@
+// Numbered pushes (docs/internals/consistency.md, rules 13, 14, 31 and 36): each slot's part is checked whole and
+// then applied, straight from the receive buffer, exactly once.
+#include "base/bounds.h"
+#include "base/planted.h"
+#include "server/shard/shard_impl.h"
+
+namespace cairn::server {
+
+void ShardImpl::OnPush(const Request& request) {
+  if (streams_.empty()) return TakePush(request);
+  // What is sent on to backups is sent from where it was received.
+  push_body_ = MakeRecycled<const Buffer>(std::move(request.frame.storage));
+  TakePush(request);
+  push_body_.reset();
+}
+
+void ShardImpl::TakePush(const Request& request) {
+  const wire::FrameHeader& header = request.header();
+  Result<wire::PushView> decoded = wire::DecodePush(header, push_body_ ? push_body_->bytes() : request.frame.body());
+  if (!decoded.ok()) return Violation(request.conn, header, decoded.status());
+  const wire::PushView& push = *decoded;
+  for (const wire::SlotEntry& entry : push.entries)
+    if (entry.number == 0) return Violation(request.conn, header, {Code::kProtocol, "push number 0"});
+  if (Status s = CheckOwner(request, push.entries); !s.ok()) return SendError(request.conn, header, s);
+  TableState* table = nullptr;
+  if (Status s = FindTable(request, &table); !s.ok()) return SendError(request.conn, header, s);
+
+  if (Status s = CheckBacklog(); !s.ok()) [[unlikely]] return SendError(request.conn, header, s);
+
+  Status shape;
+  if (table == nullptr) {
+    shape = DroppedTable(request.table());
+  } else if (table->sync() && !NumberedInSync(table->info.spec, static_cast<PushOp>(push.params.op))) {
+    shape = WrongMode(table->info.spec, "a numbered push");
+  } else if (shape = CheckAsyncParams(table->info.spec, push.params); shape.ok()) {
+    shape = CheckPushShape(table->info.spec, push, "push");
+  }
+  problems_.clear();
+  problem_text_.clear();
+  only_duplicates_ = true;
+  ForEachPart(table, push, shape,
+              [&](const Part& part) { PushPart(request, table, shape, push.params, part); });
+  ++stats_.pushes;
+  wire::FramePtr reply = wire::EncodePushReply(header, problems_, problem_text_, pool_);
+  const bool duplicate = CAIRN_BUG(kDuplicateUncommitted) && only_duplicates_;
+  if (duplicate) return Send(request.conn, std::move(reply));
+  SendWhenCommitted(request.conn, std::move(reply), push.entries, false);
+}
+
+bool ShardImpl::Feeds(const BackupStream& stream) const {
+  for (uint32_t local = 0; local < slots_.size(); ++local)
+    for (const SlotBackup& backup : slots_[local].backups)
+      if (backup.stream == &stream && backup.fed()) return true;
+  return false;
+}
+
+// Backups that can't keep up slow down those who push.
+Status ShardImpl::CheckBacklog() const {
+  for (const auto& [key, stream] : streams_) {
+    if (stream->sender.unconfirmed_bytes() <= options_.most_unconfirmed_bytes) continue;
+    if (!Feeds(*stream)) continue;  // its server has been dropped: what it still lacks delays nobody
+    CAIRN_AT_BOUND(kUnconfirmedBytes);
+    return {Code::kResourceExhausted, options_.name + " waits for " + stream->sender.Describe() +
+                                          ", which has not confirmed " +
+                                          std::to_string(stream->sender.unconfirmed_bytes()) + " bytes"};
+  }
+  return Status::Ok();
+}
+
+Status ShardImpl::CheckPart(const TableState* table, const Status& shape, const wire::PushParams& params,
+                            const Part& part, const char* what) const {
+  if (!shape.ok()) return shape;
+  const table::SlotTable& rows = *table->rows[part.local];
+  if (!table->sparse()) {
+    if (Status s = CheckDenseCount(table->info.spec, part.entry, rows.rows(), what); !s.ok()) return s;
+  }
+  if (static_cast<PushOp>(params.op) != PushOp::kUpdate)
+    return rows.CheckAssign(part.keys, part.values, part.mask, params.column);
+  return rows.Check(part.keys, part.values, part.mask);
+}
+
+void ShardImpl::PushPart(const Request& request, TableState* table, const Status& shape,
+                         const wire::PushParams& params, const Part& part) {
+  const Hyper hyper = params.hyper();
+  OwnedSlot& slot = slots_[part.local];
+  CountPush(table, part);
+  const ClientIndex client = request.client->index;
+  const Seq seq{part.entry.number};
+  const Seq last = slot.numbers.last(client);
+  if (seq <= last && !CAIRN_BUG(kApplyDuplicates)) {
+    const Status* refusal = slot.numbers.RefusalOf(client, seq);
+    if (CAIRN_BUG(kRefusalForgotten)) refusal = nullptr;
+    if (refusal != nullptr) AddProblem(part.entry.slot, refusal->code(), seq.value, refusal->message());
+    return ObservePush(request, part, Outcome::kDuplicate, refusal != nullptr ? refusal->code() : Code::kOk,
+                       hyper, slot.position());
+  }
+  if (seq > last.Next() && !CAIRN_BUG(kSkipGaps)) {
+    AddProblem(part.entry.slot, Code::kUnavailable, last.Next().value, "a push before this one is missing");
+    return ObservePush(request, part, Outcome::kGap, Code::kUnavailable, hyper, slot.position());
+  }
+  if (Status s = CheckPart(table, shape, params, part, "push"); !s.ok()) [[unlikely]]
+    return RefusePart(request, part, hyper, s);
+  if (seq > last) slot.numbers.Use(client, seq);
+  const bool dropped = CAIRN_BUG(kAckBeforeApply) && ++parts_pushed_ % 50 == 0;
+  if (!dropped) ApplyPart(*table->rows[part.local], params, part);
+  only_duplicates_ = false;
+  ObservePush(request, part, Outcome::kApplied, Code::kOk, hyper, slot.NextPosition());
+  ShipPush(request, part, params);
+}
+
+void ShardImpl::ApplyPart(table::SlotTable& rows, const wire::PushParams& params, const Part& part) {
+  switch (static_cast<PushOp>(params.op)) {
+    case PushOp::kUpdate: return rows.Apply(part.keys, part.values, part.mask, params.hyper());
+    case PushOp::kAssign: return rows.Assign(part.keys, part.values, part.mask, params.column);
+    case PushOp::kAssignOnce:
+      if (CAIRN_BUG(kAssignOnceAgain)) return rows.Assign(part.keys, part.values, part.mask, params.column);
+      return rows.AssignMissing(part.keys, part.values, part.mask, params.column);
+  }
+}
+
+void ShardImpl::RefusePart(const Request& request, const Part& part, const Hyper& hyper, const Status& why) {
+  OwnedSlot& slot = slots_[part.local];
+  const Seq seq{part.entry.number};
+  if (!CAIRN_BUG(kRefusalLeavesGap) && seq > slot.numbers.last(request.client->index))
+    slot.numbers.UseRefused(request.client->index, seq, why);
+  AddProblem(part.entry.slot, why.code(), seq.value, why.message());
+  only_duplicates_ = false;
+  ObservePush(request, part, Outcome::kRefused, why.code(), hyper, slot.NextPosition());
+  ShipRefusal(request, part, why);
+}
+
+void ShardImpl::AddProblem(uint32_t slot, Code code, uint64_t number, const std::string& text) {
+  // One text for the frame; a refusal's says more than a gap's.
+  if (problems_.empty() ||
+      (code != Code::kUnavailable && problems_.back().count == static_cast<uint32_t>(Code::kUnavailable))) {
+    problem_text_ = text;
+  }
+  problems_.push_back({slot, static_cast<uint32_t>(code), number});
+}
+
+void ShardImpl::ObservePush(const Request& request, const Part& part, Outcome outcome, Code code,
+                            const Hyper& hyper, Position position) {
+  if (observer_ == nullptr) return;
+  const bool applied = outcome == Outcome::kApplied;
+  observer_->OnPush(SlotId{part.entry.slot}, request.incarnation(), Seq{part.entry.number}, request.table(),
+                    outcome, code, applied ? part.keys : std::span<const RowKey>{},
+                    applied ? part.values : std::span<const std::byte>{}, hyper, position);
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,173 @@
+// Both ends of the stream of operations from one shard thread to one of another server: numbered
+// frames, kept until confirmed, taken in order. docs/internals/consistency.md, rules 40 to 42. State machines
+// without sockets, clocks or threads; what is in the frames is the shard's business.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/buffer.h"
+#include "base/ids.h"
+#include "base/recycled.h"
+#include "server/shard/shard_bounds.h"
+#include "transport/network.h"
+#include "transport/link/shared_memory_retry.h"
+#include "wire/cluster_state.h"
+#include "wire/control.h"
+#include "wire/frame.h"
+#include "wire/replica.h"
+
+namespace cairn::server {
+
+class ReplicaSender;
+using SendersByConn = std::map<ConnId, ReplicaSender*>;
+
+// Who talks to whom. Both incarnations are part of it: a restarted server is another peer.
+struct ReplicaRoute {
+  std::string cluster_id;
+  uint16_t from_server = 0, from_thread = 0;
+  Incarnation from_incarnation;
+  uint16_t to_server = 0, to_thread = 0;
+  Incarnation to_incarnation;
+  wire::Endpoint endpoint;  // of the peer
+};
+struct ReplicaStreamTimes {
+  // So long without any progress, and what was sent counts as lost: a new connection.
+  int64_t resend_after_us = 3'000'000;
+  int64_t reconnect_min_us = 50'000, reconnect_max_us = 1'000'000;
+};
+
+// The sending end. It has to live as long as the peer's incarnation is in the state: the receiver
+// remembers the numbers, so a second sender of the same route would never be understood.
+// What it keeps is bounded by its owner, who looks at unconfirmed_bytes().
+class ReplicaSender {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // Every frame up to `up_to` has been taken. `refused`, by slot: the receiver has taken nothing of
+    // these slots in some frame up to `up_to` (and nothing in later ones up to it), since it knows of a
+    // newer epoch (`number`) or does not back them: none of those frames counts for them. Called for
+    // every confirmation that is news or names a slot; what it names is repeated in later ones. The
+    // sender may be used and stopped from inside, not destroyed.
+    virtual void OnConfirmed(ReplicaSender& sender, uint64_t up_to, std::span<const wire::SlotEntry> refused,
+                             int64_t now_us) = 0;
+  };
+
+  // `by_conn` has this sender under its connection while it has one. All references outlive it.
+  ReplicaSender(ReplicaRoute route, const ReplicaStreamTimes& times, Network& network, BufferPool& pool,
+                SendersByConn& by_conn, Owner& owner);
+  ~ReplicaSender();
+  ReplicaSender(const ReplicaSender&) = delete;
+  ReplicaSender& operator=(const ReplicaSender&) = delete;
+
+  void Start(int64_t now_us);
+  void Stop();  // for good: forgets what is unconfirmed, and calls nobody any more
+  void OnConnected(int64_t now_us);
+  void OnMessage(const wire::InFrame& frame, int64_t now_us);
+  void OnDisconnect(int64_t now_us);
+  void OnTick(int64_t now_us);
+
+  // Operations for the next frame. Flush once it has wire::kOpRoom / 2 bytes or more.
+  wire::OpBatch& batch() { return batch_; }
+  // The number that the next frame, with what is in batch() now, will have.
+  uint64_t next_number() const { return next_; }
+  // Sends the batch as one frame, or keeps it until there is a connection. Nothing where it is empty.
+  void Flush(uint64_t state_version, int64_t now_us);
+
+  // The receiver has every frame up to this one.
+  uint64_t confirmed() const { return confirmed_; }
+  uint64_t unconfirmed_bytes() const { return unconfirmed_bytes_; }
+  // How long nothing has been confirmed while something waits for it; 0 where all are confirmed.
+  int64_t oldest_unconfirmed_us(int64_t now_us) const;
+  bool ready() const { return phase_ == Phase::kReady; }
+  uint64_t sent_bytes() const { return sent_bytes_; }  // each frame counted once
+  uint64_t resent_frames() const { return resent_frames_; }
+  const ReplicaRoute& route() const { return route_; }
+  // "server 1 thread 0 at 10.0.0.2:7001", and why nothing is confirmed, where that is known.
+  std::string Describe() const;
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  enum class Phase { kOff, kWaiting, kConnecting, kGreeting, kReady };
+  struct Unconfirmed {
+    wire::FramePtr frame;
+    int64_t flushed_us = 0;
+    bool sent = false;
+  };
+
+  void Connect(int64_t now_us);
+  void Reopen(std::string why, int64_t now_us);
+  void ForgetConnection(int64_t now_us);
+  void OnControl(const wire::InFrame& frame, int64_t now_us);
+  void OnGreeted(uint64_t received, int64_t now_us);
+  void OnAck(const wire::InFrame& frame, int64_t now_us);
+  void SendOne(Unconfirmed& frame);
+  uint64_t last_number() const { return next_ - 1; }
+
+  const ReplicaRoute route_;
+  const ReplicaStreamTimes times_;
+  Network& network_;
+  BufferPool& pool_;
+  SendersByConn& by_conn_;
+  Owner& owner_;
+
+  Phase phase_ = Phase::kOff;
+  ConnId conn_;
+  int64_t progress_us_ = 0;     // of the phase: when it began, or something last went forward
+  uint64_t bulk_progress_ = 0;  // of the network, when last looked at
+  int64_t retry_us_ = 0;        // kWaiting: when to connect again
+  int64_t back_off_us_;
+  std::string trouble_;
+  transport::SharedMemoryRetry memory_;
+
+  wire::OpBatch batch_;
+  uint64_t next_ = 1;
+  uint64_t confirmed_ = 0;
+  int64_t confirmed_us_ = 0;  // when it last rose
+  RecycledDeque<Unconfirmed> queue_;  // numbers confirmed_ + 1 … next_ - 1
+  uint64_t unconfirmed_bytes_ = 0;
+  uint64_t sent_bytes_ = 0, resent_frames_ = 0;
+};
+
+// The receiving end, one for each (incarnation, thread) that sends here, for as long as that
+// incarnation is in the state; connections come and go. The shard does, with each kReplicate frame:
+// kNext and its state is as new as the frame's: the operations, then Taken(); kNext otherwise, and
+// kGap: Hold(); then all that NextHeld() gives, likewise; and in every case one MakeAck().
+class ReplicaReceiver {
+ public:
+  enum class Verdict { kNext, kDuplicate, kGap };
+  Verdict Take(const wire::FrameHeader& header) const;
+  // The next frame has been dealt with, whatever became of its operations.
+  void Taken();
+  uint64_t received() const { return received_; }
+
+  // Keeps a frame that can't be dealt with yet: an earlier one is missing, or the state that it was
+  // sent under. Moves its body out. Of more than `most_bytes` the last ones are dropped.
+  void Hold(wire::InFrame& frame, uint64_t most_bytes = ShardBounds{}.most_held_bytes);
+  // The next frame, if it is held and was sent under this state or an older one. To be looked at after
+  // every Taken() and every new state.
+  std::optional<wire::InFrame> NextHeld(StateVersion have);
+  uint64_t held_bytes() const { return held_bytes_; }
+
+  // Nothing of this slot was taken from the next frame; every confirmation says so from now on, since
+  // one that is lost or overtaken must not make the later ones say more than is true …
+  void Refuse(SlotId slot, uint64_t newer_epoch);
+  // … until something of it has been taken from a later frame.
+  void Accept(SlotId slot);
+
+  wire::FramePtr MakeAck(StateVersion version, BufferPool& pool) const;
+  // The answer to a good ReplicaHello. It confirms nothing: a MakeAck has to follow it.
+  wire::FramePtr MakeHelloReply(BufferPool& pool) const;
+
+ private:
+  uint64_t received_ = 0;
+  std::map<uint64_t, wire::InFrame> held_;  // by number, all above received_
+  uint64_t held_bytes_ = 0;
+  std::map<uint32_t, uint64_t> refused_;  // slot → the newer epoch
+};
+
+}  // namespace cairn::server

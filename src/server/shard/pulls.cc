@@ -1,0 +1,138 @@
+// Reads (docs/internals/consistency.md, rules 22, 31, 37 and 38): values of many slots in one answer, each slot's
+// part with its position. Rows are gathered into a pooled buffer, dense values sent from where they lie.
+// A pull never changes anything.
+#include <algorithm>
+#include <vector>
+
+#include "base/planted.h"
+#include "server/shard/shard_impl.h"
+#include "wire/coding.h"
+
+namespace cairn::server {
+namespace {
+// Below this a slot's values are quicker copied than written on their own.
+constexpr size_t kInPlaceBytes = 2048;
+}  // namespace
+
+void ShardImpl::OnPull(const Request& request) {
+  const wire::FrameHeader& header = request.header();
+  Result<wire::PullView> pull = wire::DecodePull(header, request.frame.body());
+  if (!pull.ok()) return Violation(request.conn, header, pull.status());
+  if (Status s = CheckOwner(request, pull->entries); !s.ok()) return SendError(request.conn, header, s);
+  TableState* table = nullptr;
+  if (Status s = FindTable(request, &table); !s.ok()) return SendError(request.conn, header, s);
+  if (table == nullptr) return SendError(request.conn, header, DroppedTable(request.table()));
+  ++stats_.pulls;
+  if (!request.has(wire::kFlagSyncPull)) {
+    return SendValues(request.conn, header, *table, {pull->entries, pull->keys, ColumnOf(pull->entries)});
+  }
+  if (!table->sync()) return SendError(request.conn, header, WrongMode(table->info.spec, "a sync pull"));
+  if (Status s = CheckPullShape(table->info.spec, pull->entries, pull->keys); !s.ok())
+    return SendError(request.conn, header, s);
+  // A worker asks for the round after its last one, which may be its first and not be open here yet.
+  if (request.round() > std::max(table->highest_open, table->latest_start).Next()) {
+    return SendError(
+        request.conn, header,
+        {Code::kInvalidArgument,
+         "table \"" + table->info.spec.name + "\": round " + std::to_string(request.round().value) +
+             " is far ahead, the open one is " + std::to_string(table->highest_open.value)});
+  }
+  if (parked_.Adopt(header, request.conn) != nullptr) return;
+  if (!parked_.HasRoom(request.incarnation(), request.frame.storage.capacity())) {
+    return SendError(request.conn, header, {Code::kResourceExhausted, "too many requests wait for a round"});
+  }
+  ParkedRequest waits;
+  waits.conn = request.conn;
+  waits.header = header;
+  waits.needed = request.round();
+  waits.entries = pull->entries;
+  waits.keys = pull->keys;
+  waits.storage = std::move(request.frame.storage);
+  waits.since_us = waits.told_us = request.now_us;
+  AdvanceParked(*table, parked_.Add(std::move(waits)));
+}
+
+Status ShardImpl::CheckReading(const wire::FrameHeader& request, const TableState& table,
+                               const Reading& reading, uint64_t* bytes) const {
+  const TableSpec& spec = table.info.spec;
+  if (Status s = CheckPullShape(spec, reading.entries, reading.keys); !s.ok()) return s;
+  const bool when_assigned =
+      request.type == wire::FrameType::kPull && (request.flags & wire::kFlagAssigned) != 0;
+  if (when_assigned && table.sparse()) {
+    return {Code::kInvalidArgument,
+            "table \"" + spec.name + "\" is sparse, only dense tables are assigned: pull without waiting"};
+  }
+  size_t key_at = 0;
+  for (const wire::SlotEntry& entry : reading.entries) {
+    const table::SlotTable& rows = *table.rows[slots_.LocalOf(entry.slot)];
+    const size_t count = table.sparse() ? entry.count : 0;
+    if (Status s = rows.CheckRead(reading.keys.subspan(key_at, count), reading.column); !s.ok()) return s;
+    if (when_assigned && !rows.assigned() && !CAIRN_BUG(kUnassignedRead)) {
+      return {Code::kUnavailable, "table \"" + spec.name + "\" has no values yet in slot " +
+                                      std::to_string(entry.slot) + ": no worker has assigned them"};
+    }
+    *bytes += rows.ReadBytes(count, reading.column);
+    key_at += count;
+  }
+  const uint64_t most = options_.most_value_bytes;
+  if (*bytes <= most) return Status::Ok();
+  if (reading.column == kKeyColumn) {
+    return {Code::kInvalidArgument,
+            "table \"" + spec.name + "\": the keys of " + std::to_string(*bytes / sizeof(RowKey)) +
+                " rows are more than an answer holds, which is " + std::to_string(most / sizeof(RowKey)) +
+                ": ask for those of fewer slots at a time"};
+  }
+  return {Code::kInvalidArgument, "table \"" + spec.name + "\": an answer of " + std::to_string(*bytes) +
+                                      " bytes is above the limit of " + std::to_string(most) +
+                                      ": pull fewer rows at a time"};
+}
+
+void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableState& table,
+                           const Reading& reading) {
+  const bool sparse = table.sparse();
+  uint64_t bytes = 0;
+  if (Status problem = CheckReading(request, table, reading, &bytes); !problem.ok())
+    return SendError(conn, request, problem);
+
+  // A dense table's values are sent from where they lie.
+  const bool in_place = !sparse && reading.column == 0 && !wire::Rounds(table.info.spec.wire) &&
+                        bytes >= kInPlaceBytes * reading.entries.size();
+  wire::Pieces pieces;
+  Buffer values = pool_.Get(in_place ? 0 : bytes);
+  std::byte* out = values.data();
+  reply_entries_.clear();
+  size_t key_at = 0;
+  for (const wire::SlotEntry& entry : reading.entries) {
+    const uint32_t local = slots_.LocalOf(entry.slot);
+    table::SlotTable& rows = *table.rows[local];
+    const auto part = reading.keys.subspan(key_at, sparse ? entry.count : 0);
+    if (CAIRN_BUG(kPullCreatesRow) && sparse) {
+      const std::vector<std::byte> zeros(part.size() * UnitBytes(table.info.spec));
+      rows.Apply(part, zeros, {}, Hyper{0, 0});
+    }
+    CountPull(table, local, part, rows.ReadBytes(part.size(), reading.column));
+    if (in_place) {
+      pieces.push_back(rows.View(reading.column));
+    } else {
+      rows.Read(part, reading.column, out);
+      out += rows.ReadBytes(part.size(), reading.column);
+    }
+    key_at += part.size();
+    const bool all = !sparse || reading.column == kKeyColumn;
+    const uint32_t count = all ? static_cast<uint32_t>(rows.rows()) : entry.count;
+    reply_entries_.push_back({entry.slot, count, slots_[local].position().packed});
+  }
+  if (reading.column == 0 && !in_place) {
+    (void)wire::RoundValues(table.info.spec.wire, wire::TooLarge::kLargest, values.bytes());
+  }
+  wire::DataParts parts = RoundReply(table, request);
+  if (request.type == wire::FrameType::kPull) parts.type = wire::FrameType::kPullReply;
+  parts.flags = (request.flags & wire::kFlagValuesChecked) | reading.reply_flags;  // as the asker does it
+  parts.entries = reply_entries_;
+  parts.owned = std::move(values);
+  parts.values = std::move(pieces);
+  parts.transient = in_place;
+  SendWhenCommitted(conn, wire::EncodeData(std::move(parts), pool_), reading.entries, reading.every_slot);
+}
+
+}  // namespace cairn::server

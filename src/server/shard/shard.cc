@@ -1,0 +1,403 @@
+// Frames in: handshake, fencing, dispatch (docs/internals/consistency.md, rules 11 and 12), and what a shard
+// tells about itself.
+#include "server/shard/shard.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/planted.h"
+#include "server/shard/request_size.h"
+#include "server/shard/shard_impl.h"
+#include "wire/state_exchange.h"
+
+namespace cairn::server {
+namespace {
+constexpr int64_t kOwnPauseUs = 1'000'000;  // ticks come every 100 ms
+}  // namespace
+
+std::unique_ptr<Shard> Shard::Make(const ShardOptions& options, Network& network, BufferPool& pool,
+                                   ShardObserver* observer) {
+  return std::make_unique<ShardImpl>(options, network, pool, observer);
+}
+
+// If this thread did not run, it could not hear confirmations either: nobody else was slow.
+void ShardImpl::NoteTime(int64_t now_us) {
+  if (now_us - now_us_ > kOwnPauseUs) awake_us_ = now_us;
+  now_us_ = now_us;
+}
+
+bool ShardImpl::Slow(const ReplicaSender& sender) const {
+  return std::min(sender.oldest_unconfirmed_us(now_us_), now_us_ - awake_us_) >= options_.slow_after_us;
+}
+
+void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
+  NoteTime(now_us);
+  stats_.bytes_in += sizeof(frame.header) + frame.storage.size();
+  Dispatch(conn, frame, now_us);
+  if (streams_.empty()) return;
+  StartCopies();
+  FlushStreams();
+}
+
+void ShardImpl::OnConnected(ConnId conn, int64_t now_us) {
+  NoteTime(now_us);
+  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
+    sender->second->OnConnected(now_us);
+}
+
+void ShardImpl::Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us) {
+  const wire::FrameHeader& header = frame.header;
+  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
+    return sender->second->OnMessage(frame, now_us);
+  if (header.type == wire::FrameType::kControl) return OnControl(conn, frame);
+  if (header.type == wire::FrameType::kReplicate && replica_conns_.contains(conn))
+    return OnReplicate(conn, frame);
+
+  auto known = connections_.find(conn);
+  if (known == connections_.end()) {
+    Send(conn, wire::EncodeControl(wire::Refusal{header.request_id, Code::kProtocol,
+                                                 options_.name + ": a data connection starts with Hello"},
+                                   pool_));
+    network_.Close(conn);
+    return;
+  }
+  if (known->second.value != header.incarnation) {
+    return Violation(
+        conn, header,
+        {Code::kProtocol, "frame of incarnation " + std::to_string(header.incarnation) +
+                              " on a connection of incarnation " + std::to_string(known->second.value)});
+  }
+  const LiveClient* client = nullptr;
+  if (Status fenced = Fence(header, &client); !fenced.ok()) {
+    TellFenced(frame, fenced);
+    return SendError(conn, header, fenced);
+  }
+  if ((header.flags & wire::kFlagTrip) != 0) ++stats_.round_trips;
+  const Request request{conn, client, frame, now_us};
+  switch (header.type) {
+    case wire::FrameType::kPush: return OnPush(request);
+    case wire::FrameType::kContribute:
+    case wire::FrameType::kDone: return OnRoundFrame(request);
+    case wire::FrameType::kPull: return OnPull(request);
+    default:
+      return Violation(conn, header,
+                       {Code::kProtocol, "frame type " + std::to_string(static_cast<int>(header.type)) +
+                                             " is not for a server"});
+  }
+}
+
+void ShardImpl::OnControl(ConnId conn, const wire::InFrame& frame) {
+  Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
+  const wire::Hello* hello = message.ok() ? std::get_if<wire::Hello>(&*message) : nullptr;
+  const auto* replica = message.ok() ? std::get_if<wire::ReplicaHello>(&*message) : nullptr;
+  Status problem;
+  if (message.ok() && connections_.contains(conn) && ComparesStates(conn, *message)) return;
+  if (!message.ok()) {
+    problem = message.status();
+  } else if (replica != nullptr) {
+    problem = CheckReplicaHello(*replica);
+    if (problem.ok()) return OnReplicaHello(conn, *replica);
+  } else if (hello == nullptr) {
+    problem = {Code::kProtocol, std::string(wire::Name(*message)) + " is not for a shard"};
+  } else {
+    problem = CheckHello(*hello);
+  }
+  if (problem.ok()) {
+    connections_[conn] = hello->incarnation;
+    Send(conn, wire::EncodeControl(wire::HelloReply{wire::kProtocolVersion, version()}, pool_));
+    return;
+  }
+  Send(conn, wire::EncodeControl(wire::Refusal{frame.header.request_id, problem.code(),
+                                               options_.name + ": " + problem.message()},
+                                 pool_));
+  if (problem.code() == Code::kProtocol) {
+    OnDisconnect(conn, 0);
+    network_.Close(conn);
+  }
+}
+
+// True if the message was about the cluster's state. Whatever a worker has was told by a scheduler, so it
+// is durable; the server's control side takes it for all shards.
+bool ShardImpl::ComparesStates(ConnId conn, wire::ControlMessage& message) {
+  if (const auto* at = std::get_if<wire::StateAt>(&message)) {
+    if (CAIRN_BUG(kStatesNotPassed)) return true;
+    if (auto answer = wire::AnswerTo(*at, *state_)) Send(conn, wire::EncodeControl(*answer, pool_));
+    return true;
+  }
+  auto* passed = std::get_if<wire::StateMessage>(&message);
+  if (passed == nullptr) return false;
+  const StateVersion newest = passed_state_ ? passed_state_->version : state_->version;
+  const bool same_slots = state_->slots.empty() || passed->state.slots.size() == state_->slots.size();
+  if (passed->state.version <= newest || !same_slots) return true;
+  passed_state_ = std::make_shared<const wire::ClusterState>(std::move(passed->state));
+  news_changed_ = true;
+  return true;
+}
+
+Status ShardImpl::CheckHello(const wire::Hello& hello) const {
+  if (hello.protocol_min > wire::kProtocolVersion || hello.protocol_max < wire::kProtocolVersion) {
+    return {Code::kProtocol, "speaks protocol " + std::to_string(wire::kProtocolVersion) + ", the worker " +
+                                 std::to_string(hello.protocol_min) + " to " +
+                                 std::to_string(hello.protocol_max) + ": use the same release everywhere"};
+  }
+  if (!registered_ || !state_) return {Code::kUnavailable, "not registered yet"};
+  if (!hello.cluster_id.empty() && hello.cluster_id != state_->cluster_id) {
+    return {Code::kProtocol,
+            "belongs to cluster " + state_->cluster_id + ", the worker to " + hello.cluster_id};
+  }
+  if (hello.server_incarnation != server_incarnation_ || hello.thread != options_.thread) {
+    return {Code::kProtocol, "is thread " + std::to_string(options_.thread) + " of incarnation " +
+                                 std::to_string(server_incarnation_.value) + ", the worker asks for thread " +
+                                 std::to_string(hello.thread) + " of incarnation " +
+                                 std::to_string(hello.server_incarnation.value)};
+  }
+  if (clients_.Find(hello.incarnation) != nullptr) return Status::Ok();
+  if (hello.incarnation >= state_->next_incarnation)
+    return {Code::kUnavailable, "has not heard of this worker yet"};
+  return {Code::kRetired, "incarnation " + std::to_string(hello.incarnation.value) +
+                              " has left or was declared dead: restart the process"};
+}
+
+Status ShardImpl::Fence(const wire::FrameHeader& header, const LiveClient** client) {
+  if (!state_) return {Code::kUnavailable, options_.name + " has no state yet"};
+  if (state_->phase == wire::Phase::kFailed) return EndOfJob();
+  const Incarnation incarnation{header.incarnation};
+  *client = clients_.Find(incarnation);
+  if (*client == nullptr && incarnation >= state_->next_incarnation)
+    return {Code::kUnavailable, options_.name + " has not heard of this worker yet"};
+  if (*client == nullptr && CAIRN_BUG(kForgetWatermark) && header.type == wire::FrameType::kPush)
+    *client = clients_.Admit(incarnation);
+  if (*client == nullptr) {
+    return {Code::kRetired, "incarnation " + std::to_string(incarnation.value) +
+                                " has left or was declared dead: restart the process"};
+  }
+  if (header.state_version > state_->version.value) {
+    return {Code::kUnavailable, options_.name + " has state " + std::to_string(state_->version.value) +
+                                    ", the frame was made under " + std::to_string(header.state_version)};
+  }
+  return EndOfJob();
+}
+
+void ShardImpl::TellFenced(const wire::InFrame& frame, const Status& why) {
+  const wire::FrameHeader& header = frame.header;
+  if (observer_ == nullptr || why.code() != Code::kRetired || header.type != wire::FrameType::kPush) return;
+  Result<wire::PushView> push = wire::DecodePush(header, frame.body());
+  if (!push.ok()) return;
+  for (const wire::SlotEntry& entry : push->entries) {
+    observer_->OnPush(SlotId{entry.slot}, Incarnation{header.incarnation}, Seq{entry.number},
+                      TableId{header.table}, Outcome::kRetired, why.code(), {}, {}, push->params.hyper(),
+                      Position{});
+  }
+}
+
+Status ShardImpl::CheckOwner(const Request& request, std::span<const wire::SlotEntry> entries) const {
+  for (const wire::SlotEntry& entry : entries) {
+    const uint32_t local = slots_.LocalOf(entry.slot);
+    if (local == OwnedSlots::kNotHere) [[unlikely]] {
+      return {Code::kUnavailable, options_.name + " is not the owner of slot " + std::to_string(entry.slot) +
+                                      ": " + SlotsWords()};
+    }
+    if (request.header().state_version < slots_[local].since.value) [[unlikely]] {
+      return {Code::kUnavailable, "slot " + std::to_string(entry.slot) + " moved in state " +
+                                      std::to_string(slots_[local].since.value) +
+                                      ", the frame was made under " +
+                                      std::to_string(request.header().state_version)};
+    }
+  }
+  return Status::Ok();
+}
+
+std::string ShardImpl::SlotsWords() const {
+  uint32_t owned = 0;
+  for (uint32_t local = 0; local < slots_.size(); ++local) owned += slots_[local].owned;
+  return "it has " + std::to_string(owned) + " of " + std::to_string(slots_.slot_count()) + " slots";
+}
+
+Status ShardImpl::FindTable(const Request& request, TableState** table) {
+  auto it = tables_.find(request.table());
+  *table = it == tables_.end() ? nullptr : &it->second;
+  if (*table != nullptr || (request.table() < state_->next_table && request.table() != TableId{0}))
+    return Status::Ok();
+  return {Code::kInvalidArgument, "there never was a table " + std::to_string(request.table().value)};
+}
+
+void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
+  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
+    return sender->second->OnDisconnect(now_us);
+  if (auto source = replica_conns_.find(conn); source != replica_conns_.end()) {
+    if (auto it = sources_.find(source->second); it != sources_.end() && it->second.conn == conn)
+      it->second.conn = ConnId{};
+    replica_conns_.erase(source);
+    return;
+  }
+  connections_.erase(conn);
+  parked_.ForgetConnection(conn);
+  // Who asks again gets another answer.
+  std::erase_if(held_, [&](const auto& item) { return item.second.conn == conn; });
+}
+
+void ShardImpl::OnTick(int64_t now_us) {
+  NoteTime(now_us);
+  TellStillWaiting(now_us);
+  TellHeld(now_us);
+  WatchPositions();
+  AgeHotRows(now_us);
+  if (!streams_.empty()) OnTimers(now_us);
+}
+
+void ShardImpl::OnTimers(int64_t now_us) {
+  for (auto& [key, stream] : streams_) {
+    stream->sender.OnTick(now_us);
+    if (Slow(stream->sender)) news_changed_ = true;
+  }
+  TellCommits();
+  CompareWithHeirs();
+  SendHash();
+  StartCopies();
+  FlushStreams();
+}
+
+uint32_t ShardImpl::WaitsAt(const TableState& table, const ParkedRequest& request) const {
+  if (!request.every_slot) return slots_.LocalOf(request.entries[request.next].slot);
+  uint32_t local = 0;
+  while (!slots_[local].primary() || Reached(table.rounds[local], request)) ++local;
+  return local;
+}
+
+void ShardImpl::TellStillWaiting(int64_t now_us) {
+  for (auto& [id, request] : parked_.all()) {
+    if (request.conn == ConnId{} || now_us - request.told_us < options_.still_waiting_us) continue;
+    request.told_us = now_us;
+    const TableState& table = tables_.at(TableId{request.header.table});
+    const uint32_t local = WaitsAt(table, request);
+    const SlotRound& round = table.rounds[local];
+    Send(request.conn,
+         wire::EncodeControl(wire::StillWaiting{request.header.request_id, table.info.id, round.open(),
+                                                round.MissingRanks(slots_[local].id, table.marks)},
+                             pool_));
+  }
+}
+
+void ShardImpl::Send(ConnId conn, wire::FramePtr frame) {
+  stats_.bytes_out += frame->bytes();
+  network_.Send(conn, std::move(frame));
+}
+
+// The version says to a client with an older state that there is a newer one.
+void ShardImpl::SendError(ConnId conn, const wire::FrameHeader& request, const Status& error) {
+  wire::FramePtr frame = wire::EncodeError(request, error, pool_);
+  frame->header().state_version = version().value;
+  wire::Seal(*frame);
+  Send(conn, std::move(frame));
+}
+
+void ShardImpl::Violation(ConnId conn, const wire::FrameHeader& request, const Status& error) {
+  SendError(conn, request, error.With(options_.name));
+  OnDisconnect(conn, 0);
+  network_.Close(conn);
+}
+
+uint64_t ShardImpl::MostBodyBytes(const wire::FrameHeader& header) const {
+  const TableId id{header.table};
+  const auto table = tables_.find(id);
+  return MostRequestBytes(header, table == tables_.end() ? dropped_tables_.Find(id) : &table->second.info.spec,
+                          slots_.slot_count());
+}
+
+uint64_t ShardImpl::MostAnswerBytes(const wire::FrameHeader& header) const {
+  return MostBackupAnswerBytes(header, slots_.slot_count());
+}
+
+wire::NodeStats ShardImpl::stats() const {
+  wire::NodeStats stats = stats_;
+  stats.connections = connections_.size();
+  const RowWeights& weights = Weigh();
+  stats.rows = weights.rows();
+  stats.memory_bytes = weights.memory_bytes();
+  stats.dense_bytes = weights.dense_bytes();
+  for (const auto& [key, stream] : streams_) {
+    stats.replicated_bytes += stream->sender.sent_bytes();
+    stats.unconfirmed_bytes += stream->sender.unconfirmed_bytes();
+  }
+  return stats;
+}
+
+Shard::SlotRole ShardImpl::RoleOf(SlotId slot) const {
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  return local == OwnedSlots::kNotHere ? SlotRole::kNone : slots_[local].role;
+}
+
+Position ShardImpl::Received(SlotId slot) const {
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  if (RoleOf(slot) == SlotRole::kNone) return {};
+  const OwnedSlot& here = slots_[local];
+  if (here.role == SlotRole::kPrimary) return here.position();
+  if (!here.whole) return {};
+  return Position::Of(here.held() > here.received ? here.kept_epoch : here.line_epoch, here.held());
+}
+
+Position ShardImpl::Applied(SlotId slot) const {
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  if (RoleOf(slot) == SlotRole::kNone) return {};
+  const OwnedSlot& here = slots_[local];
+  if (here.role == SlotRole::kPrimary) return here.position();
+  return here.whole ? Position::Of(here.line_epoch, here.index) : Position{};
+}
+
+bool ShardImpl::WaitsFor(SlotId slot, uint32_t server) const {
+  if (RoleOf(slot) != SlotRole::kPrimary) return false;
+  for (const SlotBackup& backup : slots_[slots_.LocalOfAny(slot.value)].backups)
+    if (backup.server == server && backup.waited()) return true;
+  return false;
+}
+
+Shard::HighWater ShardImpl::high_water() const {
+  HighWater now;
+  for (const auto& [key, stream] : streams_) now.unconfirmed_bytes += stream->sender.unconfirmed_bytes();
+  now.tail_bytes = tail_bytes_;
+  now.held_answers = held_.size();
+  return now;
+}
+
+Seq ShardImpl::LastSeq(SlotId slot, Incarnation incarnation) const {
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  const LiveClient* client = clients_.Find(incarnation);
+  if (RoleOf(slot) == SlotRole::kNone || client == nullptr) return Seq{0};
+  return slots_[local].numbers.last(client->index);
+}
+
+std::vector<Shard::Refusal> ShardImpl::RefusalsOf(SlotId slot, Incarnation incarnation) const {
+  std::vector<Refusal> refusals;
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  const LiveClient* client = clients_.Find(incarnation);
+  if (RoleOf(slot) == SlotRole::kNone || client == nullptr) return refusals;
+  slots_[local].numbers.ForEachRefusal(
+      client->index, [&](Seq seq, const Status& why) { refusals.push_back({seq, why}); });
+  return refusals;
+}
+
+Round ShardImpl::OpenRound(TableId table, SlotId slot) const {
+  auto it = tables_.find(table);
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  if (it == tables_.end() || !it->second.sync() || RoleOf(slot) == SlotRole::kNone) return Round{0};
+  return it->second.rounds[local].open();
+}
+
+void ShardImpl::ForEachRow(TableId table, SlotId slot,
+                           const std::function<void(RowKey, std::span<const std::byte>)>& row) const {
+  auto it = tables_.find(table);
+  const uint32_t local = slots_.LocalOfAny(slot.value);
+  if (it == tables_.end() || RoleOf(slot) == SlotRole::kNone) return;
+  it->second.rows[local]->ForEach(row);
+}
+
+bool IsHelloReply(const wire::Frame& frame) {
+  if (frame.header().type != wire::FrameType::kControl) return false;
+  const auto message =
+      wire::DecodeControl(frame.header(), frame.head.bytes().subspan(sizeof(wire::FrameHeader)));
+  return message.ok() && (std::holds_alternative<wire::HelloReply>(*message) ||
+                          std::holds_alternative<wire::ReplicaHelloReply>(*message));
+}
+
+}  // namespace cairn::server

@@ -1,0 +1,386 @@
+// The shard as it is. One class, its work in several files, each with one job:
+//   shard.cc          frames in: handshake, fencing, dispatch; small things the others use
+//   shard_state.cc    a new state: clients, slots, tables, views, holds, the end
+//   pushes.cc         numbered pushes
+//   round_frames.cc   marks, contributions and decisions of sync rounds: checked, recorded, parked
+//   contributions.cc  the parts of contributions, staged
+//   closing.cc        which rounds are summed up or close, and whose wait is over then
+//   answers.cc        what they are told
+//   pulls.cc          reads
+//   slot_owners.cc    what a new state makes of the slots: promotion, handing over, letting go
+//   replication.cc    as the primary: what goes to the backups, and what their confirmations mean
+//   held_answers.cc   answers that wait for confirmations
+//   backup_operations.cc  as a backup: operations taken and applied
+//   slot_copy.cc      a whole slot as bytes
+//   work.cc           reports of slots' sizes and work, and of the rows that are asked for most
+// One thread; nothing here blocks or allocates per slot or key on the paths of pushes and pulls.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/replication/backup_streams.h"
+#include "server/shard/dropped_tables.h"
+#include "server/shard/live_clients.h"
+#include "server/shard/owned_slots.h"
+#include "server/shard/parked.h"
+#include "server/shard/refusal_texts.h"
+#include "server/round/row_weights.h"
+#include "server/shard/shard.h"
+#include "server/shard/table_state.h"
+#include "table/memory/arena.h"
+#include "wire/data.h"
+#include "wire/replica.h"
+
+namespace cairn::server {
+
+class ShardImpl final : public Shard, private ReplicaSender::Owner {
+ public:
+  ShardImpl(const ShardOptions& options, Network& network, BufferPool& pool, ShardObserver* observer)
+      : options_(options), network_(network), pool_(pool), observer_(observer) {}
+
+  void OnRegistered(uint32_t server_index, Incarnation incarnation) override;
+  void OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) override;
+  void OnConnected(ConnId conn, int64_t now_us) override;
+  void OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) override;
+  void OnDisconnect(ConnId conn, int64_t now_us) override;
+  void OnTick(int64_t now_us) override;
+
+  StateVersion version() const override { return state_ ? state_->version : StateVersion{}; }
+  ViewNumber hold_view() const override { return hold_view_; }
+  std::vector<wire::TableRound> hold_rounds() const override { return hold_rounds_; }
+  wire::NodeStats stats() const override;
+  uint64_t MostBodyBytes(const wire::FrameHeader& header) const override;
+  uint64_t MostAnswerBytes(const wire::FrameHeader& header) const override;
+  uint64_t reusable_bytes() const override { return arena_.mapped_bytes() - arena_.used_bytes(); }
+  bool TakeNewsFlag() override { return std::exchange(news_changed_, false); }
+  std::vector<wire::SlotNews> news() const override;
+  std::vector<wire::SlotLoad> loads() const override;
+  HotReport hot_rows() const override;
+  std::vector<wire::StalledRound> stalled() const override;
+  std::shared_ptr<const wire::ClusterState> passed_state() const override { return passed_state_; }
+  SlotRole RoleOf(SlotId slot) const override;
+  Position Received(SlotId slot) const override;
+  Position Applied(SlotId slot) const override;
+  uint64_t ContentHash(SlotId slot) const override;
+  bool WaitsFor(SlotId slot, uint32_t server) const override;
+  HighWater high_water() const override;
+  uint64_t early_bytes() const override { return kept_bytes_; }
+  uint64_t looks_at_rows() const override { return weights_.looks() + table_updates_; }
+  Seq LastSeq(SlotId slot, Incarnation incarnation) const override;
+  std::vector<Refusal> RefusalsOf(SlotId slot, Incarnation incarnation) const override;
+  Round OpenRound(TableId table, SlotId slot) const override;
+  void ForEachRow(TableId table, SlotId slot,
+                  const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
+
+ private:
+  // A data frame that has passed the fence.
+  struct Request {
+    ConnId conn;
+    const LiveClient* client;
+    wire::InFrame& frame;
+    int64_t now_us;
+    const wire::FrameHeader& header() const { return frame.header; }
+    Incarnation incarnation() const { return client->incarnation; }
+    TableId table() const { return TableId{frame.header.table}; }
+    Round round() const { return Round{frame.header.round}; }
+    bool has(wire::FrameFlag flag) const { return (frame.header.flags & flag) != 0; }
+  };
+  // One slot's part of a push or contribution, where it lies in the frame.
+  struct Part {
+    const wire::SlotEntry& entry;
+    uint32_t local;
+    std::span<const RowKey> keys;
+    std::span<const std::byte> values;
+    table::Mask mask;
+  };
+  // What an answer with values is made of.
+  struct Reading {
+    std::span<const wire::SlotEntry> entries;
+    std::span<const RowKey> keys;
+    uint8_t column = 0;
+    uint16_t reply_flags = 0;
+    bool every_slot = false;  // the answer says something of all slots here
+  };
+  // Of a pull: all of its entries name the same (the decoder sees to it).
+  static uint8_t ColumnOf(std::span<const wire::SlotEntry> entries) {
+    return entries.empty() ? 0 : static_cast<uint8_t>(entries.front().number);
+  }
+
+  // The other end of a stream whose primary is elsewhere.
+  using ReceiverKey = std::pair<Incarnation, uint32_t>;  // incarnation, thread
+  struct ReplicaSource {
+    ReplicaReceiver receiver;
+    uint16_t server = 0;
+    ConnId conn;  // the newest
+    bool meant_another = false;  // a planted bug's
+  };
+
+  // shard.cc
+  void Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us);
+  void OnControl(ConnId conn, const wire::InFrame& frame);
+  void OnTimers(int64_t now_us);
+  void NoteTime(int64_t now_us);
+  bool Slow(const ReplicaSender& sender) const;
+  void Log(const std::string& line) const {
+    if (options_.log) options_.log(line);
+  }
+  bool ComparesStates(ConnId conn, wire::ControlMessage& message);
+  Status CheckHello(const wire::Hello& hello) const;
+  Status Fence(const wire::FrameHeader& header, const LiveClient** client);
+  void TellFenced(const wire::InFrame& frame, const Status& why);
+  Status CheckOwner(const Request& request, std::span<const wire::SlotEntry> entries) const;
+  // Null with ok: the table has been dropped.
+  Status FindTable(const Request& request, TableState** table);
+  void Send(ConnId conn, wire::FramePtr frame);
+  void SendError(ConnId conn, const wire::FrameHeader& request, const Status& error);
+  void Violation(ConnId conn, const wire::FrameHeader& request, const Status& error);  // and closes
+  void TellStillWaiting(int64_t now_us);
+  void TellHeld(int64_t now_us);
+  std::string HeldFor(const HeldAnswer& held) const;  // whom it waits for, in words
+  uint32_t WaitsAt(const TableState& table, const ParkedRequest& request) const;  // local slot
+  std::string SlotsWords() const;
+
+  // slot_owners.cc
+  bool UpdateOwners();
+  void BePrimary(uint32_t local, const wire::SlotOwner& owner);
+  void BeBackup(uint32_t local, const wire::SlotOwner& owner, const wire::Backup& backup);
+  void LetGo(uint32_t local);
+  void Ruin(OwnedSlot& slot, OwnedSlot::Ruin ruin);
+  void WatchPositions();
+  void UpdateBackups(uint32_t local, const wire::SlotOwner& owner);
+  void TellPromoted(uint32_t local, SlotBackup& backup, const std::deque<std::vector<std::byte>>& tail);
+
+  // replication.cc
+  BackupStream* StreamTo(uint16_t server, uint16_t thread, int64_t now_us);
+  void DropStreams();
+  void Ship(uint32_t local, wire::OpHeader header, const wire::PushParams* params, std::span<const RowKey> keys,
+            table::Mask mask, std::span<const std::byte> payload,
+            const std::shared_ptr<const Buffer>& keep = nullptr);
+  void ShipNothing(uint32_t local);
+  void Shipped(uint32_t local, SlotBackup& backup, bool note);
+  void FlushIfFull(ReplicaSender& sender);
+  void FlushStreams();
+  void ShipPush(const Request& request, const Part& part, const wire::PushParams& params);
+  void ShipRefusal(const Request& request, const Part& part, const Status& why);
+  void ShipSumUp(const TableState& table, uint32_t local);
+  void ShipClose(const TableState& table, uint32_t local, const SlotRound::Closed& closed);
+  void StartCopies();
+  void Copy(uint32_t local, SlotBackup& backup);
+  void AddToCopy(BackupStream& stream, SlotBackup& backup, wire::OpKind kind, uint64_t a,
+                 std::span<const std::byte> payload);
+  void SendChunks(BackupStream& stream);
+  void OnConfirmed(ReplicaSender& sender, uint64_t up_to, std::span<const wire::SlotEntry> refused,
+                   int64_t now_us) override;
+  void OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry, uint64_t up_to);
+  void Recommit(OwnedSlot& slot);
+  void FinishCopy(BackupStream& stream, uint64_t up_to, int64_t now_us);
+  void CheckCaughtUp();
+  bool Drained(const OwnedSlot& slot) const;
+  void TellCommits();
+  void SendHash();
+  wire::OpHeader HashOf(const OwnedSlot& slot) const;
+  void CompareWithHeirs();
+  uint64_t TablesMark() const;
+
+  // held_answers.cc
+  // For an answer about these slots, or about every slot here.
+  void SendWhenCommitted(ConnId conn, wire::FramePtr frame, std::span<const wire::SlotEntry> entries,
+                         bool every_slot);
+  template <class Look>
+  void ForEachLocal(const HeldAnswer& held, Look look) const;
+  void Mark(HeldAnswer& held) const;
+  void AdvanceHeld(uint64_t id);
+  void FailHeld(HeldAnswers::iterator it);
+  void ReleaseConfirmed(BackupStream& stream);
+  void RegateAll();
+
+  // backup_operations.cc
+  Status CheckReplicaHello(const wire::ReplicaHello& hello) const;
+  void OnReplicaHello(ConnId conn, const wire::ReplicaHello& hello);
+  void OnReplicate(ConnId conn, wire::InFrame& frame);
+  void TakeHeldFrames(ReplicaSource& source);
+  void TakeOperations(ReplicaSource& source, const wire::InFrame& frame);
+  Status TakeOperation(uint16_t from, const wire::OpView& op);
+  Status EndCopy(uint32_t local, const wire::OpView& op);
+  void PopTail(OwnedSlot& slot);
+  bool Keeps(OwnedSlot& slot, const wire::OpView& op);
+  Status ContinueUnder(OwnedSlot& slot, const wire::OpHeader& header);
+  bool ApplyTail(uint32_t local, uint64_t committed);
+  bool ApplyOperation(uint32_t local, const wire::OpView& op);
+  bool ApplyPush(OwnedSlot& slot, TableState* table, const wire::OpView& op);
+  Status CompareHash(const OwnedSlot& slot, const wire::OpHeader& header);
+
+  // slot_copy.cc
+  void SaveSlot(uint32_t local, ByteWriter& out) const;
+  void ClearSlot(uint32_t local);
+  bool LoadSlot(uint32_t local, std::span<const std::byte> bytes);
+
+  // shard_state.cc
+  void MakeRows(TableState& table, uint32_t local,
+                table::SlotTable::Purpose purpose = table::SlotTable::Purpose::kToUse);
+  void DropSources();
+  void UpdateClients();
+  // Requires the state before, or null: then everything may have changed.
+  void UpdateTables(const wire::ClusterState* before);
+  void DropTables();
+  void UpdateRounds(TableState& table);
+  void RecountOpen(TableState& table);
+  void UpdateHold();
+  bool Touched(const TableState& table) const;
+  void AnswerAllParked(const Status& error);
+  Status EndOfJob() const;  // ok while the job runs
+
+  // pushes.cc
+  void OnPush(const Request& request);
+  void TakePush(const Request& request);
+  bool Feeds(const BackupStream& stream) const;
+  Status CheckBacklog() const;
+  // Calls take(Part) for each entry; values are cut only if `shape` is ok.
+  template <class Take>
+  void ForEachPart(const TableState* table, const wire::PushView& push, const Status& shape, Take take);
+  Status CheckPart(const TableState* table, const Status& shape, const wire::PushParams& params,
+                   const Part& part, const char* what) const;
+  void PushPart(const Request& request, TableState* table, const Status& shape,
+                const wire::PushParams& params, const Part& part);
+  void ApplyPart(table::SlotTable& rows, const wire::PushParams& params, const Part& part);
+  void RefusePart(const Request& request, const Part& part, const Hyper& hyper, const Status& why);
+  void AddProblem(uint32_t slot, Code code, uint64_t number, const std::string& text);
+  void ObservePush(const Request& request, const Part& part, Outcome outcome, Code code, const Hyper& hyper,
+                   Position position);
+
+  // work.cc: what requests cost (rule 53), and which rows they ask for. `table` is null if it was dropped.
+  void CountPush(TableState* table, const Part& part) {
+    slots_[part.local].work.Push(part.keys.size(), part.values.size());
+    if (table != nullptr) table->hot.Note(part.keys);
+  }
+  void AgeHotRows(int64_t now_us);
+  const RowWeights& Weigh() const;
+  void CountPull(TableState& table, uint32_t local, std::span<const RowKey> keys, size_t bytes) {
+    slots_[local].work.Pull(keys.size(), bytes);
+    table.hot.Note(keys);
+  }
+
+  // round_frames.cc
+  void OnRoundFrame(const Request& request);
+  void GiveUpSummedUp(const Request& request, TableState& table);
+  Status CheckRound(const Request& request, const TableState& table, const wire::PushView& push,
+                    bool marks) const;
+  void AwaitRound(const Request& request, TableState& table, const wire::PushView& push, bool marks);
+
+  // contributions.cc
+  Status StageParts(const Request& request, TableState& table, const wire::PushView& push,
+                    std::shared_ptr<KeptFrame>* kept);
+  Status StagePart(const Request& request, TableState& table, const Part& part, Contribution contribution,
+                   std::shared_ptr<KeptFrame>* kept);
+  void ReopenRound(const Request& request, TableState& table, const wire::PushParams& params,
+                   const Part& part);  // a planted bug's
+
+  // closing.cc
+  bool NothingToDo(const TableState& table) const;
+  void Reconsider(TableState& table);                                            // every slot
+  void Reconsider(TableState& table, std::span<const wire::SlotEntry> entries);  // these
+  void CloseWhatMay(TableState& table, uint32_t local);
+  void SumUp(TableState& table, uint32_t local);
+  void CloseOnce(TableState& table, uint32_t local);
+  void Wake(TableState& table, Round lowest_before);
+  // This slot does not keep the request waiting.
+  static bool Reached(const SlotRound& round, const ParkedRequest& request);
+  void AdvanceParked(TableState& table, ParkedRequest& request);
+
+  // answers.cc
+  void Answer(TableState& table, ParkedRequest& request);
+  template <class Look>
+  void ForEachSlotOf(const ParkedRequest& request, Look look) const;
+  bool AllJoined(const TableState& table, const ParkedRequest& request) const;
+  void AnswerRound(TableState& table, const ParkedRequest& request);
+  void SendRoundAnswer(const ParkedRequest& request, wire::FramePtr frame);
+  void SendReport(TableState& table, const ParkedRequest& request, uint16_t joined);
+  wire::DataParts RoundReply(const TableState& table, const wire::FrameHeader& request) const;
+
+  // pulls.cc
+  void OnPull(const Request& request);
+  Status CheckReading(const wire::FrameHeader& request, const TableState& table, const Reading& reading,
+                      uint64_t* bytes) const;
+  // A PullReply or a RoundReply, as the request asks.
+  void SendValues(ConnId conn, const wire::FrameHeader& request, TableState& table, const Reading& reading);
+
+  const ShardOptions options_;
+  Network& network_;
+  BufferPool& pool_;
+  ShardObserver* const observer_;
+
+  bool registered_ = false;
+  uint32_t server_index_ = 0;
+  Incarnation server_incarnation_;
+  std::shared_ptr<const wire::ClusterState> state_;
+  std::map<ConnId, Incarnation> connections_;  // those that have said a good Hello
+  std::shared_ptr<const wire::ClusterState> passed_state_;  // newer than state_, or null
+
+  table::Arena arena_{options_.pages};  // outlives the tables
+  uint64_t kept_bytes_ = 0;  // of early contributions; outlives the tables too
+  LiveClients clients_;
+  OwnedSlots slots_;
+  std::map<TableId, TableState> tables_;
+  mutable RowWeights weights_;  // of tables_: counted when somebody asks
+  DroppedTables dropped_tables_;
+  ParkedRequests parked_;
+  ViewNumber hold_view_;
+  std::vector<wire::TableRound> hold_rounds_;
+
+  int64_t now_us_ = 0;    // of the event under way
+  int64_t awake_us_ = 0;  // when this thread last began to run after a pause
+  SendersByConn senders_by_conn_;  // outlives the streams
+  std::map<std::pair<Incarnation, uint32_t>, std::unique_ptr<BackupStream>> streams_;
+  std::map<ReceiverKey, ReplicaSource> sources_;
+  std::map<ConnId, ReceiverKey> replica_conns_;
+  HeldAnswers held_;
+  RecycledMap<ConnId, bool> told_;  // of one look at them
+  std::vector<uint64_t> blocked_;        // held until the owners change
+  std::vector<uint32_t> catching_up_;    // slots with a backup that is about to be reported
+  uint64_t next_held_ = 1;
+  uint64_t tail_bytes_ = 0;
+  uint32_t handing_over_ = 0;
+  uint32_t copies_wanted_ = 0;  // backups that wait for their turn to be copied to
+  uint32_t next_hashed_ = 0;
+  int64_t hash_us_ = 0;
+  bool short_of_owners_ = false;  // some slot has fewer owners in sync than min_in_sync
+  bool news_changed_ = false;
+  bool slots_came_ = false;  // with the newest state this shard became the primary of a slot
+
+  int64_t hot_aged_us_ = 0;
+  wire::NodeStats stats_;
+  uint64_t table_updates_ = 0;  // pairs of a table and a slot that new states made it look at
+  uint64_t parts_pushed_ = 0;     // a planted bug's counter
+  bool only_duplicates_ = false;  // another's: of the push under way
+  // Kept between frames so that their memory is.
+  std::vector<wire::SlotEntry> problems_;
+  std::string problem_text_;
+  std::shared_ptr<const Buffer> push_body_;  // of the push that is taken now, where there are backups
+  std::vector<wire::SlotEntry> reply_entries_;
+  std::vector<uint32_t> moved_slots_;  // summed up or closed
+  std::vector<ParkedId> woken_;
+};
+
+template <class Take>
+void ShardImpl::ForEachPart(const TableState* table, const wire::PushView& push, const Status& shape,
+                            Take take) {
+  const size_t unit = table == nullptr ? 0 : UnitBytes(table->info.spec);
+  const bool sparse = table != nullptr && table->sparse();
+  size_t key_at = 0, value_at = 0;
+  for (const wire::SlotEntry& entry : push.entries) {
+    Part part{entry, slots_.LocalOf(entry.slot), {}, {}, push.mask};
+    if (shape.ok()) {
+      if (sparse) part.keys = push.keys.subspan(key_at, entry.count);
+      part.values = push.values.subspan(value_at, entry.count * unit);
+      key_at += entry.count;
+      value_at += entry.count * unit;
+    }
+    take(part);
+  }
+}
+
+}  // namespace cairn::server
