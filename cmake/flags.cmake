@@ -8,7 +8,7 @@ target_compile_options(cairn_flags INTERFACE -Wall -Wextra -Wno-missing-field-in
   # Arithmetic gives the same bits on every machine: nothing is fused.
   -ffp-contract=off)
 target_compile_definitions(cairn_flags INTERFACE
-  BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_SEPARATE_COMPILATION SPDLOG_COMPILED_LIB SPDLOG_FMT_EXTERNAL)
+  BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_SEPARATE_COMPILATION)
 target_link_libraries(cairn_flags INTERFACE Threads::Threads)
 if(CAIRN_SANITIZE)
   target_compile_options(cairn_flags INTERFACE -fsanitize=${CAIRN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -33,9 +33,7 @@ add_library(cairn_highway INTERFACE)
 target_include_directories(cairn_highway SYSTEM INTERFACE ${CAIRN_HIGHWAY_INCLUDE})
 set(CAIRN_LIBS_optimizer cairn_highway)
 set(CAIRN_LIBS_base ${CAIRN_XXHASH})
-set(CAIRN_LIBS_wire ${CAIRN_XXHASH} ${CAIRN_LZ4} flatbuffers)
-set(CAIRN_LIBS_transport spdlog fmt)
-set(CAIRN_LIBS_cluster spdlog fmt)
+set(CAIRN_LIBS_wire ${CAIRN_XXHASH} ${CAIRN_LZ4})
 
 # cairn_precompiled(target kind [HEADER...]): headers of the standard library (kind test: and gtest's), and
 # those that are named, are parsed once for all targets of a kind, which must have the same flags. Only where CAIRN_PCH is on: other

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include "cairn/types.h"
+#include "cairn/version.h"
 #include "client.h"
 #include "cluster.h"
 #include "forked.h"

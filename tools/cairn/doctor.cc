@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cairn/version.h"
 #include "commands.h"
 
 namespace cairn::tool {

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cairn/version.h"
 #include "cluster/supervise/supervise_process.h"
 #include "doctor.h"
 #include "python_choice.h"

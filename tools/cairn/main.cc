@@ -7,6 +7,7 @@
 #include <iostream>
 #include <string>
 
+#include "cairn/version.h"
 #include "commands.h"
 #include "guard.h"
 
