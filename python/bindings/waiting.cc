@@ -49,17 +49,22 @@ std::shared_ptr<BlockingCall> BlockingCall::Start(std::function<Status()> call) 
     Status status = call();
     call = nullptr;  // what it owned goes before anybody hears of the end
     running.reset();
-    std::lock_guard lock(state->mutex_);
-    state->result_ = std::move(status);
-    state->changed_.notify_all();
+    state->End(std::move(status));
   }).detach();
   return state;
 }
 
+void BlockingCall::End(Status status) {
+  const MutexLock lock(mutex_);
+  result_ = std::move(status);
+  changed_.WakeAll();
+}
+
 bool BlockingCall::EndedWithin(int64_t milliseconds) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::milliseconds(milliseconds),
-                           [this] { return result_.has_value(); });
+  const MutexLock lock(mutex_);
+  const auto until = Condition::Clock::now() + std::chrono::milliseconds(milliseconds);
+  while (!result_ && changed_.WaitUntil(mutex_, until)) continue;
+  return result_.has_value();
 }
 
 std::optional<Status> BlockingCall::WaitFor(int64_t timeout_ms) {
@@ -70,7 +75,7 @@ std::optional<Status> BlockingCall::WaitFor(int64_t timeout_ms) {
     throw;
   }
   abandoned_ = false;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return result_;
 }
 

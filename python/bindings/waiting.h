@@ -2,13 +2,12 @@
 // the GIL; the wait itself is without it.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 
+#include "base/mutex.h"
 #include "cairn/status.h"
 
 namespace cairn::python {
@@ -40,11 +39,12 @@ class BlockingCall {
   bool abandoned() const { return abandoned_; }
 
  private:
+  void End(Status status);
   bool EndedWithin(int64_t milliseconds);
 
-  std::mutex mutex_;  // guards result_
-  std::condition_variable changed_;
-  std::optional<Status> result_;
+  Mutex mutex_;
+  Condition changed_;
+  std::optional<Status> result_ CAIRN_GUARDED_BY(mutex_);
   bool abandoned_ = false;  // guarded by the GIL
 };
 

@@ -4,12 +4,12 @@
 #include <bit>
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/mutex.h"
 
 namespace cairn {
 namespace {
@@ -33,7 +33,7 @@ class BufferPoolState {
   // Null if the system has no more.
   std::byte* Take(size_t size) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       auto it = free_.find(size);
       if (it != free_.end() && !it->second.empty()) {
         std::byte* p = it->second.back();
@@ -53,7 +53,7 @@ class BufferPoolState {
 
   void GiveBack(std::byte* p, size_t size) {
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (kept_ + size <= keep_bytes_) {
         free_[size].push_back(p);
         kept_ += size;
@@ -64,13 +64,13 @@ class BufferPoolState {
   }
 
   size_t allocated() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return allocated_;
   }
 
  private:
   void FreeKept() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     for (auto& [size, list] : free_) {
       for (std::byte* p : list) std::free(p);
       list.clear();
@@ -78,10 +78,10 @@ class BufferPoolState {
     kept_ = 0;
   }
 
-  std::mutex mutex_;  // guards everything below
-  std::map<size_t, std::vector<std::byte*>> free_;
-  size_t kept_ = 0;
-  size_t allocated_ = 0;
+  Mutex mutex_;
+  std::map<size_t, std::vector<std::byte*>> free_ CAIRN_GUARDED_BY(mutex_);
+  size_t kept_ CAIRN_GUARDED_BY(mutex_) = 0;
+  size_t allocated_ CAIRN_GUARDED_BY(mutex_) = 0;
   const size_t keep_bytes_;
 };
 

@@ -5,8 +5,9 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <mutex>
 #include <new>
+
+#include "base/mutex.h"
 
 namespace cairn {
 namespace {
@@ -53,7 +54,7 @@ class SharedLists {
  public:
   // At most `count` blocks go into `to`; none if none are kept.
   void Take(size_t size_class, uint32_t count, List& to) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     List& from = lists_[size_class];
     for (; count > 0 && from.first != nullptr; --count) {
       to.Put(from.Take());
@@ -63,7 +64,7 @@ class SharedLists {
   void Give(size_t size_class, uint32_t count, List& from) noexcept {
     List surplus;
     {
-      std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       for (; count > 0 && from.first != nullptr; --count) {
         Free* const block = from.Take();
         if (kept_ + BytesOf(size_class) > kMostKeptBytes) {
@@ -77,24 +78,29 @@ class SharedLists {
     while (Free* block = surplus.Take()) ::operator delete(block);
   }
   size_t kept() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return kept_;
   }
-  void Lock() { mutex_.lock(); }
-  void Unlock() { mutex_.unlock(); }
+  void Lock() CAIRN_ACQUIRE(mutex_) { mutex_.Lock(); }
+  void Unlock() CAIRN_RELEASE(mutex_) { mutex_.Unlock(); }
 
  private:
-  std::mutex mutex_;  // guards the rest
-  std::array<List, kClasses> lists_{};
-  size_t kept_ = 0;
+  Mutex mutex_;
+  std::array<List, kClasses> lists_ CAIRN_GUARDED_BY(mutex_){};
+  size_t kept_ CAIRN_GUARDED_BY(mutex_) = 0;
 };
+
+SharedLists& Shared();
+// The system calls these in pairs, which the analysis can't know.
+void LockForFork() CAIRN_NO_THREAD_SAFETY_ANALYSIS { Shared().Lock(); }
+void UnlockAfterFork() CAIRN_NO_THREAD_SAFETY_ANALYSIS { Shared().Unlock(); }
 
 // Never destroyed: objects of static life may give blocks back after everything else has ended. A child
 // process must not find it locked by a thread that it does not have.
 SharedLists& Shared() {
   static SharedLists& lists = []() -> SharedLists& {
     auto* const made = new SharedLists;
-    pthread_atfork([] { Shared().Lock(); }, [] { Shared().Unlock(); }, [] { Shared().Unlock(); });
+    pthread_atfork(LockForFork, UnlockAfterFork, UnlockAfterFork);
     return *made;
   }();
   return lists;

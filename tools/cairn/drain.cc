@@ -38,10 +38,10 @@ Drain::Drain(server::ServerNode& node, std::vector<wire::Endpoint> schedulers, i
 
 Drain::~Drain() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     end_ = true;
   }
-  wake_.notify_all();
+  wake_.WakeAll();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -61,13 +61,13 @@ void Drain::StopBecause(const std::string& why) {
 }
 
 void Drain::Loop() {
-  std::unique_lock lock(mutex_);
-  while (!end_) {
-    lock.unlock();
+  for (;;) {
     const std::string obstacle = Obstacle(MonotonicMs());
     if (!obstacle.empty()) return StopBecause(obstacle);
-    lock.lock();
-    wake_.wait_for(lock, kAskEvery, [this] { return end_; });
+    const MutexLock lock(mutex_);
+    const auto again = Condition::Clock::now() + kAskEvery;
+    while (!end_ && wake_.WaitUntil(mutex_, again)) continue;
+    if (end_) return;
   }
 }
 

@@ -4,13 +4,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "server/node/server_node.h"
 #include "wire/cluster_state.h"
 
@@ -44,9 +43,9 @@ class Drain {
   bool others_seen_ = false;  // servers that stay, since it began
   std::string shown_;
   std::thread thread_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable wake_;
-  bool end_ = false;
+  Mutex mutex_;
+  Condition wake_;
+  bool end_ CAIRN_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace cairn::tool

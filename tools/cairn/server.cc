@@ -5,12 +5,11 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cluster/supervise/supervise.h"
 #include "commands.h"
 #include "drain.h"
@@ -106,15 +105,17 @@ void TellLauncher(int fd, const std::string& word) {
 Status FindOwnAddress(const Endpoints& schedulers, Interrupt& interrupt, server::ServerNodeOptions& options) {
   const bool wildcard = transport::IsWildcard(options.host);
   if (!wildcard || (!options.host.empty() && !options.advertise_host.empty())) return Status::Ok();
-  std::mutex mutex;
-  std::condition_variable wake;
+  Mutex mutex;
+  Condition wake;
   interrupt.Arm([&](int) {
-    const std::lock_guard lock(mutex);
-    wake.notify_all();
+    const MutexLock lock(mutex);
+    wake.WakeAll();
   });
   const auto pause = [&](int64_t ms) {
-    std::unique_lock lock(mutex);
-    return !wake.wait_for(lock, std::chrono::milliseconds(ms), [&] { return interrupt.signal() != 0; });
+    const MutexLock lock(mutex);
+    const auto until = Condition::Clock::now() + std::chrono::milliseconds(ms);
+    while (interrupt.signal() == 0 && wake.WaitUntil(mutex, until)) continue;
+    return interrupt.signal() == 0;
   };
   const Result<std::string> address = AwaitOwnAddress(
       schedulers, {.timeout_ms = options.control.register_deadline_us / 1000, .log = LogLine, .pause = pause});

@@ -107,10 +107,10 @@ Result<ClusterSummary> AskSummary(const wire::Endpoint& scheduler, int64_t timeo
 StatusPoller::~StatusPoller() {
   if (!thread_.joinable()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
-  wake_.notify_all();
+  wake_.WakeAll();
   thread_.join();
 }
 
@@ -121,29 +121,29 @@ void StatusPoller::Start(const wire::Endpoint& scheduler) {
 
 void StatusPoller::Hurry() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     hurry_ = true;
   }
-  wake_.notify_all();
+  wake_.WakeAll();
 }
 
 std::optional<StatusPoller::Answer> StatusPoller::Take() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(newest_, std::nullopt);
 }
 
 void StatusPoller::Loop() {
-  std::unique_lock lock(mutex_);
-  while (!stop_) {
-    hurry_ = false;
-    lock.unlock();
+  for (;;) {
     Answer answer;
     answer.asked_ms = MonotonicMs();
     Result<ClusterSummary> summary = AskSummary(scheduler_, kPollAnswerMs);
     if (summary.ok()) answer.summary = std::move(summary).value();
-    lock.lock();
+    const MutexLock lock(mutex_);
     newest_ = std::move(answer);
-    wake_.wait_for(lock, kPollEvery, [this] { return stop_ || hurry_; });
+    const auto again = Condition::Clock::now() + kPollEvery;
+    while (!stop_ && !hurry_ && wake_.WaitUntil(mutex_, again)) continue;
+    if (stop_) return;
+    hurry_ = false;
   }
 }
 

@@ -2,15 +2,14 @@
 // a scheduler that is away never holds the launcher up.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cairn/status.h"
 #include "cluster/supervise/job_counts.h"
 #include "wire/cluster_state.h"
@@ -91,10 +90,11 @@ class StatusPoller {
 
   wire::Endpoint scheduler_;
   std::thread thread_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable wake_;
-  bool stop_ = false, hurry_ = false;
-  std::optional<Answer> newest_;
+  Mutex mutex_;
+  Condition wake_;
+  bool stop_ CAIRN_GUARDED_BY(mutex_) = false;
+  bool hurry_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::optional<Answer> newest_ CAIRN_GUARDED_BY(mutex_);
 };
 
 int64_t MonotonicMs();

@@ -27,53 +27,65 @@ std::byte* MapHugePages(size_t bytes) {
   return raw + head;
 }
 
+namespace {
+// Null: the system has no more.
+std::byte* TouchedPage() {
+  std::byte* page = nullptr;
+  try {
+    page = MapHugePages(PageSupply::kPageBytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  for (size_t at = 0; at < PageSupply::kPageBytes; at += kSmallPage)
+    *static_cast<volatile std::byte*>(page + at) = std::byte{0};
+  return page;
+}
+}  // namespace
+
 PageSupply::~PageSupply() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
-  wanted_.notify_all();
+  wanted_.WakeAll();
   if (thread_.joinable()) thread_.join();
+  const MutexLock lock(mutex_);
   for (std::byte* page : pages_) munmap(page, kPageBytes);
 }
 
 std::byte* PageSupply::Take() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (failed_) return nullptr;
   if (!thread_.joinable()) {
     thread_ = std::thread([this] { Work(); });
     return nullptr;
   }
-  if (pages_.empty()) ready_.wait_for(lock, kPatience, [this] { return !pages_.empty() || failed_; });
+  const auto patient_until = Condition::Clock::now() + kPatience;
+  while (pages_.empty() && !failed_ && ready_.WaitUntil(mutex_, patient_until)) continue;
   if (pages_.empty()) return nullptr;
   std::byte* const page = pages_.back();
   pages_.pop_back();
   ++taken_;
-  wanted_.notify_one();
+  wanted_.WakeOne();
   return page;
 }
 
 void PageSupply::Work() {
-  std::unique_lock lock(mutex_);
   for (;;) {
-    wanted_.wait(lock, [this] { return stop_ || pages_.size() < ahead(); });
-    if (stop_) return;
-    lock.unlock();
-    std::byte* page = nullptr;
-    try {
-      page = MapHugePages(kPageBytes);
-      for (size_t at = 0; at < kPageBytes; at += kSmallPage)
-        *static_cast<volatile std::byte*>(page + at) = std::byte{0};
-    } catch (const std::bad_alloc&) {
+    {
+      const MutexLock lock(mutex_);
+      while (!stop_ && pages_.size() >= ahead()) wanted_.Wait(mutex_);
+      if (stop_) return;
     }
-    lock.lock();
+    std::byte* const page = TouchedPage();
+    const MutexLock lock(mutex_);
     if (page == nullptr) {
-      failed_ = true;  // who asks maps for himself, and is told
-      ready_.notify_all();
+      failed_ = true;  // a caller that asks maps for itself, and is told
+      ready_.WakeAll();
       return;
     }
     pages_.push_back(page);
-    ready_.notify_one();
+    ready_.WakeOne();
   }
 }
 

@@ -8,11 +8,11 @@
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace cairn::table {
 
@@ -34,15 +34,15 @@ class PageSupply {
  private:
   void Work();
   // A small cluster has little touched in vain.
-  size_t ahead() const { return std::min(kAhead, 1 + taken_ / 4); }
+  size_t ahead() const CAIRN_REQUIRES(mutex_) { return std::min(kAhead, 1 + taken_ / 4); }
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable wanted_, ready_;
-  std::vector<std::byte*> pages_;
-  size_t taken_ = 0;
-  bool stop_ = false;
-  bool failed_ = false;  // the system gives no more
-  std::thread thread_;
+  Mutex mutex_;
+  Condition wanted_, ready_;
+  std::vector<std::byte*> pages_ CAIRN_GUARDED_BY(mutex_);
+  size_t taken_ CAIRN_GUARDED_BY(mutex_) = 0;
+  bool stop_ CAIRN_GUARDED_BY(mutex_) = false;
+  bool failed_ CAIRN_GUARDED_BY(mutex_) = false;  // the system gives no more
+  std::thread thread_;  // begun under mutex_, joined when nobody calls Take any more
 };
 
 // `bytes` from the system, aligned to a huge page; huge pages where there are

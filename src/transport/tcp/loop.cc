@@ -146,12 +146,13 @@ void Loop::RemovePolled(Polled* polled) {
   if (at != impl_->polled.end()) *at = nullptr;
 }
 
-void Loop::TakeTurn() {
+// From here to RunInAnyTurn the turn is taken in one function and given in another, as has_turn says.
+void Loop::TakeTurn() CAIRN_NO_THREAD_SAFETY_ANALYSIS {
   if (std::exchange(impl_->has_turn, true)) return;
   turn_->Take();
 }
 
-void Loop::Run() {
+void Loop::Run() CAIRN_NO_THREAD_SAFETY_ANALYSIS {
   TakeTurn();
   while (!impl_->stop.load(std::memory_order_acquire)) {
     impl_->ticked = false;
@@ -169,7 +170,7 @@ void Loop::Run() {
 
 // Until there is something for this thread; false if there was at once. Others may have the turn
 // meanwhile: the handler that ends the sleep takes it.
-bool Loop::Sleep() {
+bool Loop::Sleep() CAIRN_NO_THREAD_SAFETY_ANALYSIS {
   if (!MayBlock()) return false;
   impl_->has_turn = false;
   // Those who could not take the turn have left their calls to us, or to the one who has it now.
@@ -185,7 +186,7 @@ bool Loop::Sleep() {
   return slept;
 }
 
-void Loop::RunInAnyTurn(Call<void()> fn) {
+void Loop::RunInAnyTurn(Call<void()> fn) CAIRN_NO_THREAD_SAFETY_ANALYSIS {
   if (impl_->has_turn || turn_->TryTake()) {
     impl_->has_turn = true;
     return fn();

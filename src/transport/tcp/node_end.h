@@ -1,12 +1,11 @@
 // How a running node ends: some thread says with what, whoever waits gets it. Thread-safe.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "cairn/status.h"
 
 namespace cairn::transport {
@@ -18,20 +17,20 @@ class NodeEnd {
  public:
   // The first one counts.
   void Set(Status result) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!result_) result_ = std::move(result);
-    changed_.notify_all();
+    changed_.WakeAll();
   }
   Status Wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return result_.has_value(); });
+    const MutexLock lock(mutex_);
+    while (!result_) changed_.Wait(mutex_);
     return *result_;
   }
 
  private:
-  std::mutex mutex_;  // guards result_
-  std::condition_variable changed_;
-  std::optional<Status> result_;
+  Mutex mutex_;
+  Condition changed_;
+  std::optional<Status> result_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::transport

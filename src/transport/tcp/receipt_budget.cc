@@ -20,7 +20,7 @@ ReceiptLimits ReceiptLimitsFor(const MemoryLeft& left) {
 }
 
 bool ReceiptBudget::Take(const std::string& peer, uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (taken_ > 0 && taken_ + bytes > limits_.in_all) return false;
   const auto its = by_peer_.try_emplace(peer, 0).first;
   if (its->second > 0 && its->second + bytes > limits_.per_peer) return false;
@@ -30,7 +30,7 @@ bool ReceiptBudget::Take(const std::string& peer, uint64_t bytes) {
 }
 
 void ReceiptBudget::Give(const std::string& peer, uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto its = by_peer_.find(peer);
   CAIRN_CHECK(its != by_peer_.end() && its->second >= bytes && taken_ >= bytes);
   taken_ -= bytes;
@@ -39,7 +39,7 @@ void ReceiptBudget::Give(const std::string& peer, uint64_t bytes) {
 }
 
 uint64_t ReceiptBudget::taken() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return taken_;
 }
 

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 
 #include "base/memory_limits.h"
+#include "base/mutex.h"
 
 namespace cairn::transport {
 
@@ -35,9 +35,9 @@ class ReceiptBudget {
 
  private:
   const ReceiptLimits limits_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::map<std::string, uint64_t> by_peer_;
-  uint64_t taken_ = 0;
+  mutable Mutex mutex_;
+  std::map<std::string, uint64_t> by_peer_ CAIRN_GUARDED_BY(mutex_);
+  uint64_t taken_ CAIRN_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace cairn::transport

@@ -10,7 +10,7 @@
 namespace cairn::transport {
 
 void LoopTurn::Add(Call<void()> call) {
-  std::lock_guard lock(added_mutex_);
+  const MutexLock lock(added_mutex_);
   added_.push_back(std::move(call));
   any_added_.store(true, std::memory_order_relaxed);
 }
@@ -18,26 +18,27 @@ void LoopTurn::Add(Call<void()> call) {
 bool LoopTurn::TryTake() {
   // With the fence in Give: whoever adds a call and then finds the turn taken, is seen by him who has it.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  return !loop_waits() && turn_.try_lock();
+  return !loop_waits() && turn_.TryLock();
 }
 
 void LoopTurn::Take() {
-  if (turn_.try_lock()) return;
+  if (turn_.TryLock()) return;
   loop_waits_.store(true, std::memory_order_relaxed);
-  turn_.lock();
+  turn_.Lock();
   loop_waits_.store(false, std::memory_order_relaxed);
 }
 
 bool LoopTurn::Give() {
-  turn_.unlock();
+  turn_.Unlock();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return !any_added_.load(std::memory_order_relaxed);
 }
 
 bool LoopTurn::RunAdded() {
+  AssertTaken();
   if (!any_added_.load(std::memory_order_relaxed)) return false;
   {
-    std::lock_guard lock(added_mutex_);
+    const MutexLock lock(added_mutex_);
     std::swap(added_, running_);
     any_added_.store(false, std::memory_order_relaxed);
   }
@@ -76,7 +77,7 @@ bool LoopTurn::HelpUntil(const std::function<bool()>& ready, int64_t until_us) {
 }
 
 void LoopTurn::End() {
-  std::lock_guard turn(turn_);
+  const MutexLock turn(turn_);
   if (loop_ == nullptr) return;
   loop_ = nullptr;
   RunAdded();

@@ -11,10 +11,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <vector>
 
 #include "base/call.h"
+#include "base/mutex.h"
 
 namespace cairn::transport {
 
@@ -38,25 +38,27 @@ class LoopTurn {
 
  private:
   friend class Loop;
-  bool TryTake();
-  void Take();
+  bool TryTake() CAIRN_TRY_ACQUIRE(true, turn_);
+  void Take() CAIRN_ACQUIRE(turn_);
   // False: calls came that nobody has seen; the turn is given all the same.
-  bool Give();
+  bool Give() CAIRN_RELEASE(turn_);
   // Whoever has the turn.
   bool RunAdded();
   // Somebody would rather be the loop than wait for it.
   bool wanted() const { return wanted_.load(std::memory_order_relaxed) > 0; }
   bool loop_waits() const { return loop_waits_.load(std::memory_order_relaxed); }
   void End();
+  // What the loop runs, it runs in its turn: it remembers that for itself (has_turn).
+  void AssertTaken() const CAIRN_ASSERT_CAPABILITY(turn_) {}
 
-  std::mutex turn_;
-  Loop* loop_;                           // guarded by turn_; null: it has ended
-  std::vector<Call<void()>> running_;    // guarded by turn_
+  Mutex turn_;
+  Loop* loop_ CAIRN_GUARDED_BY(turn_);  // null: it has ended
+  std::vector<Call<void()>> running_ CAIRN_GUARDED_BY(turn_);
   std::atomic<int> wanted_{0};
   std::atomic<bool> loop_waits_{false};  // the loop's own thread waits for its turn
 
-  std::mutex added_mutex_;
-  std::vector<Call<void()>> added_;  // guarded by added_mutex_
+  Mutex added_mutex_;
+  std::vector<Call<void()>> added_ CAIRN_GUARDED_BY(added_mutex_);
   std::atomic<bool> any_added_{false};
 };
 
