@@ -26,6 +26,14 @@ def test_same_seed_same_trace(seed):
     assert trace_hash(sim("--seed", seed).stdout) == trace_hash(first.stdout)
 
 
+def test_the_hashes_of_many_seeds_are_those_of_each():
+    run = sim("--seeds", "3", "--start", "41", "--trace-hashes")
+    assert run.returncode == 0, run.stdout
+    hashes = dict(re.findall(r"^seed (\d+)  trace hash ([0-9a-f]{16})$", run.stdout, re.M))
+    assert list(hashes) == ["41", "42", "43"]
+    assert hashes["42"] == trace_hash(sim("--seed", "42").stdout)
+
+
 def test_different_seeds_differ():
     assert trace_hash(sim("--seed", "1").stdout) != trace_hash(sim("--seed", "2").stdout)
 

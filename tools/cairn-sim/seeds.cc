@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "plan.h"
 
 namespace cairn::sim {
@@ -24,7 +24,6 @@ unsigned Cores(unsigned wanted) {
 }
 
 struct Totals {
-  std::mutex mutex;  // guards everything here
   uint64_t seeds = 0, violations = 0, stuck = 0, failed_jobs = 0;
   uint64_t view_changes = 0, rounds = 0, acknowledged = 0, reads = 0, restarts = 0, events = 0;
   int64_t virtual_us = 0;
@@ -115,27 +114,52 @@ Outcome RunSeed(uint64_t seed, planted::Bug bug, std::FILE* trace_out) {
   return outcome;
 }
 
+// What all threads add to.
+class Results {
+ public:
+  explicit Results(const SeedsOptions& options) : options_(options) {
+    if (options.trace_hashes) hashes_.resize(options.count);
+  }
+
+  void Add(uint64_t i, const Outcome& outcome) {
+    const MutexLock lock(mutex_);
+    totals_.Add(outcome);
+    if (options_.trace_hashes) hashes_[i] = outcome.trace_hash;
+    PrintFindings(outcome);
+    if (terminal_ ? totals_.seeds % 16 != 0 : totals_.seeds % kSeedsBetweenLines != 0) return;
+    std::fprintf(stderr, terminal_ ? "\r%llu of %llu seeds" : "%llu of %llu seeds\n",
+                 static_cast<unsigned long long>(totals_.seeds), static_cast<unsigned long long>(options_.count));
+  }
+
+  // When no thread adds any more. Returns the process's exit code.
+  int Print() {
+    const MutexLock lock(mutex_);
+    if (terminal_) std::fprintf(stderr, "\r%-40s\r", "");
+    for (size_t i = 0; i < hashes_.size(); ++i)
+      std::printf("seed %llu  trace hash %016llx\n", static_cast<unsigned long long>(options_.start + i),
+                  static_cast<unsigned long long>(hashes_[i]));
+    return PrintTotals(totals_);
+  }
+
+ private:
+  const SeedsOptions options_;
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+  Mutex mutex_;
+  Totals totals_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<uint64_t> hashes_ CAIRN_GUARDED_BY(mutex_);  // by seed, if they are wanted
+};
+
 int RunSeeds(const SeedsOptions& options) {
-  Totals totals;
+  Results results(options);
   std::atomic<uint64_t> next{0};
-  const bool terminal = isatty(STDERR_FILENO) != 0;
   auto work = [&] {
-    for (uint64_t i = next++; i < options.count; i = next++) {
-      const Outcome outcome = RunSeed(options.start + i, planted::Bug::kNone, nullptr);
-      std::lock_guard lock(totals.mutex);
-      totals.Add(outcome);
-      PrintFindings(outcome);
-      if (terminal ? totals.seeds % 16 != 0 : totals.seeds % kSeedsBetweenLines != 0) continue;
-      std::fprintf(stderr, terminal ? "\r%llu of %llu seeds" : "%llu of %llu seeds\n",
-                   static_cast<unsigned long long>(totals.seeds),
-                   static_cast<unsigned long long>(options.count));
-    }
+    for (uint64_t i = next++; i < options.count; i = next++)
+      results.Add(i, RunSeed(options.start + i, planted::Bug::kNone, nullptr));
   };
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < Cores(options.threads); ++i) threads.emplace_back(work);
   for (auto& thread : threads) thread.join();
-  if (terminal) std::fprintf(stderr, "\r%-40s\r", "");
-  return PrintTotals(totals);
+  return results.Print();
 }
 
 }  // namespace cairn::sim
