@@ -114,6 +114,8 @@ Outcome RunSeed(uint64_t seed, planted::Bug bug, std::FILE* trace_out) {
   return outcome;
 }
 
+namespace {
+
 // What all threads add to.
 class Results {
  public:
@@ -148,6 +150,8 @@ class Results {
   Totals totals_ CAIRN_GUARDED_BY(mutex_);
   std::vector<uint64_t> hashes_ CAIRN_GUARDED_BY(mutex_);  // by seed, if they are wanted
 };
+
+}  // namespace
 
 int RunSeeds(const SeedsOptions& options) {
   Results results(options);
