@@ -1,8 +1,13 @@
 # Compiler flags of all our targets, as one interface library.
 find_package(Threads REQUIRED)
 add_library(cairn_flags INTERFACE)
-target_include_directories(cairn_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
+target_include_directories(cairn_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+target_include_directories(cairn_flags SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/generated)  # flatc's code has warnings
 target_compile_options(cairn_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers
+  -Wshadow -Wconversion -Wold-style-cast -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi -Wcast-align
+  -Wredundant-decls -Wsuggest-override -Wundef
+  $<$<CXX_COMPILER_ID:GNU>:-Wduplicated-cond -Wduplicated-branches>
+  $<$<BOOL:${CAIRN_WERROR}>:-Werror>
   # g++ 12 warns at -O3 of overlapping copies inside std::string's operator+ (its bug 105651).
   $<$<CONFIG:Release>:-Wno-restrict>
   # Arithmetic gives the same bits on every machine: nothing is fused.

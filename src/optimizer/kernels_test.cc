@@ -74,7 +74,7 @@ class KernelsOf : public testing::TestWithParam<const Kernels*> {
 };
 INSTANTIATE_TEST_SUITE_P(Target, KernelsOf,
                          testing::ValuesIn(SupportedKernels().begin(), SupportedKernels().end()),
-                         [](const auto& info) { return std::string(info.param->name); });
+                         [](const auto& tested) { return std::string(tested.param->name); });
 
 TEST_P(KernelsOf, ReplaceTakesTheScaledMean) {
   for (size_t n : kLengths) {

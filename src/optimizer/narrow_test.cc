@@ -150,7 +150,7 @@ class NarrowOn : public testing::TestWithParam<const Kernels*> {
 };
 INSTANTIATE_TEST_SUITE_P(Target, NarrowOn,
                          testing::ValuesIn(SupportedKernels().begin(), SupportedKernels().end()),
-                         [](const auto& info) { return std::string(info.param->name); });
+                         [](const auto& tested) { return std::string(tested.param->name); });
 
 TEST_P(NarrowOn, WidensAsTheReference) {
   for (const Storage storage : kBoth) {

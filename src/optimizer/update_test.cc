@@ -52,7 +52,7 @@ class OnEveryTarget : public testing::TestWithParam<const Kernels*> {
 };
 INSTANTIATE_TEST_SUITE_P(Update, OnEveryTarget,
                          testing::ValuesIn(SupportedKernels().begin(), SupportedKernels().end()),
-                         [](const auto& info) { return std::string(info.param->name); });
+                         [](const auto& tested) { return std::string(tested.param->name); });
 
 // Five steps of both, from equal beginnings.
 void Compare(const Kernels& kernels, const ReferenceCase& c, size_t n, size_t offset, double divisor,

@@ -91,8 +91,8 @@ TEST(InitialValue, UniformFillsItsRange) {
     sum += x;
     squares += (x - 0.5) * (x - 0.5);
   }
-  EXPECT_NEAR(sum / v.size(), 0.5, 0.015);
-  EXPECT_NEAR(squares / v.size(), 25.0 / 12, 0.02);
+  EXPECT_NEAR(sum / static_cast<double>(v.size()), 0.5, 0.015);
+  EXPECT_NEAR(squares / static_cast<double>(v.size()), 25.0 / 12, 0.02);
 }
 
 TEST(InitialValue, TheHighEndIsNeverReached) {

@@ -120,8 +120,8 @@ struct SlotCopyRows : SlotCopyDamage {
   void SetUp() override {
     Arena arena;
     auto table = SlotTable::Make(info, kCopiedSlot, kSlots, arena);
-    table->Assign(keys, Bytes(std::vector<float>{1, 2, 3, 4, 5, 6}), {}, 0);
-    table->Stage(std::span(keys).first(2), Bytes(std::vector<float>{7, 8, 9, 10}), {}, 1);
+    table->Assign(keys, Bytes(std::vector<float>{1.f, 2.f, 3.f, 4.f, 5.f, 6.f}), {}, 0);
+    table->Stage(std::span(keys).first(2), Bytes(std::vector<float>{7.f, 8.f, 9.f, 10.f}), {}, 1);
     table->CountRound({.step = 77});
     ByteWriter out;
     table->Save(out);
@@ -136,12 +136,12 @@ TEST_F(SlotCopyRows, TheFormat) {
   expected.Put<uint64_t>(3);
   expected.Put<uint64_t>(8);
   for (const RowKey key : keys) expected.Put(key);
-  for (const float value : {1, 2, 3, 4, 5, 6}) expected.Put(value);
+  for (const float value : {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}) expected.Put(value);
   expected.Put<uint64_t>(2);
   expected.Put<uint64_t>(8);
   expected.Put(keys[0]);
   expected.Put(keys[1]);
-  for (const float value : {7, 8, 9, 10}) expected.Put(value);
+  for (const float value : {7.f, 8.f, 9.f, 10.f}) expected.Put(value);
   EXPECT_EQ(image, expected.Take());
   EXPECT_TRUE(Takes(info, image));
 }

@@ -226,7 +226,7 @@ TEST_F(Control, RequiredPartsAndKnownValues) {
     flatbuffers::FlatBufferBuilder b;
     EXPECT_FALSE(DecodeRaw(b, fb::Message::Register, fb::CreateRegister(b, 1, 1, 0, 4)).ok());
   }
-  for (uint8_t code : {16, 255}) {
+  for (const uint8_t code : {uint8_t{16}, uint8_t{255}}) {
     flatbuffers::FlatBufferBuilder b, c;
     EXPECT_FALSE(DecodeRaw(b, fb::Message::Refusal, fb::CreateRefusal(b, 1, code)).ok());
     EXPECT_FALSE(DecodeRaw(c, fb::Message::TableReply, fb::CreateTableReply(c, 1, code)).ok());
@@ -241,7 +241,8 @@ TEST_F(Control, RequiredPartsAndKnownValues) {
 }
 
 TEST_F(Control, NewsOfAnUnknownKindAreRefused) {
-  for (const uint8_t kind : {0, 1, 6, 7, 255}) {
+  for (const int number : {0, 1, 6, 7, 255}) {
+    const auto kind = static_cast<uint8_t>(number);
     flatbuffers::FlatBufferBuilder b;
     const fb::SlotNews one(3, 10, 2, 1, kind);
     const auto news = b.CreateVectorOfStructs(&one, 1);

@@ -176,20 +176,19 @@ TEST_F(Replica, ABatchIsEmptyAfterItWasTakenAndGrowsAsNeeded) {
 
 // A large payload is sent from where it lies: the bytes on the wire are those of a copy.
 TEST_F(Replica, WhatIsLentIsSentAsIfItHadBeenCopied) {
-  BufferPool pool;
   auto keep = std::make_shared<Buffer>(pool.Get(100'000));
   for (size_t i = 0; i < keep->size(); ++i) keep->data()[i] = static_cast<std::byte>(i * 7 + i / 251);
   const std::span<const std::byte> all = std::as_const(*keep).bytes();
   const std::vector<uint64_t> keys = {3, 5, 8};
   OpBatch copied(pool), lent(pool);
-  const auto add = [&](OpBatch& batch, const std::shared_ptr<const Buffer>& kept) {
+  const auto add = [&](OpBatch& batch, const std::shared_ptr<const Buffer>& lender) {
     PushParams params;
     OpHeader push;
     push.kind = OpKind::kPush;
-    batch.Add(push, &params, keys, {}, all.first(20'004), kept);  // not a multiple of 8
-    batch.Add(push, &params, {}, {}, all.subspan(30'000, 12), kept);
-    batch.Add(push, &params, keys, {}, all.subspan(40'000, 16'000), kept);
-    batch.Add(push, &params, {}, {}, all.subspan(60'000, 30'000), kept);
+    batch.Add(push, &params, keys, {}, all.first(20'004), lender);  // not a multiple of 8
+    batch.Add(push, &params, {}, {}, all.subspan(30'000, 12), lender);
+    batch.Add(push, &params, keys, {}, all.subspan(40'000, 16'000), lender);
+    batch.Add(push, &params, {}, {}, all.subspan(60'000, 30'000), lender);
   };
   add(copied, nullptr);
   add(lent, keep);

@@ -13,7 +13,7 @@ namespace {
 
 class CodedFrames : public ::testing::TestWithParam<PipeKind> {};
 INSTANTIATE_TEST_SUITE_P(Over, CodedFrames, ::testing::Values(PipeKind::kTcp, PipeKind::kShm),
-                         [](const auto& info) { return info.param == PipeKind::kTcp ? "Tcp" : "Shm"; });
+                         [](const auto& tested) { return tested.param == PipeKind::kTcp ? "Tcp" : "Shm"; });
 
 TEST_P(CodedFrames, ArriveAsTheyWere) {
   const auto echo = [](Host& host, ConnId conn, wire::InFrame& frame) {

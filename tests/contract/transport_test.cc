@@ -39,7 +39,7 @@ class Transport : public ::testing::TestWithParam<PipeKind> {
   static RawPeer Peer(const Host& host) { return RawPeer(host.endpoint(), GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(Over, Transport, ::testing::Values(PipeKind::kTcp, PipeKind::kShm),
-                         [](const auto& info) { return info.param == PipeKind::kTcp ? "Tcp" : "Shm"; });
+                         [](const auto& tested) { return tested.param == PipeKind::kTcp ? "Tcp" : "Shm"; });
 
 TEST_P(Transport, FramesOfEverySizeComeBackUnchanged) {
   Host host(EchoAll(), Listening(), Talking());

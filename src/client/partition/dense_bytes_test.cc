@@ -63,7 +63,7 @@ TEST_P(DenseBytes, APushHasNoKeysAndAFixedOverhead) {
 TEST_P(DenseBytes, ARepeatedPushIsAsLargeAsTheFirst) { EXPECT_EQ(Push(62'006), Push(62'006, true)); }
 
 INSTANTIATE_TEST_SUITE_P(Modes, DenseBytes, ::testing::Values(Mode::kSync, Mode::kAsync),
-                         [](const auto& info) { return info.param == Mode::kSync ? "sync" : "async"; });
+                         [](const auto& tested) { return tested.param == Mode::kSync ? "sync" : "async"; });
 
 TEST(DensePullBytes, AreThoseOfSlotsAndNoKeys) {
   Random random(1);

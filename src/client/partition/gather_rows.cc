@@ -9,8 +9,8 @@ namespace cairn::client {
 namespace {
 
 // Written out so that builds without the vectoriser are as fast; loads of any alignment.
-using Lanes = float __attribute__((vector_size(32)));
-constexpr size_t kLanes = sizeof(Lanes) / sizeof(float);
+using FloatLanes = float __attribute__((vector_size(32)));
+constexpr size_t kFloatLanes = sizeof(FloatLanes) / sizeof(float);
 constexpr size_t kAhead = 8;  // rows that are fetched before their turn
 
 bool AllBelow(std::span<const int64_t> places, size_t end) {
@@ -21,8 +21,8 @@ bool AllBelow(std::span<const int64_t> places, size_t end) {
 
 void AddRow(float* to, const float* from, size_t dim) {
   size_t d = 0;
-  for (; d + kLanes <= dim; d += kLanes) {
-    Lanes sum, more;
+  for (; d + kFloatLanes <= dim; d += kFloatLanes) {
+    FloatLanes sum, more;
     std::memcpy(&sum, to + d, sizeof(sum));
     std::memcpy(&more, from + d, sizeof(more));
     sum += more;

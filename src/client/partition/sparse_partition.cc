@@ -165,10 +165,10 @@ class SparsePartition {
     const uint32_t count = work_.groups.first(span.end) - span.at;
     const auto places = work_.groups.places().subspan(span.at, count);
     const auto rows = std::span(work_.row_of).subspan(span.at, count);
-    constexpr size_t kAhead = 16, kLine = 64;
+    constexpr size_t kFetchedAhead = 16, kLine = 64;
     for (size_t i = 0; i < count; ++i) {
-      if (i + kAhead < count) {
-        const std::byte* next = from + size_t{places[i + kAhead]} * row_bytes_;
+      if (i + kFetchedAhead < count) {
+        const std::byte* next = from + size_t{places[i + kFetchedAhead]} * row_bytes_;
         for (size_t at = 0; at < row_bytes_; at += kLine) __builtin_prefetch(next + at);
       }
       const std::byte* const row = from + size_t{places[i]} * row_bytes_;

@@ -28,15 +28,15 @@ TEST(AnsweredNumbers, AGapIsWaitedForAndSlotsAreApart) {
 // An answer over two slots waits for both, and others pass it. A shard keeps as many refusals of a slot as
 // frames may be under way: nothing goes out that makes it forget the outcome of the one that waits.
 TEST(AnsweredNumbers, NoPushPassesAnUnansweredOneByMoreThanTheFramesUnderWay) {
-  constexpr uint32_t kSlots = 2;
-  FakeCluster c(1, 1, kSlots);
+  constexpr uint32_t kTwoSlots = 2;
+  FakeCluster c(1, 1, kTwoSlots);
   const auto table =
       c.AddTable({.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1});
   c.options.max_unacked_frames = 3;
   c.StartAll();
   auto key_in = [](uint32_t slot) {
     RowKey key = 0;
-    while (wire::SlotOfKey(key, kSlots).value != slot) ++key;
+    while (wire::SlotOfKey(key, kTwoSlots).value != slot) ++key;
     return key;
   };
   auto push = [&](std::vector<RowKey> keys) {

@@ -338,25 +338,25 @@ class FakeCluster : public ClientObserver {
     }
     heard.push_back(message);
     if (!scheduler_answers) return;
-    if (auto* m = std::get_if<wire::Register>(&message)) {
-      Say(id, wire::Registered{m->uid, state.cluster_id, state.term, Incarnation{7}, 0, barrier_base});
-    } else if (auto* m = std::get_if<wire::Heartbeat>(&message)) {
-      barrier_count = m->barrier_count;
+    if (const auto* hello = std::get_if<wire::Register>(&message)) {
+      Say(id, wire::Registered{hello->uid, state.cluster_id, state.term, Incarnation{7}, 0, barrier_base});
+    } else if (const auto* beat = std::get_if<wire::Heartbeat>(&message)) {
+      barrier_count = beat->barrier_count;
       Say(id, wire::HeartbeatReply{state.term, state.version, barrier_open, awaiting, blocked_slots});
-      if (m->version < state.version) Say(id, wire::StateMessage{state});
-    } else if (auto* m = std::get_if<wire::CreateTable>(&message); m != nullptr && tables_answered) {
-      if (state.FindTable(m->spec.name) == nullptr) {
-        AddTable(m->spec);
+      if (beat->version < state.version) Say(id, wire::StateMessage{state});
+    } else if (const auto* table = std::get_if<wire::CreateTable>(&message); table != nullptr && tables_answered) {
+      if (state.FindTable(table->spec.name) == nullptr) {
+        AddTable(table->spec);
         state.version = state.version.Next();
       }
-      Say(id, wire::TableReply{m->request, Code::kOk, "", state.FindTable(m->spec.name)->id, state.version});
-    } else if (auto* m = std::get_if<wire::CreateTables>(&message); m != nullptr && tables_answered) {
-      for (const TableSpec& spec : m->specs)
+      Say(id, wire::TableReply{table->request, Code::kOk, "", state.FindTable(table->spec.name)->id, state.version});
+    } else if (const auto* tables = std::get_if<wire::CreateTables>(&message); tables != nullptr && tables_answered) {
+      for (const TableSpec& spec : tables->specs)
         if (state.FindTable(spec.name) == nullptr) AddTable(spec);
       state.version = state.version.Next();
-      Say(id, wire::TableReply{m->request, Code::kOk, "", TableId{0}, state.version});
-    } else if (auto* m = std::get_if<wire::Leave>(&message); m != nullptr && leave_answered) {
-      Say(id, wire::LeaveReply{m->incarnation});
+      Say(id, wire::TableReply{tables->request, Code::kOk, "", TableId{0}, state.version});
+    } else if (const auto* leave = std::get_if<wire::Leave>(&message); leave != nullptr && leave_answered) {
+      Say(id, wire::LeaveReply{leave->incarnation});
     }
   }
 };

@@ -22,8 +22,8 @@ class FakeNetwork final : public Network {
   ConnId Connect(const wire::Endpoint&) override { return ConnId(0); }
   void Send(ConnId conn, wire::FramePtr frame) override {
     BufferPool pool;
-    Buffer bytes = wire::Flatten(*frame, pool);
-    auto in = wire::Parse(bytes.bytes(), wire::kMaxBodyBytes, pool);
+    const Buffer flat = wire::Flatten(*frame, pool);
+    auto in = wire::Parse(flat.bytes(), wire::kMaxBodyBytes, pool);
     ASSERT_TRUE(in.ok()) << in.status().ToString();
     auto message = wire::DecodeControl(in->header, in->body());
     ASSERT_TRUE(message.ok()) << message.status().ToString();
@@ -118,8 +118,8 @@ class FakeCluster {
 
   void Tell(ConnId conn, const wire::ControlMessage& message) {
     wire::FramePtr frame = wire::EncodeControl(message, pool);
-    Buffer bytes = wire::Flatten(*frame, pool);
-    auto in = wire::Parse(bytes.bytes(), wire::kMaxBodyBytes, pool);
+    const Buffer flat = wire::Flatten(*frame, pool);
+    auto in = wire::Parse(flat.bytes(), wire::kMaxBodyBytes, pool);
     ASSERT_TRUE(in.ok()) << in.status().ToString();
     scheduler->OnMessage(conn, *in, now_us);
   }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "scheduler/metastore/log_records.h"
-#include "scheduler/node/os_log_files.h"
+#include "scheduler/metastore/os_log_files.h"
 
 namespace cairn::scheduler {
 namespace {

@@ -200,7 +200,6 @@ struct DiskLog {
 };
 
 TEST(LocalLogOnADisk, PowerFailuresLoseNothingThatWasAcknowledged) {
-  using Fate = MemoryDisk::Fate;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     Random random(seed);
     MemoryDisk disk(seed);
@@ -209,7 +208,7 @@ TEST(LocalLogOnADisk, PowerFailuresLoseNothingThatWasAcknowledged) {
     const auto text_of = [](uint64_t n) { return std::to_string(n) + std::string(n * 97 % 1500, 'x'); };
     for (int start = 0; start < 12; ++start) {
       disk.PowerOn();
-      disk.set_fate([&](bool) { return random.Chance(0.06) ? Fate::kPowerFails : Fate::kFine; });
+      disk.set_fate([&](bool) { return random.Chance(0.06) ? MemoryDisk::Fate::kPowerFails : MemoryDisk::Fate::kFine; });
       DiskLog log(disk);
       const auto loaded = log.Load();
       if (disk.down()) continue;

@@ -187,14 +187,14 @@ void Planner::LookForCopies(const Search& search, std::optional<Exchange>& best)
   auto leads = [&](uint32_t slot, const Server& server) {
     return wanted_ > 1 && Slot(slot).server == server.index;
   };
-  struct Candidate {
+  struct MayCome {
     double work, cost;
     uint32_t slot;
-    bool operator<(const Candidate& o) const {
+    bool operator<(const MayCome& o) const {
       return std::tuple(work, cost, slot) < std::tuple(o.work, o.cost, o.slot);
     }
   };
-  std::vector<Candidate> back[2];  // by role
+  std::vector<MayCome> back[2];  // by role
   for (uint32_t slot : to.slots)
     if (MayMove(slot)) back[leads(slot, taker)].push_back({WorkOf(slot, taker), Cost(slot), slot});
   for (auto& candidates : back) std::sort(candidates.begin(), candidates.end());
@@ -211,7 +211,7 @@ void Planner::LookForCopies(const Search& search, std::optional<Exchange>& best)
     if (!led) consider(slot, std::nullopt, work);
     const auto& others = back[led];
     const auto near = std::lower_bound(others.begin(), others.end(),
-                                       Candidate{work - search.want, Cost(slot), 0});
+                                       MayCome{work - search.want, Cost(slot), 0});
     const auto place = near - others.begin();
     const auto end = std::min<std::ptrdiff_t>(place + kNeighbours, std::ssize(others));
     for (auto i = std::max<std::ptrdiff_t>(0, place - kNeighbours); i < end; ++i)

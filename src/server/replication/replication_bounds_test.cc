@@ -135,8 +135,8 @@ TEST_P(LateTable, IsThereThoughTheCopyDoesNotHaveIt) {
   EXPECT_EQ(values(1, async), of_async);
   EXPECT_EQ(values(1, sync), of_sync);
 }
-INSTANTIATE_TEST_SUITE_P(Copies, LateTable, ::testing::Bool(), [](const auto& info) {
-  return info.param ? "HeardOfInTheMiddle" : "HeardOfBefore";
+INSTANTIATE_TEST_SUITE_P(Copies, LateTable, ::testing::Bool(), [](const auto& tested) {
+  return tested.param ? "HeardOfInTheMiddle" : "HeardOfBefore";
 });
 
 // Slots are copied one after the other: the last one waits for long, and nobody is slow.

@@ -171,9 +171,9 @@ TEST(RoundsTest, DifferentHyperParametersCloseTheRoundWithoutApplyingAndNameTheR
 TEST(RoundsTest, AWeightThatOnlySomeWorkersGiveClosesTheRoundWithoutApplying) {
   Rounds r(3);
   auto& h = r.h;
-  using Options = decltype(r.h)::RoundOptions;
-  const Options given{.done = std::vector<uint32_t>{1}, .weight = 9, .flags = wire::kParamWeighted};
-  const Options joined{.done = std::vector<uint32_t>{}, .weight = 0, .flags = wire::kParamJoined};
+  using Given = decltype(r.h)::RoundOptions;
+  const Given given{.done = std::vector<uint32_t>{1}, .weight = 9, .flags = wire::kParamWeighted};
+  const Given joined{.done = std::vector<uint32_t>{}, .weight = 0, .flags = wire::kParamJoined};
   h.Deliver(0, h.Give(0, r.table, 0, 1, 1.0f));
   h.Deliver(1, h.Contribute(1, r.table, 0, {{1, 1.0f}}, given));
   h.Deliver(2, h.Rows(2, wire::FrameType::kDone, r.table, Round{0}, {}, joined));
@@ -187,7 +187,7 @@ TEST(RoundsTest, AWeightThatOnlySomeWorkersGiveClosesTheRoundWithoutApplying) {
   EXPECT_EQ(h.Stored(r.table, 1), std::nullopt);
   h.SkipAnswers();
   // Where all give one it counts, and who has joined agrees.
-  Options three = given, one = given;
+  Given three = given, one = given;
   three.weight = 3, one.weight = 1;
   h.Deliver(0, h.Contribute(0, r.table, 1, {{1, 4.0f}}, three));
   h.Deliver(1, h.Contribute(1, r.table, 1, {{1, 8.0f}}, one));

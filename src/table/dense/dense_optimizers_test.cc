@@ -237,7 +237,8 @@ TEST(DenseOptimizers, ChecksOfColumnsAndAssigns) {
     EXPECT_TRUE(table->CheckRead({}, column).ok());
     EXPECT_TRUE(table->CheckAssign({}, Bytes(values), {}, column).ok());
   }
-  for (uint8_t column : {3, 4, 14, 16, 255}) {
+  for (const int number : {3, 4, 14, 16, 255}) {
+    const auto column = static_cast<uint8_t>(number);
     EXPECT_EQ(table->CheckRead({}, column).code(), Code::kInvalidArgument)
         << int{column};
     EXPECT_EQ(table->CheckAssign({}, Bytes(values), {}, column).code(), Code::kInvalidArgument) << int{column};

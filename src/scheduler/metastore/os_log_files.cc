@@ -1,4 +1,4 @@
-#include "scheduler/node/os_log_files.h"
+#include "scheduler/metastore/os_log_files.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
