@@ -61,7 +61,7 @@ endfunction()
 function(cairn_together target)
   if(CAIRN_PCH AND NOT target MATCHES "^(cairn_optimizer|optimizer_test)$")  # these are meant to be alike
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)  # g++ takes them for headers
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # it takes them for headers
   endif()
 endfunction()
 
