@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cairn/client.h"
+#include "cairn/optimizer.h"
 #include "mnist_idx.h"
 
 namespace {
@@ -86,12 +87,9 @@ cairn::Status Train(const Flags& flags) {
   if (!connected.ok()) return connected.status();
   cairn::Client& client = **connected;
 
-  cairn::TableSpec spec;
-  spec.name = "softmax";
-  spec.mode = flags.mode == "sync" ? cairn::Mode::kSync : cairn::Mode::kAsync;
-  spec.optimizer = cairn::OptimizerKind::kSgd;
-  spec.size = kParameters;
-  auto table = client.CreateDense(spec);
+  const cairn::Mode mode = flags.mode == "sync" ? cairn::Mode::kSync : cairn::Mode::kAsync;
+  const cairn::Optimizer sgd = cairn::Optimizer::Sgd({.lr = flags.lr});
+  auto table = client.CreateDense(sgd.For({.name = "softmax", .mode = mode, .size = kParameters}));
   if (!table.ok()) return table.status();
 
   std::vector<float> weights(kParameters), gradient(kParameters);
@@ -104,10 +102,10 @@ cairn::Status Train(const Flags& flags) {
   std::vector<uint32_t> mine(share);
   for (size_t i = 0; i < share; ++i) mine[i] = static_cast<uint32_t>(i * client.world_size() + client.rank());
   const size_t steps = (share + flags.batch - 1) / flags.batch;
-  const cairn::PushOptions push{.hyper = {.lr = flags.lr}};
+  const cairn::PushOptions push{.hyper = sgd.hyper};
   // In sync mode a step is a round, so a worker that was restarted goes on at the step of the others.
   size_t begin_at = 0;
-  if (spec.mode == cairn::Mode::kSync) {
+  if (mode == cairn::Mode::kSync) {
     auto round = table->round();
     if (!round.ok()) return round.status();
     begin_at = *round;

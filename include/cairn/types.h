@@ -113,7 +113,7 @@ struct TableSpec {
 };
 
 // Hyper-parameters travel with every push, so they may change every step. In a sync round all
-// workers must give the same.
+// workers must give the same. cairn/optimizer.h fills them in by torch's names.
 struct Hyper {
   double lr = 0.01;
   double weight_decay = 0.0;  // kFtrl: l2
@@ -147,9 +147,6 @@ enum class PushOp : uint8_t {
 // Sparse tables are read in the same columns, a row of dim values for each key: what a row has once
 // (kRowwiseAdagrad's sum; kStepColumn: the step of the slot's last applied push) stands in all of them.
 inline constexpr uint8_t kStepColumn = 15;
-// For Cairn itself: what SparseTable::Keys asks servers for in the place of a column, the keys of a
-// slot's rows.
-inline constexpr uint8_t kKeyColumn = 14;
 // State arrays that such a table has (0 to 3).
 uint32_t StateColumns(OptimizerKind kind, uint32_t flags);
 

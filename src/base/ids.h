@@ -31,6 +31,9 @@ using Term = StrongId<struct TermTag, uint64_t>;
 using Rank = StrongId<struct RankTag, uint32_t>;
 using ConnId = StrongId<struct ConnIdTag, uint64_t>;            // a connection, never reused in a process
 
+// In the place of a column of a sparse table: the keys of a slot's rows (SparseTable::Keys).
+inline constexpr uint8_t kKeyColumn = 14;
+
 // (epoch, index) of an operation in a slot's order, packed so that it compares as one number.
 struct Position {
   static constexpr int kIndexBits = 40;
