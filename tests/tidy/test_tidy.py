@@ -11,7 +11,11 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("CAIRN_BIN", ROOT / "build" / "dev" / "bin")).parent
-MAX_LINES = 500
+# Rooms of a layer, in the order in which they may include each other.
+ROOMS = {
+    "table": ["memory", "sparse", "dense"],
+}
+WITHOUT_HEADER = {"src/transport/tcp/asio.cc"}  # compiles a library's own code
 ROLES = {"scheduler", "server", "client"}
 SKIPPED = {".git", ".venv", "build", ".cache", "__pycache__", ".pytest_cache"}
 CODE = {".h", ".cc", ".py", ".sh", ".inc", ".cmake", ".fbs"}
@@ -83,13 +87,45 @@ def test_public_headers_and_examples_use_only_the_public_api():
     report(problems)
 
 
-def test_files_are_small():
+def test_every_source_has_its_header_beside_it():
+    """What a .cc has is declared in the header of its name: no header is implemented in several files, and nobody
+    has to search."""
     problems = []
     for path in FILES:
-        if path.suffix in CODE or is_script(path):
-            lines = read(path).count("\n")
-            if lines > MAX_LINES:
-                problems.append(f"{path}: {lines} lines; {MAX_LINES} is the most: give a part a file of its own")
+        if path.parts[0] != "src" or path.suffix != ".cc" or path.stem.endswith("_test"):
+            continue
+        public = ROOT / "include" / "cairn" / f"{path.stem}.h"
+        if path.with_suffix(".h") not in FILES and not public.exists() and path.as_posix() not in WITHOUT_HEADER:
+            problems.append(f"{path}: no {path.stem}.h beside it or in include/cairn")
+    report(problems)
+
+
+def room(path):
+    """The folder that a file of src lies in, without its layer. At the layer's top: empty."""
+    return "/".join(path.parts[2:-1])
+
+
+def test_rooms_include_only_downwards():
+    """Within a layer: a room includes the rooms that stand before it in ROOMS, and itself. What lies at the top of a
+    layer is for all its rooms, and may know them; tests may include all."""
+    problems = []
+    for path in FILES:
+        if path.parts[0] != "src" or path.suffix not in {".h", ".cc"} or path.parts[1] not in ROOMS:
+            continue
+        if re.search(r"_(test|testing|harness)\.|fake_cluster", path.name):
+            continue
+        order = ROOMS[path.parts[1]]
+        if not room(path):
+            continue
+        if room(path) not in order:
+            problems.append(f"{path}: ROOMS in this test does not know {room(path)}")
+            continue
+        for include in includes(path):
+            other = pathlib.PurePosixPath("src") / include
+            if other.parts[1] != path.parts[1] or room(other) not in order:
+                continue
+            if order.index(room(other)) > order.index(room(path)):
+                problems.append(f"{path}: {room(path)} must not know {room(other)} ({include})")
     report(problems)
 
 

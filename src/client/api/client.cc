@@ -2,7 +2,11 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
+#include "cairn/client.h"
 #include "client/runtime/client_impl.h"
+#include "optimizer/narrow.h"
+#include "table/initial_value.h"
 
 namespace cairn {
 namespace {
@@ -253,5 +257,21 @@ Status Client::DropTable(const std::string& name) { return impl_->DropTable(name
 Status Client::Barrier() { return BeginBarrier().Wait(); }
 Pending Client::BeginBarrier() { return impl_->BeginBarrier(); }
 Status Client::Finish() { return impl_->Finish(); }
+
+
+// The initial rows of a table, computed where they are wanted by what the servers use too.
+
+void InitialRows(const Init& init, std::span<const RowKey> keys, uint32_t dim,
+                 std::span<float> out, Storage storage) {
+  CAIRN_CHECK(out.size() == keys.size() * dim);
+  // The number of the table takes no part where a stream is given.
+  const table::InitialValue initial(init, TableId{0}, ElementType::kFloat32);
+  auto* to = reinterpret_cast<std::byte*>(out.data());
+  for (RowKey key : keys) {
+    initial.FillRow(key, dim, to);
+    to += dim * sizeof(float);
+  }
+  if (storage != Storage::kFull) optimizer::RoundSpan(storage, out);
+}
 
 }  // namespace cairn

@@ -1,6 +1,5 @@
 // A dense table's part in one slot: its blocks in ascending order, packed into one array, cut into
-// the pieces of the table's segments. dense_slot.cc has storage, checks and reads,
-// dense_slot_apply.cc what changes values, dense_slot_copy.cc the slot as bytes.
+// the pieces of the table's segments.
 #pragma once
 
 #include <memory>

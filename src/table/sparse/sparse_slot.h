@@ -1,6 +1,5 @@
 // A sparse table's rows in one slot: an index (key → row number) over slabs of rows, each with its
-// optimizer's state behind its values. sparse_slot.cc has storage, checks and reads,
-// sparse_slot_apply.cc what changes rows, sparse_slot_copy.cc the slot as bytes.
+// optimizer's state behind its values.
 #pragma once
 
 #include <memory>
