@@ -270,7 +270,15 @@ HWY_INLINE void UpdateWithoutState(const StepNumbers& s, Gradient of, const Arra
   switch (s.kind) {
     case OptimizerKind::kSum: return Sum(of, arrays);
     case OptimizerKind::kMean: return Replace(of, arrays);
-    default: return Sgd(s, of, arrays);
+    case OptimizerKind::kSgd: return Sgd(s, of, arrays);
+    case OptimizerKind::kAdagrad:
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kRmsprop:
+    case OptimizerKind::kSparseAdam:
+    case OptimizerKind::kRowwiseAdagrad:
+    case OptimizerKind::kFtrl:
+    case OptimizerKind::kFirst: return;  // HasState says that they have some; kFirst is not of float32
   }
 }
 inline bool HasState(const StepNumbers& s) {
@@ -295,7 +303,13 @@ HWY_INLINE void UpdateNarrowWithState(const StepNumbers& s, Gradient of, const A
     case OptimizerKind::kSparseAdam: return SparseAdam(s, of, arrays);
     case OptimizerKind::kRowwiseAdagrad: return RowwiseAdagrad(s, of, arrays);
     case OptimizerKind::kFtrl: return Ftrl(s, of, arrays);
-    default: return;  // not of sparse tables
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kRmsprop: return;  // dense tables alone have these with state
+    case OptimizerKind::kSum:
+    case OptimizerKind::kMean:
+    case OptimizerKind::kFirst: return;  // no state
   }
 }
 
