@@ -47,6 +47,9 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
   const bool leaving = leaving_.erase(node.index) > 0;
   if (end.clean()) {
     if (leaving) Say(ToString(node) + " has left: its partitions are on other servers");
+    left_servers_.insert(end.uid);
+    // Perhaps the word of the scheduler before made it go, and this one waits for it.
+    if (scheduler_began_again_) ended_.Add({end.uid});
     return;
   }
   // A job whose workers never joined, or were all given up, is a failed one to its servers.
