@@ -302,6 +302,19 @@ void MakeSchedulerCuts(Plan& plan, Random random) {
   plan.dead_after_us = 1'500'000;
 }
 
+// With three owners a new primary dies before it has sent again what its backups had confirmed.
+void AimAtLostTails(Plan& plan) {
+  plan.replicas = 3;
+  plan.servers = std::max(plan.servers, 4u);
+  plan.min_in_sync = 1;
+  plan.slots = std::min(plan.slots, 12u);
+  plan.server_kills = std::max(plan.server_kills, 1.2);
+  plan.server_cuts = std::max(plan.server_cuts, 0.4);
+  plan.slow_links = std::max(plan.slow_links, 0.5);
+  plan.think_us = std::min(plan.think_us, 40 * kMs);
+  plan.shard_bounds.batch_bytes = 1;  // each operation is a frame of its own
+}
+
 }  // namespace
 
 Plan MakePlan(uint64_t seed) {
@@ -350,6 +363,11 @@ Plan MakePlan(uint64_t seed) {
       plan.schedulers > 1 && !plan.only_cuts && !plan.lose_server && Random(Mix64(seed, 0x21EAD)).Chance(0.5);
   plan.impatient = Random(Mix64(seed, 0x74AFF1C)).Chance(0.3);
   return plan;
+}
+
+void AimAt(planted::Bug bug, Plan& plan) {
+  if (plan.severity == 0 || plan.lose_server || plan.only_cuts) return;  // calm, or what goes wrong is chosen
+  if (bug == planted::Bug::kTailForgotten) AimAtLostTails(plan);
 }
 
 }  // namespace cairn::sim

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/planted.h"
 #include "cairn/types.h"
 #include "scheduler/core/scheduler.h"
 #include "server/shard/shard_bounds.h"
@@ -98,5 +99,10 @@ struct Plan {
 };
 
 Plan MakePlan(uint64_t seed);
+
+// Some planted bugs show only after two rare events, one right after the other. The hunt for such a bug makes
+// these events frequent in each seed's plan, and runs the same plan without the bug, which must be clean.
+// Leaves the plan as it is for all bugs that ordinary plans catch soon enough.
+void AimAt(planted::Bug bug, Plan& plan);
 
 }  // namespace cairn::sim

@@ -37,7 +37,7 @@ std::optional<Catch> Hunt(const PlantedBug& bug, const PlantedOptions& options) 
     const Outcome with = RunSeed(seed, bug.bug, nullptr);
     if (with.clean()) continue;
     // A seed that is not clean without the bug proves nothing.
-    if (!RunSeed(seed, planted::Bug::kNone, nullptr).clean()) continue;
+    if (!RunSeed(seed, planted::Bug::kNone, bug.bug, nullptr).clean()) continue;
     return Catch{CaughtBy(with), seed, i + 1};
   }
   return std::nullopt;

@@ -90,6 +90,7 @@ void SchedulerProcess::Campaign() {
   options.pause = [this](int64_t us) { kv_->Pause(us); };
   store_ = std::make_unique<scheduler::EtcdStore>(*kv_, options);
   etcd_heard_us_ = world_.now_us();
+  told_silent_ = false;
   leadership_.OnWon();
   Lead(*store_);
   if (alive()) world_.fabric().Run(process_, world_.now_us() + kKeepLeaseUs, [this, reign = reigns_] { KeepLease(reign); });
@@ -103,7 +104,8 @@ void SchedulerProcess::KeepLease(uint64_t reign) {
   if (leads.ok() && !*leads) return world_.KillScheduler(number_, true);
   if (leads.ok()) etcd_heard_us_ = asked_us;
   // Another one may lead by now: it stops answering.
-  leadership_.OnEtcd(world_.now_us() - etcd_heard_us_ < kLeaseSeconds * 1'000'000);
+  const bool silent = world_.now_us() - etcd_heard_us_ >= kLeaseSeconds * 1'000'000;
+  if (std::exchange(told_silent_, silent) != silent) leadership_.OnEtcd(!silent);
   const int64_t pause = leads.ok() ? kKeepLeaseUs : kTryAgainUs;
   world_.fabric().Run(process_, world_.now_us() + pause, [this, reign = reigns_] { KeepLease(reign); });
 }
@@ -150,6 +152,9 @@ void SchedulerProcess::Tick(uint64_t reign) {
 void SchedulerProcess::OnMessage(ConnId conn, wire::InFrame& frame) {
   leadership_.OnFound();
   if (core_ == nullptr || leadership_.away()) {
+    if (core_ != nullptr && !told_silent_)
+      world_.context().report("leader-answers", "scheduler " + std::to_string(number_) +
+                                                    " leads, etcd hears it, and it sends a node away");
     const wire::Refusal refusal{frame.header.request_id, Code::kUnavailable, "this scheduler does not lead"};
     port_->Send(conn, wire::EncodeControl(refusal, world_.pool()));
     return port_->Close(conn);

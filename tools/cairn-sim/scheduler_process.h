@@ -49,6 +49,7 @@ class SchedulerProcess final : public PortHandler {
   std::unique_ptr<scheduler::EtcdStore> store_;
   std::unique_ptr<scheduler::Scheduler> core_;
   int64_t etcd_heard_us_ = 0;
+  bool told_silent_ = false;  // a candidate tells its scheduler of changes alone
   scheduler::Leadership leadership_;
   uint64_t reigns_ = 0;    // that have ended
 };

@@ -103,8 +103,13 @@ int PrintTotals(const Totals& t) {
 }  // namespace
 
 Outcome RunSeed(uint64_t seed, planted::Bug bug, std::FILE* trace_out) {
+  return RunSeed(seed, bug, bug, trace_out);
+}
+
+Outcome RunSeed(uint64_t seed, planted::Bug bug, planted::Bug aim, std::FILE* trace_out) {
   planted::active = bug;
-  const Plan plan = MakePlan(seed);
+  Plan plan = MakePlan(seed);
+  AimAt(aim, plan);
   Outcome outcome;
   {
     World world(plan, trace_out);

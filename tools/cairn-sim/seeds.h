@@ -10,8 +10,9 @@
 
 namespace cairn::sim {
 
-// One seed, with a bug switched on or with none.
+// One seed, with a bug switched on or with none. `aim`: the bug that the plan is made for (plan.h).
 Outcome RunSeed(uint64_t seed, planted::Bug bug, std::FILE* trace_out);
+Outcome RunSeed(uint64_t seed, planted::Bug bug, planted::Bug aim, std::FILE* trace_out);
 
 struct SeedsOptions {
   uint64_t start = 1;

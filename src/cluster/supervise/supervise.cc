@@ -228,7 +228,12 @@ void Supervisor::SchedulerEnded(const NodeName& node, const ProcessEnd& end, int
   }
   if (end.clean()) return;
   if (phase_ == Phase::kLeaving && end.signal == 0 && (options_.nodes == 1 || unused_)) return;
-  if (end.signal != 0 && TakeRestart(node, end, now_ms)) return;
+  if (end.signal != 0 && TakeRestart(node, end, now_ms)) {
+    // It would wait for servers that have gone on the word of the one before.
+    scheduler_began_again_ = true;
+    for (const uint64_t uid : left_servers_) ended_.Add({uid});
+    return;
+  }
   const std::string words = end.signal == 0 ? last_words_ : "";
   Fail({.exit_code = end.exit_code(),
         .cause = ToString(node) + " " + ToString(end) + (words.empty() ? "" : ": " + words),
@@ -465,6 +470,9 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
   const bool leaving = leaving_.erase(node.index) > 0;
   if (end.clean()) {
     if (leaving) Say(ToString(node) + " has left: its partitions are on other servers");
+    left_servers_.insert(end.uid);
+    // Perhaps the word of the scheduler before made it go, and this one waits for it.
+    if (scheduler_began_again_) ended_.Add({end.uid});
     return;
   }
   // A job whose workers never joined, or were all given up, is a failed one to its servers.

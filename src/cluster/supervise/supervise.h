@@ -226,6 +226,8 @@ class Supervisor {
   std::set<uint32_t> given_up_;  // ranks that the scheduler is told about, again and again
   std::set<uint32_t> given_up_servers_;
   EndedProcesses ended_;
+  std::set<uint64_t> left_servers_;  // by uid: those that ended well
+  bool scheduler_began_again_ = false;
   std::set<uint32_t> died_servers_;  // since every partition had more than one owner in sync
   uint32_t replicas_ = 1;
   uint32_t servers_wanted_ = 0;     // in the whole job

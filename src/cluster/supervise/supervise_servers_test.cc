@@ -57,6 +57,21 @@ TEST_F(Owners, NobodyIsToldOfOneThatHasLeftOrEndsWithTheJob) {
   EXPECT_EQ(Show(supervisor_.OnTick(now_ + 2000)), "");
 }
 
+// Killed between its word that the job is over and its own end, it would wait for servers that are gone.
+TEST_F(Owners, ASchedulerThatBeginsAgainIsToldWhoHasGone) {
+  EXPECT_EQ(End(Worker(0), {}), "");
+  EXPECT_EQ(End(Server(0), {.uid = 71}), "");
+  EXPECT_EQ(End({wire::Role::kScheduler, 0}, {.signal = SIGKILL}), "start scheduler");
+  EXPECT_EQ(Show(supervisor_.OnTick(now_)), "ended 71");
+  EXPECT_EQ(End(Server(1), {.uid = 72}), "");
+  EXPECT_EQ(Show(supervisor_.OnTick(now_ + 1)), "ended 72");
+  supervisor_.OnToldEnded(71);
+  supervisor_.OnToldEnded(72);
+  EXPECT_EQ(Show(supervisor_.OnTick(now_ + 2)), "");
+  EXPECT_EQ(End({wire::Role::kScheduler, 0}, {.signal = SIGKILL}), "start scheduler");
+  EXPECT_EQ(Show(supervisor_.OnTick(now_ + 3)), "ended 71; ended 72");
+}
+
 TEST_F(Owners, OneThatIsNotStartedAgainIsSaidToHaveEndedToo) {
   Seen(1, {1});
   EXPECT_EQ(End(Server(1), {.signal = SIGKILL, .servers = ServersSeen{1, {1}}, .uid = 71}), "ended 71");
