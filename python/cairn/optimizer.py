@@ -1,7 +1,7 @@
 """cairn.DistributedOptimizer: a torch.optim optimizer whose update runs on the servers.
 
-docs/guide/pytorch.md is its page. served_model.py has what lies on the servers and how it starts,
-optimizer_rounds.py how a step travels, optimizer_state.py the state_dict.
+docs/guide/pytorch.md is its page. Its parts are in _train/: served_model.py has what lies on the servers
+and how it starts, rounds.py how a step travels, optimizer_state.py the state_dict.
 """
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from typing import Any
 
 import torch
 
-from . import _core, context, standing_in
+from . import _core
+from ._rows.unserved_steps import refuse_steps_without
+from ._runtime import context
+from ._runtime.wrapped_by_others import DDP_ADVICE, in_ddp
+from ._tables.weight import Weight
+from ._tables.wire_formats import wire_of_tensors
+from ._train import standing_in
+from ._train.overlap import Overlap
+from ._train.rounds import Rounds
+from ._train.served_model import ServedModel
+from ._train.uneven import join
 from .errors import Error, NotFiniteError
 from .modes import Async, Mode, Sync, check_mode
-from .optimizer_rounds import Rounds
-from .overlap import Overlap
-from .served_model import ServedModel
-from .uneven import join
-from .unserved_steps import refuse_steps_without
-from .weight import Weight
-from .wire_formats import wire_of_tensors
-from .wrapped_by_others import DDP_ADVICE, in_ddp
 
 
 class ParametersChangedError(Error):
@@ -254,7 +256,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def _stand_in(self, waited_for: bool) -> None:
         """While this worker, who has joined a running job, waits in another optimizer's step:
-        standing_in.py. `waited_for`: somebody waits for its part in a step of this one."""
+        _train/standing_in.py. `waited_for`: somebody waits for its part in a step of this one."""
         if self._overlap is not None and self._overlap.under_way:
             return  # its part was given in backward
         if not self._standing_in and waited_for:

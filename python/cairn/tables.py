@@ -15,10 +15,12 @@ from typing import Any, Optional, Union
 
 import torch
 
-from . import _core, context, hypers, tensors
+from . import _core
+from ._runtime import context
+from ._tables import hypers, tensors
+from ._tables.wire_formats import wire_of_rows, wire_of_tensors
 from .errors import DeadlineExceededError, InvalidArgumentError
 from .modes import Async, Sync, check_mode
-from .wire_formats import wire_of_rows, wire_of_tensors
 
 Init = Union[None, float, str, Sequence[Any]]
 _KINDS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}  # how many numbers each takes

@@ -5,17 +5,29 @@ import types
 
 import pytest
 import torch
-from allreduce_workers.driver import assert_close, backward, batch, digest, make_model, make_optimizer, reduce_all, step
 from torch import nn
 
 import cairn
-from cairn import allreduce_buckets, allreduce_control, allreduce_group, context, hosting
-from cairn.allreduce_attempt import Attempt, Part, _summed
-from cairn.allreduce_control import Ballot, Control, Member, Outcome
-from cairn.allreduce_group import AttemptFailed, Patience
-from cairn.allreduce_update import Update, check_parameters
-from cairn.allreduced import AllReduced
-from cairn.collectives import Collectives
+from allreduce_workers.driver import (
+    assert_close,
+    backward,
+    batch,
+    digest,
+    make_model,
+    make_optimizer,
+    reduce_all,
+    step,
+)
+from cairn._allreduce import buckets as allreduce_buckets
+from cairn._allreduce import control as allreduce_control
+from cairn._allreduce import group as allreduce_group
+from cairn._allreduce.allreduced import AllReduced
+from cairn._allreduce.attempt import Attempt, Part, _summed
+from cairn._allreduce.collectives import Collectives
+from cairn._allreduce.control import Ballot, Control, Member, Outcome
+from cairn._allreduce.group import AttemptFailed, Patience
+from cairn._allreduce.update import Update, check_parameters
+from cairn._runtime import context, hosting
 
 MB = 1 << 20
 

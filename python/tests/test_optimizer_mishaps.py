@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import cairn
-from cairn import standing_in, wrap_plan
-from cairn.calls_under_way import CallsUnderWay
-from cairn.optimizer_rounds import Rounds
-from cairn.served_group import ServedGroup
-from cairn.undecided import Undecided
+from cairn._runtime.calls_under_way import CallsUnderWay
+from cairn._train import standing_in, wrap_plan
+from cairn._train.rounds import Rounds
+from cairn._train.served_group import ServedGroup
+from cairn._train.undecided import Undecided
 from optimizer_workers.problems import assert_same, batch, copied, net, train
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -295,7 +295,7 @@ def test_a_wrap_in_words():
 
 
 def test_workers_whose_wraps_differ_are_told_where():
-    client = cairn.context.current().client
+    client = cairn._runtime.context.current().client
     lines = ["SGD", *(f"layer {i} of a model that needs many rows to be written down" for i in range(60))]
     for rank in (3, 0):
         wrap_plan.agree(client, rank, "optimizer-7", list(lines))
@@ -336,7 +336,7 @@ class Other:
 @pytest.fixture
 def of_worker(monkeypatch):
     """What standing_in sees of an optimizer: of this number, on this worker, at this step."""
-    client = types.SimpleNamespace(create_sparse=cairn.context.current().client.create_sparse,
+    client = types.SimpleNamespace(create_sparse=cairn._runtime.context.current().client.create_sparse,
                                    live_ranks=lambda: [0, 1, 2])
     monkeypatch.setattr(standing_in, "_all", [])
     monkeypatch.setattr(standing_in, "_newcomers", [])

@@ -75,7 +75,7 @@ def rows_of(model):
 
 def twins(monkeypatch, mode=cairn.Sync()):
     """Two models with equal initial values in tables of their own."""
-    from cairn import row_table
+    from cairn._rows import row_table
 
     monkeypatch.setattr(row_table.hashlib, "blake2b",
                         lambda data, digest_size: _Same(b"".join(data.rsplit(b"-", 2)[-1:])))
@@ -199,7 +199,7 @@ def test_a_row_and_a_column_of_a_batch_are_not_taken_for_each_other():
 
 def test_slices_of_a_batch_are_recognised(worker, monkeypatch):
     """Ids that are made anew by slicing lie where they lay."""
-    from cairn import rows_ahead
+    from cairn._rows import rows_ahead
 
     table = Embedding(None, 4)
     loader = [torch.randint(0, 50, (6, 3)) for _ in range(4)]

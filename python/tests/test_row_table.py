@@ -5,15 +5,16 @@ import weakref
 
 import pytest
 import torch
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 import cairn
-from cairn.filed_gradient import FiledGradient
-from cairn.loaded_rows import LoadedRows
-from cairn.optimizer_settings import GroupSettings
-from cairn.row_table import RowTable, read
-from cairn.rows_ahead import RowsAhead
-from cairn.unique_keys import positions, sum_by_key, unique
+from cairn._rows.filed_gradient import FiledGradient
+from cairn._rows.loaded_rows import LoadedRows
+from cairn._rows.row_table import RowTable, read
+from cairn._rows.rows_ahead import RowsAhead
+from cairn._rows.unique_keys import positions, sum_by_key, unique
+from cairn._tables.optimizer_settings import GroupSettings
 from embedding_problems import KEYS
 
 SGD = GroupSettings("sgd", 0)
@@ -33,7 +34,7 @@ def make(dim=2, **options):
 
 def attached(mode=cairn.Sync()):
     handle = make()
-    assert handle.rows_of.attach(cairn.context.current().client, SGD, mode, "mean")
+    assert handle.rows_of.attach(cairn._runtime.context.current().client, SGD, mode, "mean")
     return handle
 
 
@@ -153,7 +154,7 @@ def test_loaded_rows(loads, asked):
 
 # Rows, with servers.
 def test_attaching_twice(worker):
-    handle, client = make(), cairn.context.current().client
+    handle, client = make(), cairn._runtime.context.current().client
     table = handle.rows_of
     assert table.table is None and table.attach(client, SGD, cairn.Sync(), "mean")
     made = table.table
@@ -176,7 +177,7 @@ def test_what_was_read_is_kept_between_steps_in_sync_only(worker):
 
 
 def test_what_is_kept_is_bounded(worker, monkeypatch):
-    from cairn import row_source
+    from cairn._rows import row_source
 
     handle = attached()
     source = handle.rows_of.source

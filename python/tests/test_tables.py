@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import cairn
-from cairn import tensors
+from cairn._tables import tensors
 
 
 def test_async_sgd_is_torchs(worker):
@@ -362,7 +362,7 @@ class Creator:
 @pytest.fixture
 def creator(worker, monkeypatch):
     made = Creator()
-    monkeypatch.setattr(type(cairn.context.current()), "client", made)
+    monkeypatch.setattr(type(cairn._runtime.context.current()), "client", made)
     yield made
     monkeypatch.undo()
 
@@ -444,10 +444,10 @@ def test_refused_by_their_words(creator, wrong, words):
 ])
 def test_default_settings_are_those_of_the_optimizers(name, kind):
     defaults = kind([torch.nn.Parameter(torch.ones(2, 2))]).defaults
-    settings = cairn.hypers.optimizer(name, {}, maximize=False, reduce="mean").settings
+    settings = cairn._tables.hypers.optimizer(name, {}, maximize=False, reduce="mean").settings
     assert settings == {key: defaults[key] for key in settings}
-    hyper = cairn.hypers.optimizer(name, {}, maximize=False, reduce="mean").hyper
-    assert hyper == cairn.optimizer_settings.hyper_of(name, defaults)
+    hyper = cairn._tables.hypers.optimizer(name, {}, maximize=False, reduce="mean").hyper
+    assert hyper == cairn._tables.optimizer_settings.hyper_of(name, defaults)
 
 
 def test_repr_and_names(worker):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Optional
 
-from .. import context, variables
+from .._runtime import context, variables
 from ..errors import InvalidArgumentError
 
 PATIENCE_S = 600.0  # as long as a server waits for its scheduler

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from .._rows.row_table import read
 from ..errors import InvalidArgumentError
-from ..row_table import read
 from .outside_graphs import outside_graphs
 from .table_module import TableModule, refuse_to_save_nothing
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import torch
 
+from .._rows.row_caching import CacheStats, Caching
+from .._rows.row_table import RowTable, read
+from .._rows.rows_ahead import Lookup
+from .._rows.table_handle import TableHandle
+from .._rows.unique_keys import keys_to
+from .._runtime.user_warnings import warn_user
+from .._tables.tensors import take_keys
+from .._tables.wire_formats import wire_of_rows
 from ..errors import Error, InvalidArgumentError
-from ..row_caching import CacheStats, Caching
-from ..row_table import RowTable, read
-from ..rows_ahead import Lookup
-from ..table_handle import TableHandle
-from ..tensors import take_keys
-from ..unique_keys import keys_to
-from ..user_warnings import warn_user
-from ..wire_formats import wire_of_rows
 from .outside_graphs import leave_graphs
 from .table_names import handle_for
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from .._rows.row_caching import Caching
+from .._rows.row_table import RowTable
+from .._rows.table_handle import TableHandle
 from ..errors import InvalidArgumentError
-from ..row_caching import Caching
-from ..row_table import RowTable
-from ..table_handle import TableHandle
 from ..tables import _init, _storage
 
 _unnamed = 0

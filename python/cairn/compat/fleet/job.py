@@ -7,8 +7,8 @@ from typing import Any, Optional, Union
 
 import torch
 
-from ... import context as worker
-from ... import serving, variables
+from ..._runtime import context as worker
+from ..._runtime import serving, variables
 from ...errors import Error, InvalidArgumentError
 from ...optimizer import DistributedOptimizer
 from .. import starting

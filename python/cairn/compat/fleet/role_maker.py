@@ -5,8 +5,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-from ... import launchers
-from ... import variables as own
+from ..._runtime import launchers
+from ..._runtime import variables as own
 from ...errors import InvalidArgumentError
 from .. import starting
 from . import readiness

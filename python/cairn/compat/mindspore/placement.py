@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ... import context as worker
+from ..._runtime import context as worker
 from ...assign import assign, is_table, placement_of
 from ...errors import Error
 from ...optimizer import DistributedOptimizer

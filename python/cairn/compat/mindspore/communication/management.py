@@ -4,7 +4,7 @@ from __future__ import annotations
 import warnings
 from typing import Optional
 
-from .... import context as worker
+from ...._runtime import context as worker
 from ....errors import InvalidArgumentError, NotInitializedError
 from ... import starting
 from ..context import VARIABLES, enabled

@@ -1,0 +1,88 @@
+"""A worker that has joined a running job, in a loop that steps several optimizers.
+
+It joined between some two calls of the others: they may be about to step the second optimizer when
+the newcomer, whose loop begins at its beginning, waits in the first, and each would wait for the
+other for ever. So whoever waits in a step for long tells so in a small table (who: which optimizer,
+which round), and a newcomer that waits in one optimizer's step while somebody waits for it in
+another's takes part there without a gradient, as in join(). It does so until the loops are in step.
+"""
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import _core
+from .._tables.cpu_memory import FLOATS, INTEGERS
+from .._tables.optimizer_settings import NO_HYPER
+
+if TYPE_CHECKING:
+    from ..optimizer import DistributedOptimizer
+    from .served_model import ServedModel
+
+PATIENCE_MS = 100  # most steps end sooner, and nobody is told
+_TURN_MS = 20  # between two looks of a newcomer
+_PART = 1 << 20  # a round as two numbers that float32 holds exactly
+
+_all: weakref.WeakSet[ServedModel] = weakref.WeakSet()
+_newcomers: weakref.WeakSet[DistributedOptimizer] = weakref.WeakSet()
+
+
+def add(optimizer: DistributedOptimizer, joins: bool) -> None:
+    """`joins`: it has joined a running job."""
+    _all.add(optimizer._served)
+    if joins:
+        _newcomers.add(optimizer)
+
+
+def may_be_needed(served: ServedModel) -> bool:
+    """One optimizer alone can't be waited for in another one."""
+    ctx = served.context
+    return served.sync and ctx is not None and not ctx.embedded and len(_all) > 1
+
+
+def wait_for(served: ServedModel, pending: Any) -> None:
+    """Waits for a call of a step until it ends, or until there is nothing to do but wait."""
+    if not may_be_needed(served) or pending.ready() or pending.wait_for(PATIENCE_MS):
+        return
+    assert served.context is not None
+    table = _table(served.context.client)
+    _tell(table, served)
+    others = [other for other in _newcomers if other._served is not served]
+    while others and not pending.wait_for(_TURN_MS):
+        waiting = _read(table, served)
+        for other in others:
+            other._stand_in(waited_for=_place(other._served, given=False) in waiting)
+
+
+def _table(client: _core.Client) -> _core.SparseTable:
+    return client.create_sparse("steps waited in", 3, mode="async", optimizer="sum")
+
+
+def _place(served: ServedModel, *, given: bool) -> tuple[int, int]:
+    """The optimizer, and its round: the one to which this worker has given its part, or its next. What
+    is all-reduced counts its steps, of which one is under way until it is applied."""
+    if served.reduced is not None:
+        return served.number, served.reduced.steps
+    table = served.parts[0].table
+    assert table is not None
+    return served.number, table.round() - given
+
+
+def _tell(table: _core.SparseTable, served: ServedModel) -> None:
+    assert served.context is not None
+    number, turn = _place(served, given=True)
+    key = torch.tensor([served.context.rank], **INTEGERS)
+    row = torch.tensor([1 + number, turn // _PART, turn % _PART], **FLOATS)
+    table.push(key.data_ptr(), 1, row.data_ptr(), NO_HYPER, op=_core.OP_ASSIGN, keep=(key, row))
+
+
+def _read(table: _core.SparseTable, served: ServedModel) -> set[tuple[int, int]]:
+    assert served.context is not None
+    live = [rank for rank in served.context.client.live_ranks() if rank != served.context.rank]
+    if not live:
+        return set()
+    keys, rows = torch.tensor(live, **INTEGERS), torch.zeros(len(live), 3, **FLOATS)
+    table.pull(keys.data_ptr(), len(live), rows.data_ptr(), keep=(keys, rows)).wait()
+    return {(int(number) - 1, int(high) * _PART + int(low)) for number, high, low in rows.tolist() if number > 0}
