@@ -122,6 +122,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def __getstate__(self) -> Any:
         raise TypeError("a DistributedOptimizer can't be copied or pickled, its state is on the servers: use state_dict()")
 
+    def _refuses_inner_steps(self) -> bool | None:
+        """The inner optimizer's own step() would change this worker's copies alone (unserved_steps.py). None
+        after a cairn.shutdown(): what it had is the workers' then."""
+        served = self._served.context
+        if served is None or (context.initialised() and served is context.current()):
+            return not self._rounds.updates_here
+        return None
+
     def __repr__(self) -> str:
         return f"DistributedOptimizer({self.optimizer!r}, mode={self.mode!r})"
 

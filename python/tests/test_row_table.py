@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 import cairn
 from cairn._rows.filed_gradient import FiledGradient
 from cairn._rows.loaded_rows import LoadedRows
-from cairn._rows.row_table import RowTable, read
+from cairn._rows.row_table import read
 from cairn._rows.rows_ahead import RowsAhead
+from cairn._rows.table_handle import TableHandle
 from cairn._rows.unique_keys import positions, sum_by_key, unique
 from cairn._tables.optimizer_settings import GroupSettings
 from embedding_problems import KEYS
@@ -29,7 +30,7 @@ def keys_of(*values):
 def make(dim=2, **options):
     global _made
     _made += 1
-    return RowTable.make(f"row-table-{_made}", dim, ("normal", 0, 1, 0), **options)
+    return TableHandle.make(f"row-table-{_made}", dim, ("normal", 0, 1, 0), **options)
 
 
 def attached(mode=cairn.Sync()):
@@ -193,8 +194,8 @@ def test_what_is_kept_is_bounded(worker, monkeypatch):
 
 def ahead_of(table, *keys):
     """As cairn.prefetch announces it."""
-    table.source.ahead = RowsAhead(table.source, [table.lookup(keys_of(*keys))])
-    return table.source.ahead
+    table.ahead = RowsAhead(table.source, [table.lookup(keys_of(*keys))])
+    return table.ahead
 
 
 @pytest.mark.parametrize("mode", [cairn.Sync(), cairn.Async()], ids=["sync", "async"])
@@ -206,7 +207,7 @@ def test_what_was_received_is_used_until_the_next_step(worker, mode):
     table.stepped()
     table.receive(table.wanted(), torch.full((2, 2), 7.0))
     assert torch.equal(ahead.rows, torch.full((2, 2), 7.0))
-    table.source.now, table.source.ahead = ahead, None
+    table.now, table.ahead = ahead, None
     assert table.wanted() is None
     assert torch.equal(rows(table, 1, 2), torch.full((2, 2), 7.0))
     mixed = rows(table, 9, 2)  # one of them is read now

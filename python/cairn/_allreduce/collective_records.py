@@ -3,14 +3,12 @@ fit together get an error that names them."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import torch
 
 from ..errors import InvalidArgumentError
-
-if TYPE_CHECKING:
-    from .collectives import Exchange
+from .exchange import Exchange
 
 _BYTES = 512  # of the text of a record
 _REFUSED = "!"  # what no name of a call begins with

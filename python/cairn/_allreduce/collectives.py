@@ -20,6 +20,7 @@ from .._runtime.context import Context
 from ..errors import DeadlineExceededError, Error, InvalidArgumentError, UnavailableError
 from .collective_records import Record, check_same
 from .control import Ballot, Control, Outcome
+from .exchange import Exchange
 from .group import AttemptFailed, Group, Meeting, Patience
 
 T = TypeVar("T")
@@ -28,30 +29,6 @@ _SUMMED_AS = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 _TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8, torch.int32,
           torch.int64)
 _CPU = torch.device("cpu")
-
-
-class Exchange:
-    """What a call may do within its group. Alone: without one."""
-
-    def __init__(self, group: Optional[Group], patience: Optional[Patience], rank: int) -> None:
-        self._group, self._patience = group, patience
-        self.ranks = [rank] if group is None else [member.rank for member in group.members]
-
-    def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        if self._group is None or self._patience is None:
-            return [tensor]
-        work, found = self._group.all_gather(tensor)
-        self._group.wait(work, self._patience)
-        return found
-
-    def sum(self, tensor: torch.Tensor) -> None:
-        if self._group is not None and self._patience is not None:
-            self._group.wait(self._group.all_reduce(tensor), self._patience)
-
-    def broadcast(self, tensor: torch.Tensor, rank: int) -> None:
-        if self._group is not None and self._patience is not None:
-            source = self._group.members[self.ranks.index(rank)]
-            self._group.wait(self._group.broadcast(tensor, source), self._patience)
 
 
 class Collectives:

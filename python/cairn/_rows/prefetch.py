@@ -9,15 +9,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from .. import _core
-from ..nn.collection import EmbeddingCollection
-from ..nn.table_module import TableModule
-from .row_source import RowSource
+from .row_table import RowTable
 from .rows_ahead import Lookup, RowsAhead
+
+
+@runtime_checkable
+class ReadsRows(Protocol):
+    """A module whose rows can be read ahead."""
+
+    def _ids_by_table(self, asked: Any) -> Iterator[tuple[RowTable, torch.Tensor]]:
+        """What it will look up, by what ids_of says that it will be asked."""
+
 
 IdsOf = Callable[[Any], Mapping[torch.nn.Module, Any]]
 
@@ -87,36 +94,35 @@ class Prefetched:
 class _Batch:
     def __init__(self) -> None:
         self.value: Any = None
-        self.ahead: list[RowsAhead] = []
+        self.ahead: dict[RowTable, RowsAhead] = {}
         self.ended = False
         self.failure: Exception | None = None
 
     def announce(self) -> None:
-        early = [ahead for ahead in self.ahead if ahead.source.reads_ahead_at_once]
+        early = [ahead for ahead in self.ahead.values() if ahead.source.reads_ahead_at_once]
         with torch.inference_mode(False), torch.no_grad(), _trip_of(early):
             for ahead in early:
                 ahead.begin_early()
-        for ahead in self.ahead:
-            ahead.source.ahead = None if ahead in early else ahead
+        for table, ahead in self.ahead.items():
+            table.ahead = None if ahead in early else ahead
 
     def enter(self) -> None:
         """Its rows are fetched, where no step has brought them, and used from now on."""
         with torch.inference_mode(False), torch.no_grad():
-            missing = [ahead for ahead in self.ahead if not ahead.take_early() and ahead.rows is None]
+            missing = [ahead for ahead in self.ahead.values() if not ahead.take_early() and ahead.rows is None]
             with _trip_of(missing):
                 readings = [ahead.source.begin(ahead.keys) for ahead in missing]
             for ahead, reading in zip(missing, readings):
                 ahead.receive(reading.finish())
-        for ahead in self.ahead:
-            if ahead.source.ahead is ahead:
-                ahead.source.ahead = None
-            ahead.source.now = ahead
+        for table, ahead in self.ahead.items():
+            if table.ahead is ahead:
+                table.ahead = None
+            table.now = ahead
 
     def leave(self) -> None:
-        for ahead in self.ahead:
-            source = ahead.source
-            source.now = None if source.now is ahead else source.now
-            source.ahead = None if source.ahead is ahead else source.ahead
+        for table, ahead in self.ahead.items():
+            table.now = None if table.now is ahead else table.now
+            table.ahead = None if table.ahead is ahead else table.ahead
 
 
 def _trip_of(aheads: Sequence[RowsAhead]) -> AbstractContextManager[Any]:
@@ -124,32 +130,25 @@ def _trip_of(aheads: Sequence[RowsAhead]) -> AbstractContextManager[Any]:
     return nullcontext() if client is None else _core.Trip(client)
 
 
-def _rows_ahead(asked: Mapping[torch.nn.Module, Any]) -> list[RowsAhead]:
-    lookups: dict[RowSource, list[Lookup]] = {}
+def _rows_ahead(asked: Mapping[torch.nn.Module, Any]) -> dict[RowTable, RowsAhead]:
+    lookups: dict[RowTable, list[Lookup]] = {}
     known: list[Lookup] = []  # the same ids are often looked up in several tables
     with torch.inference_mode(False), torch.no_grad():
-        for module, ids in _ids_by_table(asked):
-            of_table = lookups.setdefault(module._rows.source, [])
+        for table, ids in _ids_by_table(asked):
+            of_table = lookups.setdefault(table, [])
             if any(lookup.is_of(ids) for lookup in of_table):
                 continue
             same = next((lookup for lookup in known if lookup.is_of(ids)), None)
             of_table.append(Lookup(ids) if same is None else copy.copy(same))
             known.append(of_table[-1])
-        return [RowsAhead(source, found) for source, found in lookups.items()]
+        return {table: RowsAhead(table.source, found) for table, found in lookups.items()}
 
 
-def _ids_by_table(asked: Mapping[torch.nn.Module, Any]
-                  ) -> Iterator[tuple[TableModule, torch.Tensor]]:
+def _ids_by_table(asked: Mapping[torch.nn.Module, Any]) -> Iterator[tuple[RowTable, torch.Tensor]]:
     for module, value in asked.items():
         module = getattr(module, "_orig_mod", module)  # of torch.compile
-        if isinstance(module, EmbeddingCollection):
-            yield from _ids_by_table({module._member(name): ids for name, ids in value.items()})
-            continue
-        if not isinstance(module, TableModule):
+        if not isinstance(module, ReadsRows):
             raise TypeError(
                 f"prefetch is told of ids of a {type(module).__name__}: it reads "
                 "cairn.nn.Embedding, EmbeddingBag and EmbeddingCollection ahead")
-        for given in value if isinstance(value, list) else [value]:
-            ids = given[0] if isinstance(given, tuple) else given
-            module._check_type(ids)
-            yield module, ids
+        yield from module._ids_by_table(value)

@@ -4,8 +4,9 @@ docs/internals/consistency.md, "Cached rows", says what that means; src/client/c
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -13,10 +14,10 @@ from .. import _core
 from .._tables.cpu_memory import INTEGERS
 from ..errors import InvalidArgumentError
 from ..modes import Mode, Sync
+from .loaded_rows import LoadedRows
 from .unique_keys import Keys
 
-if TYPE_CHECKING:
-    from .row_source import RowSource
+Ask = Callable[[Keys], tuple[torch.Tensor, _core.Pending | None]]  # the rows of these keys, and when they are there
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,15 @@ class CachedReading:
     """Rows from the cache, and those that it lacks on their way. `ahead`: they are used when so many more
     steps have ended."""
 
-    def __init__(self, source: RowSource, cache: _core.RowCache, keys: Keys, rows: torch.Tensor,
+    def __init__(self, ask: Ask, loaded: LoadedRows, cache: _core.RowCache, keys: Keys, rows: torch.Tensor,
                  ahead: int = 0) -> None:
-        self._source, self._cache, self._keys, self._rows = source, cache, keys, rows
+        self._loaded, self._cache, self._keys, self._rows = loaded, cache, keys, rows
         self._ticket = cache.ticket()
         missing = torch.empty(keys.numel(), **INTEGERS)
         left, self._oldest = cache.take(keys.data_ptr(), keys.numel(), rows.data_ptr(), missing.data_ptr(), ahead)
         self._missing = missing[:left]
         self._read_keys = keys if left == keys.numel() else keys[self._missing]
-        self._read, self._pending = source._ask(self._read_keys)
+        self._read, self._pending = ask(self._read_keys)
 
     def fresh(self) -> bool:
         """It may still be used: not more steps than the bound allows have ended since the oldest of its rows
@@ -85,7 +86,7 @@ class CachedReading:
         if self._pending is not None:
             self._pending.wait()
             self._pending = None
-            self._source.loaded.write_over(self._read_keys, self._read)
+            self._loaded.write_over(self._read_keys, self._read)
             self._cache.give(self._ticket, self._keys.data_ptr(), self._keys.numel(), self._missing.data_ptr(),
                              self._missing.numel(), self._read.data_ptr(), self._rows.data_ptr())
         return self._rows

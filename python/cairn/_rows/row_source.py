@@ -5,7 +5,6 @@ For the thread that trains.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,9 +17,6 @@ from ..modes import Mode, Sync
 from .loaded_rows import LoadedRows
 from .row_caching import CachedReading, Caching
 from .unique_keys import Keys, keys_to
-
-if TYPE_CHECKING:
-    from .rows_ahead import RowsAhead
 
 Init = tuple[str, float, float, int, int]  # kind, a, b, seed, stream
 
@@ -46,8 +42,6 @@ class RowSource:
         self.client: _core.Client | None = None
         self.loaded = LoadedRows()
         self.version = 0  # of the rows: what was read at another one is stale
-        self.now: RowsAhead | None = None  # what was fetched ahead for the batch that is being used
-        self.ahead: RowsAhead | None = None  # what the next batch will need
         self._unacknowledged: list[_core.Pending] = []  # pushes that a step has not waited for
         self._made: tuple[object, ...] = ()  # what it was made with
         self._sync = True
@@ -169,7 +163,7 @@ class RowSource:
         """Rows of unique keys. Waits for nothing: several may be begun in one _core.Trip. `ahead`: they will
         be used after so many more steps."""
         if self.cache is not None and self.table is not None:
-            return CachedReading(self, self.cache, keys, empty_rows(keys.numel(), self.dim, pinned), ahead)
+            return CachedReading(self._ask, self.loaded, self.cache, keys, empty_rows(keys.numel(), self.dim, pinned), ahead)
         for kept_keys, rows in reversed(self._kept):
             if kept_keys.numel() == keys.numel() and torch.equal(kept_keys, keys):
                 return Reading(self, keys, rows)

@@ -7,7 +7,6 @@ and what is read ahead of the next batch.
 """
 from __future__ import annotations
 
-import hashlib
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -19,14 +18,10 @@ from .. import _core
 from .._tables import tensors
 from .._tables.optimizer_settings import GroupSettings
 from ..modes import Mode
-from . import table_copies
 from .filed_gradient import FiledGradient
-from .row_caching import Caching
 from .row_source import Init, RowSource
-from .rows_ahead import Lookup, LookupReading
-from .table_handle import TableHandle
+from .rows_ahead import Lookup, LookupReading, RowsAhead
 from .unique_keys import Keys
-from .unserved_steps import refuse_unserved_steps
 
 
 class RowTable:
@@ -35,39 +30,20 @@ class RowTable:
     def __init__(self, source: RowSource) -> None:
         self.source = source
         self.gradient = FiledGradient()
+        self.now: RowsAhead | None = None  # what was fetched ahead for the batch that is being used
+        self.ahead: RowsAhead | None = None  # what the next batch will need
         # Forward passes that have had no backward pass yet; and what is called when the last of them
         # had (_train/overlap.py).
         self.awaited: weakref.WeakSet[Any] = weakref.WeakSet()
         self.all_filed: Callable[[], None] | None = None
-        self._handle: weakref.ref[TableHandle] | None = None
+        self._handle: weakref.ref[torch.nn.Parameter] | None = None
 
-    @classmethod
-    def make(cls, name: str, dim: int, init: Sequence[Any], *, device: Any = None,
-             dtype: torch.dtype | None = None, requires_grad: bool = True,
-             wire: str = "plain", storage: str = "float32",
-             caching: Caching = Caching()) -> TableHandle:
-        """A new table; its initial rows depend on its name, and on `init`: kind, a, b, seed."""
-        # The same on all workers and in all runs; 0 would mean a number of the servers'.
-        digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-        stream = int.from_bytes(digest, "little") or 1
-        kind, a, b, seed = init
-        refuse_unserved_steps()
-        source = RowSource(name, dim, (kind, float(a), float(b), int(seed), stream), wire, storage,
-                           caching)
-        return cls(source)._make_handle(device=device, dtype=dtype, requires_grad=requires_grad)
-
-    def copied(self, handle: TableHandle) -> TableHandle:
-        """A copy of the handle, with rows of its own and no gradient yet."""
-        return RowTable(table_copies.copied(self.source))._make_handle(
-            device=handle.device, dtype=handle.dtype, requires_grad=handle.requires_grad)
-
-    def _make_handle(self, **settings: Any) -> TableHandle:
-        handle = TableHandle(self, **settings)
+    def held_by(self, handle: torch.nn.Parameter) -> None:
+        """Of the handle that was made for it."""
         self._handle = weakref.ref(handle)
-        return handle
 
     @property
-    def handle(self) -> TableHandle:
+    def handle(self) -> torch.nn.Parameter:
         """The parameter that holds this table: it lives as long as its model or optimizer."""
         handle = None if self._handle is None else self._handle()
         assert handle is not None, "the table's handle is gone"
@@ -123,7 +99,7 @@ class RowTable:
 
     def wanted(self) -> Keys | None:
         """What cairn.prefetch will need of the rows as they are after the next step."""
-        ahead = self.source.ahead
+        ahead = self.ahead
         return None if ahead is None or not ahead.keys.numel() else ahead.keys
 
     def stepped(self) -> None:
@@ -136,7 +112,7 @@ class RowTable:
 
     def receive(self, keys: Keys, rows: torch.Tensor) -> None:
         """What wanted() asked for, as it is after the step that is ending: call stepped() first."""
-        ahead = self.source.ahead
+        ahead = self.ahead
         if ahead is not None and (keys is ahead.keys or torch.equal(keys, ahead.keys)):
             ahead.receive(rows.view(keys.numel(), self.dim))
 
@@ -156,7 +132,7 @@ class RowTable:
 
     def lookup(self, ids: torch.Tensor) -> Lookup:
         """Ids of a forward pass, by key; what cairn.prefetch has done for them is used."""
-        ahead = self.source.now
+        ahead = self.now
         known = None if ahead is None else ahead.find(ids)
         return Lookup(ids) if known is None else known
 
@@ -166,6 +142,6 @@ def read(tables: Sequence[RowTable], lookups: Sequence[Lookup]) -> list[torch.Te
     sources = [table.source for table in tables]
     client = next((source.client for source in sources if source.client is not None), None)
     with nullcontext() if client is None or len(tables) == 1 else _core.Trip(client):
-        readings = [LookupReading(table.source, lookup, table.handle.device.type == "cuda")
+        readings = [LookupReading(table.source, table.now, lookup, table.handle.device.type == "cuda")
                     for table, lookup in zip(tables, lookups)]
     return [reading.finish() for reading in readings]

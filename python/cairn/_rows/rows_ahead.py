@@ -83,11 +83,10 @@ class RowsAhead:
 class LookupReading:
     """The rows of a lookup on their way: those that were fetched ahead, the others by a call."""
 
-    def __init__(self, source: RowSource, lookup: Lookup, pinned: bool) -> None:
+    def __init__(self, source: RowSource, ahead: RowsAhead | None, lookup: Lookup, pinned: bool) -> None:
         self._reading: Reading | CachedReading | None = None
         self._rows: torch.Tensor | None = None
         self._missing: torch.Tensor | None = None  # those of the lookup's keys that are read here
-        ahead = source.now
         rows = None if ahead is None else ahead.rows
         if ahead is None or rows is None:
             self._reading = source.begin(lookup.keys, pinned)

@@ -2,13 +2,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import torch
 from torch.optim.swa_utils import AveragedModel
 
-if TYPE_CHECKING:
-    from .row_source import RowSource
+from .row_source import RowSource
 
 
 def copied(source: RowSource) -> RowSource:

@@ -1,12 +1,16 @@
 """The parameter that stands for a table of rows in a model, and in the optimizer that trains it."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import torch
 
-if TYPE_CHECKING:
-    from .row_table import RowTable
+from .row_caching import Caching
+from .row_source import RowSource
+from .row_table import RowTable
+from .table_copies import copied
 
 
 class TableHandle(torch.nn.Parameter):
@@ -26,10 +30,25 @@ class TableHandle(torch.nn.Parameter):
                 f"rows of dtype {empty.dtype}: they are float32, or another floating point type")
         handle = torch.Tensor._make_subclass(cls, empty, requires_grad)
         handle.rows_of = rows_of
+        rows_of.held_by(handle)
         return handle
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass  # torch.Tensor's takes no arguments
+
+    @classmethod
+    def make(cls, name: str, dim: int, init: Sequence[Any], *, device: Any = None,
+             dtype: torch.dtype | None = None, requires_grad: bool = True,
+             wire: str = "plain", storage: str = "float32",
+             caching: Caching = Caching()) -> TableHandle:
+        """A new table; its initial rows depend on its name, and on `init`: kind, a, b, seed."""
+        # The same on all workers and in all runs; 0 would mean a number of the servers'.
+        digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+        stream = int.from_bytes(digest, "little") or 1
+        kind, a, b, seed = init
+        source = RowSource(name, dim, (kind, float(a), float(b), int(seed), stream), wire, storage,
+                           caching)
+        return cls(RowTable(source), device=device, dtype=dtype, requires_grad=requires_grad)
 
     @property
     def grad(self) -> torch.Tensor | None:  # type: ignore[override]
@@ -64,7 +83,8 @@ class TableHandle(torch.nn.Parameter):
     def __deepcopy__(self, memo: dict[int, Any]) -> TableHandle:
         """A table of its own: table_copies.py."""
         if id(self) not in memo:
-            memo[id(self)] = self.rows_of.copied(self)
+            memo[id(self)] = TableHandle(RowTable(copied(self.rows_of.source)), device=self.device,
+                                         dtype=self.dtype, requires_grad=self.requires_grad)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:

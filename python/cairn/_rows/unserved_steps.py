@@ -4,21 +4,27 @@ copies alone. Both are told what is missing instead."""
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from .._runtime import context
 from ..errors import Error
 from .table_handle import TableHandle
 
-if TYPE_CHECKING:
-    from ..optimizer import DistributedOptimizer
+
+class Wrap(Protocol):
+    """A DistributedOptimizer, as far as it is asked here."""
+
+    optimizer: torch.optim.Optimizer
+
+    def _refuses_inner_steps(self) -> bool | None:
+        """Now; None: it is not in use (any more), and has no say."""
+
 
 _registered = False
 # Inner optimizer → its wrap, which may be gone while the other is used on.
-_wraps: weakref.WeakKeyDictionary[torch.optim.Optimizer, weakref.ref[DistributedOptimizer]]
+_wraps: weakref.WeakKeyDictionary[torch.optim.Optimizer, weakref.ref[Wrap]]
 _wraps = weakref.WeakKeyDictionary()
 
 
@@ -30,7 +36,7 @@ def refuse_unserved_steps() -> None:
         register_optimizer_step_pre_hook(_look)
 
 
-def refuse_steps_without(wrap: DistributedOptimizer) -> None:
+def refuse_steps_without(wrap: Wrap) -> None:
     """Of the optimizer that it wraps."""
     refuse_unserved_steps()
     _wraps[wrap.optimizer] = weakref.ref(wrap)
@@ -42,9 +48,10 @@ def _look(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     kind = type(optimizer).__name__
     found = _wraps.get(optimizer)
     wrap = None if found is None else found()
-    if wrap is not None and _is_used(wrap):
-        if wrap._rounds.updates_here:
-            return
+    refuses = None if wrap is None else wrap._refuses_inner_steps()
+    if refuses is False:
+        return
+    if refuses:
         raise Error(f"this {kind} is wrapped in a cairn.DistributedOptimizer, and its own step() would change this "
                     "worker's copies alone: call step() of the DistributedOptimizer")
     for group in optimizer.param_groups:
@@ -55,9 +62,3 @@ def _look(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
             if param.rows_of.table is None:
                 raise Error(f"{table}cairn.init(), and wrap it in cairn.DistributedOptimizer(optimizer, model)")
             raise Error(f"{table}call step() of the cairn.DistributedOptimizer that the table belongs to")
-
-
-def _is_used(wrap: DistributedOptimizer) -> bool:
-    """Not after a cairn.shutdown(): what it had is the workers' then."""
-    served = wrap._served.context
-    return served is None or (context.initialised() and served is context.current())

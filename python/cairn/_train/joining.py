@@ -9,7 +9,6 @@ count their steps themselves (AllReduced.steps): how far those are from the roun
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -20,13 +19,11 @@ from .._tables.weight import NO_WEIGHT
 from ..modes import Async
 from .served_buffers import ServedTensors
 from .served_group import ServedGroup
-
-if TYPE_CHECKING:
-    from .served_model import ServedModel
+from .served_tables import ServedTables
 
 
 class Joining:
-    def __init__(self, served: ServedModel) -> None:
+    def __init__(self, served: ServedTables) -> None:
         self._served = served
         self._distances: ServedTensors | None = None
 

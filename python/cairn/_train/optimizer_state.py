@@ -2,27 +2,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from .. import _core
 from .._tables.cpu_memory import FLOATS
 from ..errors import Error
+from .joining import Joining
 from .row_state import RowState
 from .served_buffers import ServedTensors
-
-if TYPE_CHECKING:
-    from .served_group import ServedGroup
-    from .served_model import ServedModel
-    from .served_rows import ServedRows
+from .served_group import ServedGroup
+from .served_rows import ServedRows
+from .served_tables import ServedTables
 
 
 class OptimizerState:
     """Moves columns of the tables of one model."""
 
-    def __init__(self, served: ServedModel) -> None:
-        self._served = served
+    def __init__(self, served: ServedTables, joining: Joining) -> None:
+        self._served, self._joining = served, joining
         self._loads = 0  # in each worker's order, which is the same
 
     def state_dict(self) -> dict[str, Any]:
@@ -93,7 +92,7 @@ class OptimizerState:
         self._give_rows()
         if served.reduced is not None:
             served.reduced.give_from_root()
-        served.joining.tell()
+        self._joining.tell()
         if not served.sync:
             served.context.client.barrier()
 

@@ -14,23 +14,20 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 
 from .. import _core
 from .._runtime.calls_under_way import interrupts_later
 from .._tables.finite_gradients import is_refused, not_finite
+from .._tables.optimizer_settings import Hyper
 from .._tables.weight import Weight
 from ..errors import Error, NotFiniteError
 from .served_group import ServedGroup
 from .served_parts import Part
 from .served_rows import ServedRows
+from .served_tables import ServedTables
 from .undecided import Gradients
-
-if TYPE_CHECKING:
-    from .._tables.optimizer_settings import Hyper
-    from .served_model import ServedModel
 
 
 class _Sent:
@@ -67,7 +64,7 @@ class _Hook:
 class Overlap:
     """One of each DistributedOptimizer with overlap=True. For the thread that trains."""
 
-    def __init__(self, served: ServedModel, before_first: Callable[[], None]) -> None:
+    def __init__(self, served: ServedTables, before_first: Callable[[], None]) -> None:
         """`before_first` is called before the first part of a step is sent, and may raise."""
         self._served, self._before_first = served, before_first
         self._sent: dict[Part, _Sent] = {}

@@ -5,22 +5,18 @@ gradient and fetches none but those that cairn.prefetch has asked for: the next 
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from .. import _core
 from .._rows.row_source import CALL_BYTES
 from .._rows.row_table import RowTable
 from .._rows.unique_keys import Keys, keys_to
+from .._runtime.calls_under_way import CallsUnderWay
 from .._tables.cpu_memory import FLOATS, INTEGERS
 from .._tables.optimizer_settings import NO_HYPER, GroupSettings, Hyper, hyper_of, table_settings_of
 from .._tables.weight import Weight
 from ..errors import Error
 from ..modes import Mode
-
-if TYPE_CHECKING:
-    from .._runtime.calls_under_way import CallsUnderWay
 
 Gradients = list[torch.Tensor | None]
 _ASKED_FOR_STEPS = 64  # keys, so that most likely one of them lies in a slot that has been stepped

@@ -9,40 +9,48 @@ another's takes part there without a gradient, as in join(). It does so until th
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from .. import _core
 from .._tables.cpu_memory import FLOATS, INTEGERS
 from .._tables.optimizer_settings import NO_HYPER
-
-if TYPE_CHECKING:
-    from ..optimizer import DistributedOptimizer
-    from .served_model import ServedModel
+from .served_tables import ServedTables
 
 PATIENCE_MS = 100  # most steps end sooner, and nobody is told
 _TURN_MS = 20  # between two looks of a newcomer
 _PART = 1 << 20  # a round as two numbers that float32 holds exactly
 
-_all: weakref.WeakSet[ServedModel] = weakref.WeakSet()
-_newcomers: weakref.WeakSet[DistributedOptimizer] = weakref.WeakSet()
+
+class Newcomer(Protocol):
+    """A DistributedOptimizer, as far as it is asked here."""
+
+    @property
+    def _served(self) -> ServedTables: ...
+
+    def _stand_in(self, waited_for: bool) -> None:
+        """Takes part in a step without a gradient, if it is waited for there, or ends such a step."""
 
 
-def add(optimizer: DistributedOptimizer, joins: bool) -> None:
+_all: weakref.WeakSet[ServedTables] = weakref.WeakSet()
+_newcomers: weakref.WeakSet[Newcomer] = weakref.WeakSet()
+
+
+def add(optimizer: Newcomer, joins: bool) -> None:
     """`joins`: it has joined a running job."""
     _all.add(optimizer._served)
     if joins:
         _newcomers.add(optimizer)
 
 
-def may_be_needed(served: ServedModel) -> bool:
+def may_be_needed(served: ServedTables) -> bool:
     """One optimizer alone can't be waited for in another one."""
     ctx = served.context
     return served.sync and ctx is not None and not ctx.embedded and len(_all) > 1
 
 
-def wait_for(served: ServedModel, pending: Any) -> None:
+def wait_for(served: ServedTables, pending: Any) -> None:
     """Waits for a call of a step until it ends, or until there is nothing to do but wait."""
     if not may_be_needed(served) or pending.ready() or pending.wait_for(PATIENCE_MS):
         return
@@ -60,7 +68,7 @@ def _table(client: _core.Client) -> _core.SparseTable:
     return client.create_sparse("steps waited in", 3, mode="async", optimizer="sum")
 
 
-def _place(served: ServedModel, *, given: bool) -> tuple[int, int]:
+def _place(served: ServedTables, *, given: bool) -> tuple[int, int]:
     """The optimizer, and its round: the one to which this worker has given its part, or its next. What
     is all-reduced counts its steps, of which one is under way until it is applied."""
     if served.reduced is not None:
@@ -70,7 +78,7 @@ def _place(served: ServedModel, *, given: bool) -> tuple[int, int]:
     return served.number, table.round() - given
 
 
-def _tell(table: _core.SparseTable, served: ServedModel) -> None:
+def _tell(table: _core.SparseTable, served: ServedTables) -> None:
     assert served.context is not None
     number, turn = _place(served, given=True)
     key = torch.tensor([served.context.rank], **INTEGERS)
@@ -78,7 +86,7 @@ def _tell(table: _core.SparseTable, served: ServedModel) -> None:
     table.push(key.data_ptr(), 1, row.data_ptr(), NO_HYPER, op=_core.OP_ASSIGN, keep=(key, row))
 
 
-def _read(table: _core.SparseTable, served: ServedModel) -> set[tuple[int, int]]:
+def _read(table: _core.SparseTable, served: ServedTables) -> set[tuple[int, int]]:
     assert served.context is not None
     live = [rank for rank in served.context.client.live_ranks() if rank != served.context.rank]
     if not live:

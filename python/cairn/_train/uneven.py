@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from .. import _core
 from ..errors import Error
-
-if TYPE_CHECKING:
-    from ..optimizer import DistributedOptimizer
+from .served_tables import ServedTables
 
 _open_blocks = 0
 _TURN_MS = 1  # how long one optimizer is waited for before the others are looked at
 
 
+class Joined(Protocol):
+    """A DistributedOptimizer, as far as it is asked here."""
+
+    @property
+    def _served(self) -> ServedTables: ...
+
+    def _begin_joining(self) -> list[_core.Pending]:
+        """Begins a step without a gradient."""
+
+    def _go_on_joining(self, pendings: list[_core.Pending]) -> list[_core.Pending]:
+        """Ends it, and begins the next one; empty when all have left."""
+
+
 @contextmanager
-def join(*optimizers: DistributedOptimizer) -> Iterator[None]:
+def join(*optimizers: Joined) -> Iterator[None]:
     """Around a training loop, on every worker: whoever leaves the block takes part in the others'
     steps, without a gradient, until all have left it.
 
@@ -39,7 +51,7 @@ def join(*optimizers: DistributedOptimizer) -> Iterator[None]:
     _take_part([one for one in optimizers if one._served.sync or one._served.reduced is not None])
 
 
-def _take_part(optimizers: list[DistributedOptimizer]) -> None:
+def _take_part(optimizers: list[Joined]) -> None:
     rounds = {optimizer: optimizer._begin_joining() for optimizer in optimizers}
     while rounds:
         for optimizer, pendings in list(rounds.items()):

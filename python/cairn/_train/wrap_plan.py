@@ -8,7 +8,6 @@ and the others compare. A text is found by its hash, so that equal wraps need no
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,14 +16,12 @@ from .._tables.cpu_memory import INTEGERS
 from ..assign import is_table
 from ..errors import Error
 from .served_parts import plain_name
-
-if TYPE_CHECKING:
-    from .served_model import ServedModel
+from .served_tables import ServedTables
 
 _WORDS = 64  # of a row
 
 
-def lines_of(served: ServedModel, model: torch.nn.Module | None) -> list[str]:
+def lines_of(served: ServedTables, model: torch.nn.Module | None) -> list[str]:
     """The wrap in words, one thing a line. Devices and types may differ among workers."""
     found = [f"{type(served.optimizer).__name__}, {served.settings}"]
     held = {id(param) for group in served.optimizer.param_groups for param in group["params"]}

@@ -1,12 +1,12 @@
 """cairn.nn.EmbeddingCollection: many tables, one round trip."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
-from .._rows.row_table import read
+from .._rows.row_table import RowTable, read
 from ..errors import InvalidArgumentError
 from .outside_graphs import outside_graphs
 from .table_module import TableModule, refuse_to_save_nothing
@@ -40,6 +40,11 @@ class EmbeddingCollection(torch.nn.ModuleDict):
         outputs = [module._output(lookup, found, *given)
                    for module, lookup, found, given in zip(modules, lookups, rows, inputs)]
         return dict(zip(ids, outputs))
+
+    def _ids_by_table(self, asked: Mapping[str, Any]) -> Iterator[tuple[RowTable, torch.Tensor]]:
+        """For cairn.prefetch: as forward() takes it."""
+        for module, ids in {self._member(name): ids for name, ids in asked.items()}.items():
+            yield from module._ids_by_table(ids)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         refuse_to_save_nothing(self, args, kwargs)

@@ -2,6 +2,7 @@
 saving."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -90,6 +91,13 @@ class TableModule(torch.nn.Module):
                     f'"{self.name}", which has ids 0 to {self.num_embeddings - 1} '
                     '(num_embeddings=None takes any)')
         return lookup
+
+    def _ids_by_table(self, asked: Any) -> Iterator[tuple[RowTable, torch.Tensor]]:
+        """For cairn.prefetch: ids, a tuple of which the first are ids, or a list of those."""
+        for given in asked if isinstance(asked, list) else [asked]:
+            ids = given[0] if isinstance(given, tuple) else given
+            self._check_type(ids)
+            yield self._rows, ids
 
     def _check_type(self, ids: Any) -> None:
         if not isinstance(ids, torch.Tensor):

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from .._rows.row_caching import Caching
-from .._rows.row_table import RowTable
 from .._rows.table_handle import TableHandle
+from .._rows.unserved_steps import refuse_unserved_steps
 from ..errors import InvalidArgumentError
 from ..tables import _init, _storage
 
@@ -59,7 +59,8 @@ def handle_for(name: str | None, dim: int, init: Any, seed: int, *, storage: Any
                 f'requires_grad={known.requires_grad}, for all modules that share it: leave '
                 'device, dtype and freeze out, or give the module another name')
         return known
-    handle = RowTable.make(name, dim, values, device=device, dtype=dtype,
-                           requires_grad=requires_grad, wire=wire, storage=storage, caching=caching)
+    refuse_unserved_steps()
+    handle = TableHandle.make(name, dim, values, device=device, dtype=dtype,
+                              requires_grad=requires_grad, wire=wire, storage=storage, caching=caching)
     _named[name] = handle
     return handle
