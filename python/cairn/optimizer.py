@@ -19,7 +19,7 @@ from ._runtime import context
 from ._runtime.wrapped_by_others import DDP_ADVICE, in_ddp
 from ._tables.weight import Weight
 from ._tables.wire_formats import wire_of_tensors
-from ._train import standing_in
+from ._train import late_joiner
 from ._train.overlap import Overlap
 from ._train.rounds import Rounds
 from ._train.served_model import ServedModel
@@ -76,7 +76,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._overlap = self._make_overlap() if overlap else None
         self._rounds = Rounds(self._served, self._overlap)
         self._versions: list[int] = []
-        self._standing_in: list[_core.Pending] = []  # a part in the others' step without a gradient
+        self._taking_part: list[_core.Pending] = []  # a part in the others' step without a gradient
         if context.initialised():
             self._attach()
         refuse_steps_without(self)
@@ -262,15 +262,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
             yield
 
     @torch.no_grad()
-    def _stand_in(self, waited_for: bool) -> None:
-        """While this worker, who has joined a running job, waits in another optimizer's step:
-        _train/standing_in.py. `waited_for`: somebody waits for its part in a step of this one."""
+    def _take_part(self, waited_for: bool) -> None:
+        """While this worker, a late joiner, waits in another optimizer's step (_train/late_joiner.py).
+        `waited_for`: another worker waits for its part in a step of this one."""
         if self._overlap is not None and self._overlap.under_way:
             return  # its part was given in backward
-        if not self._standing_in and waited_for:
-            self._standing_in = self._rounds.begin_joined()
-        if self._standing_in and all(pending.ready() for pending in self._standing_in):
-            self._standing_in = []
+        if not self._taking_part and waited_for:
+            self._taking_part = self._rounds.begin_joined()
+        if self._taking_part and all(pending.ready() for pending in self._taking_part):
+            self._taking_part = []
             with self._writes():
                 self._served.calls.finish()
 
@@ -317,7 +317,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _attach(self) -> None:
         with torch.no_grad():
-            standing_in.add(self, self._served.attach())
+            late_joiner.add(self, self._served.attach())
             if self._overlap is not None:
                 self._overlap.watch()
             self._note_versions()
@@ -339,7 +339,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if not overwrites:
             self._check_versions()
         resumed = True
-        self._standing_in = []
+        self._taking_part = []
         try:
             resumed = self._rounds.resume(steps=steps, clips=clips)
         finally:

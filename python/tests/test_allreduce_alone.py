@@ -271,7 +271,7 @@ def test_decisions_that_differ_name_the_ranks(votes):
         votes[1].clear()
         for worker, decision in zip(votes[0], decisions):
             worker.decide(*decision)
-        votes[0][3].vote(new=True)  # a newcomer's, which is none on the decision
+        votes[0][3].vote(new=True)  # a late joiner's, which is none on the decision
         return outcome_of(votes[1]).difference()
 
     applies, skips, follows = ((0.25, False), [0.1, 0.9]), ((1.0, True),), (None,)

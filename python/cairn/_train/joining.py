@@ -1,9 +1,9 @@
-"""How a worker that joins a running job gets in step with the others (sync tables only).
+"""How a late joiner (a worker that joins a running job) gets in step with the others (sync tables only).
 
 A step is one round of each table of a wrap, but a table's rounds also count assigns, and the view
 in which a worker joins may catch one table before the end of its round and another one after it. So
 the root tells in a small table, whenever no step is under way, how far the tables' rounds are apart;
-who joins takes part without a gradient where a table is behind. Parameters that are all-reduced
+the late joiner takes part without a gradient where a table is behind. Parameters that are all-reduced
 count their steps themselves (AllReduced.steps): how far those are from the rounds is told too.
 """
 from __future__ import annotations

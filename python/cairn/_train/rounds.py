@@ -18,7 +18,7 @@ from .._tables.finite_gradients import all_finite, is_refused, not_finite
 from .._tables.optimizer_settings import Hyper
 from .._tables.weight import NO_WEIGHT, Weight
 from ..errors import DeadlineExceededError, Error, HyperMismatchError, NotFiniteError
-from . import standing_in
+from . import late_joiner
 from .overlap import Overlap
 from .served_model import ServedModel
 from .served_parts import Part
@@ -102,8 +102,8 @@ class Rounds:
 
     def _reduce(self, reduced: AllReduced, weight: Weight, value_scale: float = 1.0,
                 not_finite: bool = False, two_phase: bool = False) -> None:
-        """Others may wait for us elsewhere meanwhile: standing_in.py."""
-        if standing_in.may_be_needed(self._served):
+        """Others may wait for us elsewhere meanwhile: late_joiner.py."""
+        if late_joiner.may_be_needed(self._served):
             reduced.contribute(*weight, value_scale, not_finite, wait=False, two_phase=two_phase)
             self._served.wait_for(Polled(reduced))
         reduced.contribute(*weight, value_scale, not_finite, two_phase=two_phase)

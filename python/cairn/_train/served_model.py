@@ -18,7 +18,7 @@ from .._runtime import context
 from .._tables.cpu_memory import FLOATS
 from ..errors import Error, InvalidArgumentError
 from ..modes import Async, Mode
-from . import standing_in
+from . import late_joiner
 from .joining import Joining
 from .optimizer_state import OptimizerState
 from .served_buffers import ServedIntegers, ServedTensors, shared_tensors
@@ -44,7 +44,7 @@ class ServedModel(ServedTables):
 
     def wait_for(self, pending: Any) -> None:
         """What a wait for a call of a step begins with."""
-        standing_in.wait_for(self, pending)
+        late_joiner.wait_for(self, pending)
 
     def _make_tables(self, client: _core.Client, groups: list[ServedGroup], tables: list[ServedRows]) -> None:
         """All of them together: one after the other they would take a record of the scheduler each."""

@@ -1,10 +1,10 @@
-"""A worker that has joined a running job, in a loop that steps several optimizers.
+"""A late joiner (a worker that has joined a running job) in a loop that steps several optimizers.
 
-It joined between some two calls of the others: they may be about to step the second optimizer when
-the newcomer, whose loop begins at its beginning, waits in the first, and each would wait for the
-other for ever. So whoever waits in a step for long tells so in a small table (who: which optimizer,
-which round), and a newcomer that waits in one optimizer's step while somebody waits for it in
-another's takes part there without a gradient, as in join(). It does so until the loops are in step.
+It joined between two calls of the others: they may be about to step the second optimizer when the late
+joiner, whose loop begins at its beginning, waits in the first, and each would wait for the other for ever.
+So a worker that waits in a step for long tells the others in a small table (its rank: which optimizer,
+which round). A late joiner that waits in one optimizer's step while another worker waits for it in a second
+one takes part there without a gradient, as in join(). It does so until the loops are in step.
 """
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from .._tables.optimizer_settings import NO_HYPER
 from .served_tables import ServedTables
 
 PATIENCE_MS = 100  # most steps end sooner, and nobody is told
-_TURN_MS = 20  # between two looks of a newcomer
+_TURN_MS = 20  # between two looks of a late joiner
 _PART = 1 << 20  # a round as two numbers that float32 holds exactly
 
 
-class Newcomer(Protocol):
+class LateJoiner(Protocol):
     """A DistributedOptimizer, as far as it is asked here."""
 
     @property
     def _served(self) -> ServedTables: ...
 
-    def _stand_in(self, waited_for: bool) -> None:
+    def _take_part(self, waited_for: bool) -> None:
         """Takes part in a step without a gradient, if it is waited for there, or ends such a step."""
 
 
 _all: weakref.WeakSet[ServedTables] = weakref.WeakSet()
-_newcomers: weakref.WeakSet[Newcomer] = weakref.WeakSet()
+_late_joiners: weakref.WeakSet[LateJoiner] = weakref.WeakSet()
 
 
-def add(optimizer: Newcomer, joins: bool) -> None:
+def add(optimizer: LateJoiner, joins: bool) -> None:
     """`joins`: it has joined a running job."""
     _all.add(optimizer._served)
     if joins:
-        _newcomers.add(optimizer)
+        _late_joiners.add(optimizer)
 
 
 def may_be_needed(served: ServedTables) -> bool:
@@ -57,11 +57,11 @@ def wait_for(served: ServedTables, pending: Any) -> None:
     assert served.context is not None
     table = _table(served.context.client)
     _tell(table, served)
-    others = [other for other in _newcomers if other._served is not served]
+    others = [other for other in _late_joiners if other._served is not served]
     while others and not pending.wait_for(_TURN_MS):
         waiting = _read(table, served)
         for other in others:
-            other._stand_in(waited_for=_place(other._served, given=False) in waiting)
+            other._take_part(waited_for=_place(other._served, given=False) in waiting)
 
 
 def _table(client: _core.Client) -> _core.SparseTable:
