@@ -195,7 +195,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         inverse_scale = 1.0 if scale is None else 1.0 / float(scale)
         if not self._served.sync:
             self._step_async(weight, skips, inverse_scale, quiet=found_inf is not None)
-        elif self._rounds.undecided is not None:
+        elif self._rounds.two_phase_step is not None:
             self._rounds.check_clipped(weight, scaled=scale is not None)
             self._decide(quiet=found_inf is not None)
         elif found_inf is not None:
@@ -364,7 +364,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _settle(self, *, overwrites: bool = False) -> None:
         """The same, and gradients that were clipped and not used for a step are dropped."""
         self._begin(overwrites=overwrites)
-        if self._rounds.undecided is not None:
+        if self._rounds.two_phase_step is not None:
             with self._writes():
                 self._rounds.drop()
 

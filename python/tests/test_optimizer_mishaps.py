@@ -12,7 +12,7 @@ from cairn._runtime.calls_under_way import CallsUnderWay
 from cairn._train import late_joiner, wrap_plan
 from cairn._train.rounds import Rounds
 from cairn._train.served_group import ServedGroup
-from cairn._train.undecided import Undecided
+from cairn._train.two_phase_step import TwoPhaseStep
 from optimizer_workers.problems import assert_same, batch, copied, net, train
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -114,7 +114,7 @@ def test_a_clip_that_is_called_again_after_ctrl_c_is_one_clip(monkeypatch, when,
     if when == "sent":
         monkeypatch.setattr(Rounds, "_contribute", signalled)
     elif when == "summed up":
-        monkeypatch.setattr(Undecided, "norm", property(interrupt))
+        monkeypatch.setattr(TwoPhaseStep, "norm", property(interrupt))
     else:
         monkeypatch.setattr(CallsUnderWay, "finish", interrupt)
     with pytest.raises(KeyboardInterrupt):

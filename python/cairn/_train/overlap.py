@@ -27,7 +27,7 @@ from .served_group import ServedGroup
 from .served_parts import Part
 from .served_rows import ServedRows
 from .served_tables import ServedTables
-from .undecided import Gradients
+from .two_phase_step import Gradients
 
 
 class _Sent:

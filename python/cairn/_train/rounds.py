@@ -23,7 +23,7 @@ from .overlap import Overlap
 from .served_model import ServedModel
 from .served_parts import Part
 from .served_rows import ServedRows
-from .undecided import Gradients, Undecided
+from .two_phase_step import Gradients, TwoPhaseStep
 
 _SKIP_TIMEOUT_MS = 1000
 
@@ -31,7 +31,7 @@ _SKIP_TIMEOUT_MS = 1000
 class Rounds:
     def __init__(self, served: ServedModel, overlap: Overlap | None = None) -> None:
         self._served, self._overlap = served, overlap
-        self.undecided: Undecided | None = None
+        self.two_phase_step: TwoPhaseStep | None = None  # summed up, or about to be; not decided yet
         self.updates_here = False  # in the inner optimizer's own step
 
     def _hyper(self, part: Part) -> Hyper:
@@ -211,7 +211,7 @@ class Rounds:
 
     # Two phases.
     def contribute(self, weight: Weight, value_scale: float = 1.0, not_finite: bool = False,
-                   limits: Sequence[float] = ()) -> Undecided:
+                   limits: Sequence[float] = ()) -> TwoPhaseStep:
         """The parts of all workers are being summed up, none is applied. `summed_up` waits."""
         parts, reduced = self._served.parts, self._served.reduced
         sent = self._gradients()
@@ -225,39 +225,39 @@ class Rounds:
                             for part, gradients in zip(parts, sent)]
             for pending in pendings:
                 self._served.calls.expect(pending, lambda: None)
-            self.undecided = Undecided(parts, sent, weight, pendings, reduced)
-            self.undecided.limits.extend(limits)
-            self.undecided.interrupted = True  # until it is summed up
-        return self.undecided
+            self.two_phase_step = TwoPhaseStep(parts, sent, weight, pendings, reduced)
+            self.two_phase_step.limits.extend(limits)
+            self.two_phase_step.interrupted = True  # until it is summed up
+        return self.two_phase_step
 
     def summed_up(self) -> None:
-        undecided = self.undecided
-        assert undecided is not None
+        step = self.two_phase_step
+        assert step is not None
         try:
             self._served.calls.finish()
-            undecided.interrupted = False
+            step.interrupted = False
         except Exception:
-            self._abandon(undecided)
+            self._abandon(step)
             raise
         except BaseException:
-            undecided.interrupted = True
+            step.interrupted = True
             raise
 
-    def _abandon(self, undecided: Undecided) -> None:
+    def _abandon(self, step: TwoPhaseStep) -> None:
         """Some tables could not be summed up (the workers disagree, or one of them is late): nothing
         is applied. Whoever is late may take long: the decision does not wait for its answer."""
         decisions = []
-        for part, pending in zip(self._served.parts, undecided.pendings):
+        for part, pending in zip(self._served.parts, step.pendings):
             try:
                 pending.wait()
             except DeadlineExceededError:
                 pass  # it may still be summed up, and nothing else can follow on this table before
             except Error:
                 continue
-            decisions.append(self._decide(part, undecided, skip=True, timeout_ms=_SKIP_TIMEOUT_MS))
-        self.undecided = None
+            decisions.append(self._decide(part, step, skip=True, timeout_ms=_SKIP_TIMEOUT_MS))
+        self.two_phase_step = None
         self._begin_buffers()  # as every step does, so that all workers' tables stay together
-        reduced = undecided.reduced
+        reduced = step.reduced
         if reduced is not None and reduced.decide(1.0, skip=True).wait_for(_SKIP_TIMEOUT_MS):
             reduced.apply(skip=True)  # else the next step does that
         for decision in decisions:
@@ -274,21 +274,21 @@ class Rounds:
         # All are told, so that nobody waits for us.
         return part.contribute_not_finite(hyper, weight)
 
-    def _decide(self, part: Part, undecided: Undecided, skip: bool, timeout_ms: int = 0) -> _core.Pending:
-        scale = 1.0 if skip else undecided.scale
-        return part.decide(self._hyper(part), undecided.weight, scale, skip, timeout_ms)
+    def _decide(self, part: Part, step: TwoPhaseStep, skip: bool, timeout_ms: int = 0) -> _core.Pending:
+        scale = 1.0 if skip else step.scale
+        return part.decide(self._hyper(part), step.weight, scale, skip, timeout_ms)
 
     def decide(self, *, skip: bool = False) -> bool:
         """Applies what was summed up, times its scale, unless some worker's part was not finite or
         it is to be skipped; false if it was skipped."""
-        undecided = self.undecided
-        assert undecided is not None
-        skip = skip or not undecided.finite
+        step = self.two_phase_step
+        assert step is not None
+        skip = skip or not step.finite
         with interrupts_later():
-            self._begin(lambda part: self._decide(part, undecided, skip),
+            self._begin(lambda part: self._decide(part, step, skip),
                         receives=not (skip and self._served.reduces_only), votes=False,
-                        scale=1.0 if skip else undecided.scale, skip=skip)
-            self.undecided = None
+                        scale=1.0 if skip else step.scale, skip=skip)
+            self.two_phase_step = None
         self._served.calls.finish()
         return not skip
 
@@ -299,35 +299,35 @@ class Rounds:
             self.decide(skip=True)
 
     def clip(self, max_norm: float, weight: Weight) -> float:
-        undecided = self.undecided
-        if undecided is not None and not undecided.same_gradients():
+        step = self.two_phase_step
+        if step is not None and not step.same_gradients():
             self.drop()  # there was no step after the last one
-        undecided = self.undecided
-        if undecided is None:
-            undecided = self.contribute(weight, limits=[max_norm])
-        elif undecided.told:
-            undecided.limits.append(max_norm)
+        step = self.two_phase_step
+        if step is None:
+            step = self.contribute(weight, limits=[max_norm])
+        elif step.told:
+            step.limits.append(max_norm)
         else:  # a Ctrl-C came before it returned: this is the same call again
-            undecided.limits[-1:] = [max_norm]
-        undecided.told = False
+            step.limits[-1:] = [max_norm]
+        step.told = False
         self.summed_up()
-        norm = undecided.norm
-        undecided.told = True
+        norm = step.norm
+        step.told = True
         return norm
 
     def check_clipped(self, weight: Weight, scaled: bool) -> None:
         """What was clipped is what the step is for. If not, this worker's error says why; workers that
         did nothing wrong get one that names it, and nobody applies the step."""
-        undecided = self.undecided
-        assert undecided is not None
+        step = self.two_phase_step
+        assert step is not None
         why = ""
-        if not undecided.same_gradients():
+        if not step.same_gradients():
             why = ("gradients changed between clip_grad_norm_() and step(), after they had been "
                    "sent: change them before clip_grad_norm_()")
         elif scaled:
             why = ("the gradients that were clipped are scaled: call scaler.unscale_(optimizer) "
                    "before clip_grad_norm_()")
-        elif weight.given and weight != undecided.weight:
+        elif weight.given and weight != step.weight:
             why = ("give samples= to clip_grad_norm_(), where the gradients leave, and the same to "
                    "step()")
         if why:
@@ -339,16 +339,16 @@ class Rounds:
         """Ends what was interrupted, before a step(), a clip_grad_norm_() or another call. The
         other workers go on to apply it, so it is applied; but a clip is left to the step() that it
         is for, and to the same clip_grad_norm_() again. True if there was anything."""
-        undecided, calls = self.undecided, self._served.calls
-        interrupted = undecided is not None and undecided.interrupted
+        step, calls = self.two_phase_step, self._served.calls
+        interrupted = step is not None and step.interrupted
         if not interrupted and not calls.under_way():
             return False
         if interrupted:
-            assert undecided is not None
+            assert step is not None
             self.summed_up()
-            if undecided.limits and undecided.same_gradients() and (steps or clips):
+            if step.limits and step.same_gradients() and (steps or clips):
                 if clips:
-                    undecided.limits.clear()
+                    step.limits.clear()
                 return True
         # The model may have other gradients by now, which are not this step's.
         held = [(param, param.grad) for param in self._served.params()]

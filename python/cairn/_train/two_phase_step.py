@@ -1,5 +1,5 @@
-"""The first half of a round in two phases: gradients that are summed up on the servers and wait for
-the decision."""
+"""A step in two phases: gradients are summed up on the servers, which wait for the decision to apply or
+skip them."""
 from __future__ import annotations
 
 import math
@@ -15,8 +15,9 @@ from .._tables.weight import Weight
 Gradients = list[Optional[torch.Tensor]]
 
 
-class Undecided:
-    """What is known after the gradients of all workers have been summed up."""
+class TwoPhaseStep:
+    """A step whose gradients have left and that is not decided yet: what is known of it, once the gradients of
+    all workers have been summed up, and what the decision will be."""
 
     def __init__(self, parts: Sequence[Any], gradients: list[Gradients], weight: Weight,
                  pendings: list[_core.Pending], reduced: AllReduced | None = None) -> None:
