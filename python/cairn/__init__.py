@@ -22,7 +22,7 @@ from ._runtime.context import (
     size,
     world_size,
 )
-from ._train.uneven import join
+from ._train.join import join
 from .assign import assign
 from .errors import (
     AlreadyExistsError,

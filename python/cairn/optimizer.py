@@ -20,10 +20,10 @@ from ._runtime.wrapped_by_others import DDP_ADVICE, in_ddp
 from ._tables.weight import Weight
 from ._tables.wire_formats import wire_of_tensors
 from ._train import late_joiner
+from ._train.join import join
 from ._train.overlap import Overlap
 from ._train.rounds import Rounds
 from ._train.served_model import ServedModel
-from ._train.uneven import join
 from .errors import Error, NotFiniteError
 from .modes import Async, Mode, Sync, check_mode
 

@@ -1,4 +1,4 @@
-"""Workers that run out of data at different times: `optimizer.join()` and, for several optimizers,
+"""join(): workers that run out of data at different times. `optimizer.join()` and, for several optimizers,
 `cairn.join(a, b)`."""
 from __future__ import annotations
 
