@@ -11,8 +11,7 @@ from ports import free_port
 
 import cairn
 import scripts
-from cairn._runtime import context as worker_context
-from cairn._runtime import serving, variables
+from cairn._runtime import context as worker_context, serving, variables
 from cairn.assign import placement_of
 from compat_jobs import EXAMPLES, MindSpore, accuracy, write_mnist
 from long_tests import cases

@@ -5,8 +5,7 @@ import weakref
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import cairn
 from cairn._rows.filed_gradient import FiledGradient

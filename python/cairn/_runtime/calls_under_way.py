@@ -10,11 +10,9 @@ from .. import _core
 
 try:
     # Without turning numbers into enums and back, which takes most of their time: this is done in every step.
-    from _signal import getsignal as _get_handler
-    from _signal import signal as _set_handler
+    from _signal import getsignal as _get_handler, signal as _set_handler
 except ImportError:  # it is CPython's
-    from signal import getsignal as _get_handler
-    from signal import signal as _set_handler
+    from signal import getsignal as _get_handler, signal as _set_handler
 
 _SIGINT = int(signal.SIGINT)
 

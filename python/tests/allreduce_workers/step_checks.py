@@ -22,9 +22,7 @@ from allreduce_workers.driver import (
     step,
 )
 from allreduce_workers.reduced_problem import WORLD, Counted, names, one_process, same_bits, start
-from cairn._allreduce import allreduced
-from cairn._allreduce import attempt as allreduce_attempt
-from cairn._allreduce import group as allreduce_group
+from cairn._allreduce import allreduced, attempt as allreduce_attempt, group as allreduce_group
 from optimizer_workers.checks import Checks, run_all
 
 check = Checks()

@@ -7,8 +7,7 @@ from typing import Any, Optional, Union
 
 import torch
 
-from ..._runtime import context as worker
-from ..._runtime import serving, variables
+from ..._runtime import context as worker, serving, variables
 from ...errors import Error, InvalidArgumentError
 from ...optimizer import DistributedOptimizer
 from .. import starting

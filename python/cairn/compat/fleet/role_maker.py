@@ -5,8 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-from ..._runtime import launchers
-from ..._runtime import variables as own
+from ..._runtime import launchers, variables as own
 from ...errors import InvalidArgumentError
 from .. import starting
 from . import readiness
