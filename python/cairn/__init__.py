@@ -8,7 +8,7 @@
 """
 from . import data, errors, metrics, nn, optim
 from ._allreduce.collectives import allgather_object, allreduce, broadcast_object
-from ._core import version as __version__
+from ._core import version as __version__  # noqa: F401 (read as cairn.__version__)
 from ._rows.prefetch import prefetch
 from ._runtime.context import (
     Context,

@@ -8,8 +8,6 @@ import time
 
 import pytest
 import torch
-from namespaces import two_namespaces
-from ports import free_port
 
 import cairn
 import scripts
@@ -18,6 +16,8 @@ from cairn.compat import fleet as module
 from cairn.compat.fleet import DistributedStrategy, Fleet, Role, StrategyFactory, readiness, role_maker
 from compat_jobs import EXAMPLES, Paddle, accuracy, sockets_of, write_mnist
 from long_tests import cases, longer
+from namespaces import two_namespaces
+from ports import free_port
 
 PADDLE = ("PADDLE_PSERVERS_IP_PORT_LIST", "TRAINING_ROLE", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ID", "POD_IP",
           "PADDLE_PORT")

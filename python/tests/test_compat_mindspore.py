@@ -6,8 +6,6 @@ import signal
 
 import pytest
 import torch
-from namespaces import two_namespaces
-from ports import free_port
 
 import cairn
 import scripts
@@ -15,6 +13,8 @@ from cairn._runtime import context as worker_context, serving, variables
 from cairn.assign import placement_of
 from compat_jobs import EXAMPLES, MindSpore, accuracy, write_mnist
 from long_tests import cases
+from namespaces import two_namespaces
+from ports import free_port
 
 MS = ("MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_SERVER_NUM", "MS_WORKER_NUM")
 SMALL = ("--epoch_size", 1, "--batch_size", 20, "--lr", 0.02)

@@ -6,12 +6,12 @@ import sys
 import types
 
 import pytest
-from namespaces import two_namespaces
-from ports import free_port
 
 import cairn
 import scripts
 from cairn._runtime import context
+from namespaces import two_namespaces
+from ports import free_port
 
 HELLO = """
     import cairn

@@ -10,12 +10,12 @@ import threading
 import types
 
 import pytest
-from ports import free_port
 
 import cairn
 import scripts
 from cairn import _core
 from cairn._runtime import context, hosting, launchers
+from ports import free_port
 
 # Gradients of all ranks meet in one table, then torch's own processes meet too.
 TOGETHER = """

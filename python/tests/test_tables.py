@@ -117,7 +117,7 @@ def test_inputs_of_other_layouts_are_copied(worker):
     assert negated.is_neg()
     table.push(negated).wait()
     assert table.pull().result().tolist() == [[-1, 1, 3], [0, 2, 4]]
-    table.push((torch.ones(2, 3, requires_grad=True) * 2)).wait()
+    table.push(torch.ones(2, 3, requires_grad=True) * 2).wait()
     assert table.pull().result().tolist() == [[1, 3, 5], [2, 4, 6]]
 
 

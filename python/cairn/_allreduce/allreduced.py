@@ -5,7 +5,7 @@ docs/guide/hybrid.md is its page. A step is
     contribute()   the gradients are all-reduced (attempt.py), or that fails
     vote()         all workers tell how it went (control.py)
     settle()       as long as anybody failed or is new: a group of the living, and again
-    decide()       in two phases: all workers tell what is to become of the sums, and agree or nobody applies them
+    decide()       in two phases: all workers tell what is to become of the sums; they agree or apply nothing
     apply()        every worker makes the same update (update.py)
 
 and in this order on every worker. Any of them may be called again after a Ctrl-C. Not thread-safe.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -37,25 +37,31 @@ class AllReduced:
                  optimizer: torch.optim.Optimizer, root_rank: int, *, reduce: str = "mean") -> None:
         check_parameters(params, names)
         self.params, self.names = list(params), list(names)
-        self.joined_step: Optional[int] = None
+        self.joined_step: int | None = None
         self.steps = 0
         self._root, self._sums_only = root_rank, reduce == "sum"
         self._update = Update(self.params, optimizer)
         self._buckets = Buckets(self.params)
         self._device = torch.device("cpu")
-        self._control: Optional[Control] = None  # None: nobody else can ever be there
-        self._group: Optional[Group] = None  # None: this worker alone
+        self._control: Control | None = None  # None: nobody else can ever be there
+        self._group: Group | None = None  # None: this worker alone
         self._members: tuple[Any, ...] = ()
         self._new = True
-        self._attempt: Optional[Attempt] = None  # None: no step is under way
-        self._ballot: Optional[Ballot] = None
-        self._regrouping: Optional[Regrouping] = None
+        self._attempt: Attempt | None = None  # None: no step is under way
+        self._ballot: Ballot | None = None
+        self._regrouping: Regrouping | None = None
         self._to_vote = False  # in settle(): the vote on this attempt has not been cast yet
-        self._failure: Optional[AttemptFailed] = None  # of the attempt that is under way
+        self._failure: AttemptFailed | None = None  # of the attempt that is under way
         self._joins = False
-        self._decision: Optional[Ballot] = None
+        self._decision: Ballot | None = None
         self._settled = False  # not applied yet
-        self.info: Optional[Info] = None  # of the last step that was settled
+        self._info: Info | None = None
+
+    @property
+    def info(self) -> Info:
+        """Of the last step that was settled."""
+        assert self._info is not None
+        return self._info
 
     # Beginning.
     @torch.no_grad()
@@ -113,8 +119,8 @@ class AllReduced:
         """All-reduces the gradients times value_scale; how it went is known when it returns (with
         wait=False: when poll() says so). Does not raise if other workers die.
 
-        weight: of this worker in the mean; weighted: it was given, and all workers give one. joined: it has no
-        gradient, and agrees to everything. two_phase: what is decided depends on the sums, or on what the
+        weight: of this worker in the mean; weighted: it was given, and all workers give one. joined: it has
+        no gradient, and agrees to everything. two_phase: what is decided depends on the sums, or on what the
         worker does after them: so the workers vote on that too.
         """
         self._finish_step(keep="reducing")
@@ -261,11 +267,11 @@ class AllReduced:
             return
         sums, part = self._attempt.sums, self._attempt.part
         assert sums is not None
-        means: list[Optional[torch.Tensor]] = [None] * len(self.params)
+        means: list[torch.Tensor | None] = [None] * len(self.params)
         if sums.weight > 0 and not sums.not_finite:
             buckets = None if self._group is None else self._buckets
             means = mean_gradients(sums, part, buckets, self._sums_only)
-        self.info, self._settled = Info(sums, means), True
+        self._info, self._settled = Info(sums, means), True
 
     def decide(self, scale: float, skip: bool) -> Any:
         """Tells the others what is to become of the sums, if all workers must agree on that: then it
@@ -277,18 +283,18 @@ class AllReduced:
 
     def _is_decided_by_vote(self) -> bool:
         """Known from the sums, so that all workers know the same."""
-        if not self._settled or self.info is None or self._control is None:
+        if not self._settled or self._info is None or self._control is None:
             return False
-        sums = self.info.sums
+        sums = self._info.sums
         return sums.weight > 0 and bool(sums.joined or any(sums.two_phase)) and not self._difference(sums)
 
     def _vote_on(self, scale: float, skip: bool) -> None:
-        assert self._control is not None and self._attempt is not None and self.info is not None
+        assert self._control is not None and self._attempt is not None and self._info is not None
         if self._attempt.part.joined:
             self._decision = self._control.decide(None)
             return
         # A rate may change between the phases; workers that are joined know those alone that came before.
-        hypers = self.info.sums.hypers[0] if self.info.sums.joined else self._update.hypers()
+        hypers = self._info.sums.hypers[0] if self._info.sums.joined else self._update.hypers()
         self._decision = self._control.decide((scale, skip), hypers)
 
     @torch.no_grad()
@@ -298,7 +304,7 @@ class AllReduced:
         Where the workers vote on it, what decide() has told counts, if that was called.
 
         Without a step that is settled it does nothing: so it may be called again after a Ctrl-C."""
-        info, attempt = self.info, self._attempt
+        info, attempt = self._info, self._attempt
         if not self._settled or info is None or attempt is None:
             return
         sums, part = info.sums, attempt.part
@@ -329,12 +335,12 @@ class AllReduced:
     def _difference(self, sums: Sums) -> str:
         if len(set(sums.two_phase)) > 1:
             yes, no = (sums.active[sums.two_phase.index(given)] for given in (True, False))
-            return (f"rank {yes} clips or uses a gradient scaler in this step of the all-reduced parameters, rank {no} "
-                    "does not. They were not changed; do the same on all workers")
+            return (f"rank {yes} clips or uses a gradient scaler in this step of the all-reduced parameters, "
+                    f"rank {no} does not. They were not changed; do the same on all workers")
         if len(set(sums.weighted)) > 1:
             yes, no = (sums.active[sums.weighted.index(given)] for given in (True, False))
-            return (f"rank {yes} gives samples= in this step of the all-reduced parameters, rank {no} does not. They "
-                    "were not changed; give the number of samples on every worker, or on none")
+            return (f"rank {yes} gives samples= in this step of the all-reduced parameters, rank {no} does "
+                    "not. They were not changed; give the number of samples on every worker, or on none")
         for rank, hypers in list(zip(sums.active, sums.hypers))[1:]:
             what = self._update.difference(sums.hypers[0], hypers)
             if what is not None:

@@ -7,7 +7,7 @@ without waiting; the outcome is known when it returns True.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -47,15 +47,15 @@ class Sums:
 
 
 class Attempt:
-    def __init__(self, group: Optional[Group], buckets: Buckets, part: Part,
-                 patience: Optional[Patience], rank: int) -> None:
+    def __init__(self, group: Group | None, buckets: Buckets, part: Part,
+                 patience: Patience | None, rank: int) -> None:
         self._group, self._buckets, self.part = group, buckets, part
         self._patience = patience
         self._rank = rank
-        self.failure: Optional[AttemptFailed] = None
-        self.sums: Optional[Sums] = None
-        self._records: Optional[tuple[Any, list[torch.Tensor]]] = None
-        self._again: Optional[list[Bucket]] = None
+        self.failure: AttemptFailed | None = None
+        self.sums: Sums | None = None
+        self._records: tuple[Any, list[torch.Tensor]] | None = None
+        self._again: list[Bucket] | None = None
 
     @property
     def over(self) -> bool:
@@ -88,7 +88,8 @@ class Attempt:
         if self._records is None:
             with interrupts_later():
                 self._launch(self._group)
-        works = [b.work for b in self._buckets.buckets] + [self._records[0]]  # type: ignore[index]
+        assert self._records is not None
+        works = [b.work for b in self._buckets.buckets] + [self._records[0]]
         if self.sums is None:
             if not all(self._group.is_over(work, wait_s) for work in works):
                 return
@@ -103,7 +104,7 @@ class Attempt:
     def _launch(self, group: Group) -> None:
         part, buckets = self.part, self._buckets
         factor = 0.0 if part.joined or part.not_finite else part.factor
-        buckets.launch_rest(part.gradients, factor, lambda bucket: group.all_reduce(bucket.flat))
+        buckets.launch_rest(part.gradients, factor, lambda bucket: _all_reduce(group, bucket))
         if any(bucket.work is None for bucket in buckets.buckets):
             raise AttemptFailed("a bucket could not leave during the backward pass")
         record = self._record([float(s) for s in buckets.stale(part.gradients, factor)])
@@ -130,8 +131,13 @@ class Attempt:
         self._again = [bucket for bucket, is_stale in zip(buckets, stale) if is_stale]
         for bucket in self._again:
             bucket.fill([part.gradients[i] for i in bucket.indices], self._buckets.params, factor, False)
-            bucket.work = group.all_reduce(bucket.flat)
+            bucket.work = _all_reduce(group, bucket)
         self.sums = sums
+
+
+def _all_reduce(group: Group, bucket: Bucket) -> Any:
+    assert bucket.flat is not None
+    return group.all_reduce(bucket.flat)
 
 
 def _summed(records: list[torch.Tensor], ranks: list[int], buckets: int, params: int) -> Sums:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -20,7 +20,7 @@ from .._runtime.calls_under_way import interrupts_later
 _FIRST_BYTES, _BYTES = 1 << 20, 25 << 20
 _STRIKES = 2  # so often may gradients change after backward() before we stop guessing
 
-Gradients = list[Optional[torch.Tensor]]
+Gradients = list[torch.Tensor | None]
 
 
 @dataclass
@@ -31,12 +31,12 @@ class Bucket:
     device: torch.device
     indices: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    flat: Optional[torch.Tensor] = None
+    flat: torch.Tensor | None = None
     # What was sent: the gradients and the factor; and if that was before the step, a copy of the flat
     # buffer. Versions would not do: GradScaler.unscale_() and writes through .data leave them alone.
-    sent: Optional[list[Optional[torch.Tensor]]] = None
+    sent: list[torch.Tensor | None] | None = None
     factor: float = 0.0
-    copy: Optional[torch.Tensor] = None
+    copy: torch.Tensor | None = None
     early: bool = False
     work: Any = None
 
@@ -48,7 +48,7 @@ class Bucket:
         parts = self.flat.split(self.sizes)
         return [part.view(params[i].shape) for part, i in zip(parts, self.indices)]
 
-    def fill(self, gradients: Sequence[Optional[torch.Tensor]], params: Sequence[torch.Tensor],
+    def fill(self, gradients: Sequence[torch.Tensor | None], params: Sequence[torch.Tensor],
              factor: float, early: bool) -> None:
         """gradients: of this bucket's parameters."""
         if self.flat is None:
@@ -66,7 +66,7 @@ class Bucket:
                 self.copy = torch.empty_like(self.flat)
             self.copy.copy_(self.flat)
 
-    def was_right(self, gradients: Sequence[Optional[torch.Tensor]], factor: float) -> bool:
+    def was_right(self, gradients: Sequence[torch.Tensor | None], factor: float) -> bool:
         """What was sent is what there is to send now."""
         assert self.sent is not None
         if factor != self.factor or any(now is not then for now, then in zip(gradients, self.sent)):
@@ -105,7 +105,7 @@ class Buckets:
         self.params = params
         self.buckets = plan(params)
         self._bucket_of = {i: b for b in self.buckets for i in b.indices}
-        self._begin: Optional[Callable[[Bucket], Any]] = None
+        self._begin: Callable[[Bucket], Any] | None = None
         self._next = 0  # the bucket that leaves next
         self._fired = [0] * len(params)  # backward passes since the last step
         self._expected, self._last = [1] * len(params), [1] * len(params)
@@ -116,7 +116,7 @@ class Buckets:
         weakref.finalize(self, _remove, handles).atexit = False
 
     # During the backward pass.
-    def leave_by(self, begin: Optional[Callable[[Bucket], Any]]) -> None:
+    def leave_by(self, begin: Callable[[Bucket], Any] | None) -> None:
         """How a bucket that is filled leaves early; None: not before `launch_rest`."""
         self._begin = begin
 

@@ -3,7 +3,7 @@ fit together get an error that names them."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -30,7 +30,7 @@ class Record:
         return f"{self.call}({words})"
 
 
-def check_same(record: Record, group: Exchange) -> Optional[InvalidArgumentError]:
+def check_same(record: Record, group: Exchange) -> InvalidArgumentError | None:
     """None if all workers of the group make this call; the same error on all of them if not."""
     text = str(record).encode()[:_BYTES]
     padded = torch.zeros(_BYTES, dtype=torch.uint8)
@@ -41,13 +41,14 @@ def check_same(record: Record, group: Exchange) -> Optional[InvalidArgumentError
     refused = [(text[len(_REFUSED):], ranks) for text, ranks in said.items() if text.startswith(_REFUSED)]
     if refused:
         reasons = "; ".join(f"{_ranks(ranks)}: {reason}" for reason, ranks in refused)
-        return InvalidArgumentError(f"another worker could not make its call, so nothing was exchanged. {reasons}")
+        return InvalidArgumentError("another worker could not make its call, so nothing was exchanged. "
+                                    f"{reasons}")
     if len(said) == 1:
         return None
     calls = "; ".join(f"{_ranks(ranks)} {'call' if len(ranks) > 1 else 'calls'} {call}"
                       for call, ranks in said.items())
-    return InvalidArgumentError(f"the workers' calls do not fit together: {calls}. Nothing was exchanged; make the "
-                                "same call on all of them")
+    return InvalidArgumentError(f"the workers' calls do not fit together: {calls}. Nothing was exchanged; "
+                                "make the same call on all of them")
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -10,7 +10,7 @@ import numbers
 import pickle
 import time
 from collections.abc import Callable
-from typing import Any, Optional, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -37,9 +37,9 @@ class Collectives:
     def __init__(self, ctx: Context) -> None:
         self._rank = ctx.rank
         self._control = None if ctx.embedded else Control(ctx, "collectives")
-        self._group: Optional[Group] = None  # None: not made yet, given up, or this worker is alone
+        self._group: Group | None = None  # None: not made yet, given up, or this worker is alone
         self._members: tuple[Any, ...] = ()
-        self._ballot: Optional[Ballot] = None  # of a call that a Ctrl-C has ended
+        self._ballot: Ballot | None = None  # of a call that a Ctrl-C has ended
         ctx.on_shutdown(self._leave_group)
 
     def run(self, what: str, exchange: Callable[[Exchange], T]) -> T:
@@ -60,12 +60,12 @@ class Collectives:
                 return result[0]
             if time.monotonic() > until:
                 raise DeadlineExceededError(
-                    f"{what}: the workers could not exchange anything within {control.deadline_s:.0f} s; the last "
-                    f"reason: {failure}")
+                    f"{what}: the workers could not exchange anything within {control.deadline_s:.0f} s; the "
+                    f"last reason: {failure}")
             self._take(outcome, failure)
 
     def _try(self, control: Control, what: str,
-             exchange: Callable[[Exchange], T]) -> tuple[Optional[tuple[T]], Optional[AttemptFailed]]:
+             exchange: Callable[[Exchange], T]) -> tuple[tuple[T] | None, AttemptFailed | None]:
         if not self._members:
             return None, AttemptFailed("there is no process group yet")
         try:
@@ -91,7 +91,7 @@ class Collectives:
         self._ballot = None
         return outcome
 
-    def _take(self, outcome: Outcome, failure: Optional[AttemptFailed]) -> None:
+    def _take(self, outcome: Outcome, failure: AttemptFailed | None) -> None:
         """A group of those who voted, unless there is one and all went well."""
         control = self._control
         assert control is not None
@@ -119,10 +119,11 @@ class Collectives:
 
 def _run(what: str, exchange: Callable[[Exchange], T]) -> T:
     ctx = context.current()
-    ctx.client  # raises in a child
+    _ = ctx.client  # raises in a child
     if ctx.collectives is None:
         ctx.collectives = Collectives(ctx)
-    return ctx.collectives.run(what, exchange)
+    found: T = ctx.collectives.run(what, exchange)
+    return found
 
 
 def _check(check: Callable[[], T], what: str) -> T:
@@ -169,7 +170,7 @@ def allreduce(tensor: torch.Tensor, reduce: str = "mean") -> torch.Tensor:
         return summed if reduce == "sum" else summed.div_(len(group.ranks))
 
     with torch.no_grad(), torch.inference_mode(False):
-        found = _result(_run("allreduce()", exchange))
+        found: torch.Tensor = _result(_run("allreduce()", exchange))
         return found.to(device=given.device, dtype=given.dtype)
 
 
@@ -222,13 +223,15 @@ def _check_reducible(tensor: Any, reduce: Any) -> None:
         raise InvalidArgumentError("allreduce() of a tensor on the meta device: it has no values")
     if tensor.dtype not in _TYPES or tensor.layout != torch.strided:
         kind = tensor.dtype if tensor.layout == torch.strided else tensor.layout
-        raise InvalidArgumentError(f"allreduce() of {kind}: convert it to a dense tensor of float32 or int64 first")
+        raise InvalidArgumentError(f"allreduce() of {kind}: convert it to a dense tensor of float32 or int64 "
+                                   "first")
     if reduce == "mean" and not tensor.is_floating_point():
-        raise InvalidArgumentError(f'the mean of {tensor.dtype} is no integer: give reduce="sum", or tensor.float()')
+        raise InvalidArgumentError(f'the mean of {tensor.dtype} is no integer: give reduce="sum", or '
+                                   "tensor.float()")
 
 
 def _check_root(ctx: Context, root_rank: Any) -> None:
-    if not isinstance(root_rank, numbers.Integral) or not 0 <= root_rank < ctx.world_size:
+    if not isinstance(root_rank, numbers.Integral) or not 0 <= int(root_rank) < ctx.world_size:
         raise InvalidArgumentError(f"root_rank is {root_rank!r}, there are ranks 0 to {ctx.world_size - 1}")
 
 
@@ -236,7 +239,8 @@ def _pickled(obj: Any, what: str) -> bytes:
     try:
         return pickle.dumps(obj)
     except Exception as error:  # the object's own code, in part
-        raise InvalidArgumentError(f"{what} of a {type(obj).__name__}: it can't be pickled ({error})") from error
+        raise InvalidArgumentError(f"{what} of a {type(obj).__name__}: it can't be pickled "
+                                   f"({error})") from error
 
 
 def _gather(group: Exchange, mine: bytes) -> list[torch.Tensor]:

@@ -14,7 +14,6 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Optional
 
 import torch
 
@@ -49,7 +48,7 @@ class Outcome:
     members: tuple[Member, ...]  # who took part, in the order of ranks
     new: frozenset[Member]  # those of them who have not got the others' values yet
     failed: bool
-    decision: Optional[tuple[float, bool]]  # (scale, skip) if the vote was on that
+    decision: tuple[float, bool] | None  # (scale, skip) if the vote was on that
     decided: dict[int, int] = field(default_factory=dict)  # then: rank → what it wants, as a number
 
     def source(self, root_rank: int) -> Member:
@@ -64,13 +63,14 @@ class Outcome:
         skips = [rank for rank, wants in self.decided.items() if wants == _SKIP]
         applies = [rank for rank, wants in self.decided.items() if wants != _SKIP]
         if skips and applies:
-            return (f"rank {skips[0]} skips this step of the all-reduced parameters, rank {applies[0]} applies it. "
-                    f"They were not changed on any worker; rank {skips[0]}'s own error says why")
+            return (f"rank {skips[0]} skips this step of the all-reduced parameters, rank {applies[0]} "
+                    f"applies it. They were not changed on any worker; rank {skips[0]}'s own error says why")
         for rank in applies[1:]:
             if self.decided[rank] != self.decided[applies[0]]:
-                return (f"ranks {applies[0]} and {rank} step the all-reduced parameters differently after their "
-                        "gradients have left: another limit of clip_grad_norm_(), or another learning rate or other "
-                        "setting. They were not changed on any worker; give every worker the same")
+                return (f"ranks {applies[0]} and {rank} step the all-reduced parameters differently after "
+                        "their gradients have left: another limit of clip_grad_norm_(), or another learning "
+                        "rate or other setting. They were not changed on any worker; give every worker the "
+                        "same")
         return ""
 
 
@@ -96,7 +96,7 @@ class Ballot:
         return self._read()
 
     def _read(self) -> Outcome:
-        means = self._result.tolist()
+        means: list[float] = self._result.tolist()
         votes = sum(code > 0 for code in means[_FIRST_RANK:])
         decided = {}
 
@@ -146,7 +146,7 @@ class Control:
         values[_FAILED] = failed
         return Ballot(self._table, values)
 
-    def decide(self, decision: Optional[tuple[float, bool]], hypers: Sequence[float] = ()) -> Ballot:
+    def decide(self, decision: tuple[float, bool] | None, hypers: Sequence[float] = ()) -> Ballot:
         """The second vote of a step that is decided after its sums are known: in which some workers
         can't know what is decided (None), or each might decide something else."""
         values = self._vote(new=False)
@@ -176,7 +176,7 @@ class Control:
         ip = int(ipaddress.ip_address(address))
         self._write(2 * attempt, [_signed(ip >> 64), _signed(ip & (2**64 - 1)), port])
 
-    def meeting(self, attempt: int) -> Optional[tuple[str, int]]:
+    def meeting(self, attempt: int) -> tuple[str, int] | None:
         """Address and port, if they are known by now."""
         high, low, port = self._read(2 * attempt)
         if port == 0:
@@ -188,7 +188,7 @@ class Control:
         """The others may wait for us in it."""
         self._write(2 * attempt + 1, [0, 0, 1 + self.me.rank])
 
-    def failed_at(self, attempt: int) -> Optional[int]:
+    def failed_at(self, attempt: int) -> int | None:
         """The rank that has given up this attempt, if any has."""
         rank = self._read(2 * attempt + 1)[2] - 1
         return rank if rank >= 0 else None

@@ -1,8 +1,6 @@
 """What a collective may do within its process group: collectives.py makes one for each call."""
 from __future__ import annotations
 
-from typing import Optional
-
 import torch
 
 from .group import Group, Patience
@@ -11,7 +9,7 @@ from .group import Group, Patience
 class Exchange:
     """What a call may do within its group. Alone: without one."""
 
-    def __init__(self, group: Optional[Group], patience: Optional[Patience], rank: int) -> None:
+    def __init__(self, group: Group | None, patience: Patience | None, rank: int) -> None:
         self._group, self._patience = group, patience
         self.ranks = [rank] if group is None else [member.rank for member in group.members]
 

@@ -12,8 +12,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Optional
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -44,7 +44,8 @@ class Patience:
 
     alone: the others may not have come yet, and some may never: after control.alone_s the attempt is given
     up, for a vote. What waits for a vote the scheduler knows, so it can tell that workers wait for each other
-    (docs/internals/consistency.md, rule 54). The next one has twice the time: it may have been slow, and no more.
+    (docs/internals/consistency.md, rule 54). The next one has twice the time: it may have been slow, and no
+    more.
     """
 
     def __init__(self, control: Control, members: tuple[Member, ...], attempt: int,
@@ -88,10 +89,10 @@ class Group:
     """Of at least two members. `device`: where tensors of no parameter must lie."""
 
     def __init__(self, members: tuple[Member, ...], me: Member, backend: Any, device: torch.device,
-                 store: dist.Store) -> None:
+                 store: Any) -> None:
         self.members, self.device = members, device
         self.index = members.index(me)
-        self._backend: Optional[Any] = backend
+        self._backend: Any | None = backend
         self._store = store  # of the one who hosts it: it stays as long as the group
         self._blocks = device.type != "cuda"  # Work.wait() does, in gloo
         self._works: list[Any] = []
@@ -174,9 +175,9 @@ class Meeting:
         self._control, self._members, self._host = control, members, host
         self._attempt, self._device = attempt, device
         self._patience = Patience(control, members, attempt, "making a process group")
-        self._thread: Optional[threading.Thread] = None
-        self._made: Optional[Group] = None
-        self._error: Optional[BaseException] = None
+        self._thread: threading.Thread | None = None
+        self._made: Group | None = None
+        self._error: BaseException | None = None
 
     def wait(self) -> Group:
         """The group. May be called again after a Ctrl-C."""
@@ -195,39 +196,41 @@ class Meeting:
             raise AttemptFailed(str(self._error))
         return self._made
 
-    def _start(self, address: str, port: int, listener: Optional[int]) -> None:
+    def _start(self, address: str, port: int, listener: int | None) -> None:
         self._thread = threading.Thread(target=self._make, args=(address, port, listener),
                                         daemon=True, name="cairn-meeting")
         self._thread.start()
 
-    def _open(self) -> tuple[str, int, Optional[int]]:
+    def _open(self) -> tuple[str, int, int | None]:
         address = self._control.own_address()
         listener = socket.create_server((address, 0), backlog=len(self._members) + 64)
         port = listener.getsockname()[1]
         self._control.publish(self._attempt, address, port)
         return address, port, listener.detach()
 
-    def _find(self) -> tuple[str, int, Optional[int]]:
+    def _find(self) -> tuple[str, int, int | None]:
         while (found := self._control.meeting(self._attempt)) is None:
             self._patience.turn()
             time.sleep(_POLL_S)
         return (*found, None)
 
-    def _make(self, address: str, port: int, listener: Optional[int]) -> None:
+    def _make(self, address: str, port: int, listener: int | None) -> None:
         try:
             timeout = datetime.timedelta(seconds=_MAKE_TIMEOUT_S)
-            store = dist.TCPStore(address, port, None, listener is not None, timeout,
-                                  wait_for_workers=False, master_listen_fd=listener)
-            prefixed = dist.PrefixStore(f"{self._control.name}/{self._attempt}", store)
+            store = dist.TCPStore(  # type: ignore[attr-defined]  # torch exports it at run time alone
+                address, port, None, listener is not None, timeout,
+                wait_for_workers=False, master_listen_fd=listener)
+            prefixed = dist.PrefixStore(  # type: ignore[attr-defined]  # the same
+                f"{self._control.name}/{self._attempt}", store)
             index = self._members.index(self._control.me)
             backend, device = _make_backend(prefixed, index, len(self._members), self._device,
                                             self._control)
             self._made = Group(self._members, self._control.me, backend, device, store)
-        except BaseException as error:  # noqa: BLE001: whoever waits hears of it
+        except BaseException as error:  # whoever waits hears of it
             self._error = error
 
 
-def _make_backend(store: dist.Store, index: int, size: int, device: torch.device,
+def _make_backend(store: Any, index: int, size: int, device: torch.device,
                   control: Control) -> tuple[Any, torch.device]:
     timeout = datetime.timedelta(seconds=control.deadline_s)
     store.set(f"device/{index}", _name_of(device))
@@ -237,7 +240,7 @@ def _make_backend(store: dist.Store, index: int, size: int, device: torch.device
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = timeout
         return dist.ProcessGroupNCCL(store, index, size, options), device
-    options = dist.ProcessGroupGloo._Options()
+    options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # torch's stub lacks it
     options._devices = [dist.ProcessGroupGloo.create_device(hostname=control.own_address())]
     options._timeout = timeout
     return dist.ProcessGroupGloo(store, index, size, options), torch.device("cpu")
@@ -249,7 +252,7 @@ def _name_of(device: torch.device) -> str:
     return str(torch.cuda.get_device_properties(device).uuid)
 
 
-def device_for(params: list[torch.Tensor]) -> torch.device:
+def device_for(params: Sequence[torch.Tensor]) -> torch.device:
     """The CUDA device of all parameters, or the CPU."""
     devices = {param.device for param in params}
     only = next(iter(devices)) if len(devices) == 1 else torch.device("cpu")

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import math
-from typing import Optional
 
 import torch
 
@@ -29,7 +28,7 @@ class Info:
 
     def __init__(self, sums: Sums, means: Gradients) -> None:
         self.sums, self.means = sums, means
-        self._sum_squares: Optional[float] = None
+        self._sum_squares: float | None = None
 
     @property
     def all_joined(self) -> bool:
@@ -50,7 +49,7 @@ class Info:
 
 
 @torch.no_grad()
-def mean_gradients(sums: Sums, part: Part, buckets: Optional[Buckets], sums_only: bool) -> Gradients:
+def mean_gradients(sums: Sums, part: Part, buckets: Buckets | None, sums_only: bool) -> Gradients:
     """In the buckets, which have been summed up over all workers. buckets: None where this worker
     is alone, and its own gradients are all there are."""
     divisor = 1.0 if sums_only else sums.weight
@@ -67,8 +66,8 @@ def mean_gradients(sums: Sums, part: Part, buckets: Optional[Buckets], sums_only
     return means
 
 
-def gradient_for(param: torch.Tensor, own: Optional[torch.Tensor], mean: Optional[torch.Tensor],
-                 scale: float) -> Optional[torch.Tensor]:
+def gradient_for(param: torch.Tensor, own: torch.Tensor | None, mean: torch.Tensor | None,
+                 scale: float) -> torch.Tensor | None:
     """What a parameter's gradient is to be: in the memory of its own, if it has one."""
     if mean is None:
         return None

@@ -5,7 +5,7 @@ Each stage is kept, so that a Ctrl-C in any of them can be followed by another c
 """
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -21,12 +21,12 @@ class Regrouping:
         self._control, self.outcome, self._update = control, outcome, update
         self._device, self._steps, self._in_step = device, steps, in_step
         self._source: Member = outcome.source(root_rank)
-        self.group: Optional[Group] = None  # also None where this worker is alone
-        self.taken: Optional[tuple[int, bool]] = None  # if new: the others' step, and whether in it
-        self.failure: Optional[AttemptFailed] = None
-        self._meeting: Optional[Meeting] = None
-        self._data: Optional[torch.Tensor] = None
-        self._size_given: Optional[tuple[torch.Tensor, Any]] = None
+        self.group: Group | None = None  # also None where this worker is alone
+        self.taken: tuple[int, bool] | None = None  # if new: the others' step, and whether in it
+        self.failure: AttemptFailed | None = None
+        self._meeting: Meeting | None = None
+        self._data: torch.Tensor | None = None
+        self._size_given: tuple[torch.Tensor, Any] | None = None
         self._data_given: Any = None
         self._over = False
 

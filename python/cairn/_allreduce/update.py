@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -24,7 +24,7 @@ def check_parameters(params: Sequence[torch.Tensor], names: Sequence[str]) -> No
                             "to the servers")
 
 
-def check_gradients(gradients: Sequence[Optional[torch.Tensor]], names: Sequence[str]) -> None:
+def check_gradients(gradients: Sequence[torch.Tensor | None], names: Sequence[str]) -> None:
     for gradient, name in zip(gradients, names):
         if gradient is not None and gradient.layout != torch.strided:
             raise TypeError(
@@ -54,7 +54,7 @@ class Update:
     def hypers(self) -> list[float]:
         return [number for _, _, numbers in self._numbers() for number in numbers]
 
-    def difference(self, ours: list[float], theirs: list[float]) -> Optional[str]:
+    def difference(self, ours: list[float], theirs: list[float]) -> str | None:
         """Names what is not the same."""
         at = 0
         for _, key, numbers in self._numbers():
@@ -64,8 +64,8 @@ class Update:
             at += len(numbers)
         return None if len(ours) == len(theirs) else "their optimizers have different settings"
 
-    def step(self, gradients: Sequence[Optional[torch.Tensor]],
-             hypers: Optional[list[float]]) -> None:
+    def step(self, gradients: Sequence[torch.Tensor | None],
+             hypers: list[float] | None) -> None:
         """Sets the gradients and lets the inner optimizer step these parameters alone, with other
         workers' hyper-parameters if given. Its step hooks are the wrap's business."""
         for param, gradient in zip(self._params, gradients):
@@ -77,7 +77,7 @@ class Update:
             group["params"] = [param for param in params if id(param) in self._ours]
         step = type(self._optimizer).step
         if getattr(step, "hooked", False):
-            step = step.__wrapped__  # type: ignore[attr-defined]
+            step = step.__wrapped__  # type: ignore[attr-defined]  # torch's mark above says that it is there
         try:
             step(self._optimizer)
         finally:

@@ -38,4 +38,4 @@ class LoadedRows:
         rows[here] = self._rows[at[here]]
 
     def clear(self) -> None:
-        self.__init__()  # type: ignore[misc]
+        self._keys, self._rows = None, torch.empty(0, device="cpu")

@@ -109,7 +109,8 @@ class _Batch:
     def enter(self) -> None:
         """Its rows are fetched, where no step has brought them, and used from now on."""
         with torch.inference_mode(False), torch.no_grad():
-            missing = [ahead for ahead in self.ahead.values() if not ahead.take_early() and ahead.rows is None]
+            missing = [ahead for ahead in self.ahead.values()
+                       if not ahead.take_early() and ahead.rows is None]
             with _trip_of(missing):
                 readings = [ahead.source.begin(ahead.keys) for ahead in missing]
             for ahead, reading in zip(missing, readings):

@@ -1,6 +1,7 @@
 """cache_rows= and cache_steps= of a table: what a worker may use again instead of reading it anew.
 
-docs/internals/consistency.md, "Cached rows", says what that means; src/client/cache/row_cache.h does the work.
+docs/internals/consistency.md, "Cached rows", says what that means; src/client/cache/row_cache.h does the
+work.
 """
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from ..modes import Mode, Sync
 from .loaded_rows import LoadedRows
 from .unique_keys import Keys
 
-Ask = Callable[[Keys], tuple[torch.Tensor, _core.Pending | None]]  # the rows of these keys, and when they are there
+# the rows of these keys, and when they are there
+Ask = Callable[[Keys], tuple[torch.Tensor, _core.Pending | None]]
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class Caching:
     def check_mode(self, name: str, mode: Mode) -> None:
         if self.steps and isinstance(mode, Sync):
             raise InvalidArgumentError(
-                f'table "{name}" has cache_steps={self.steps}, and Sync() promises the rows as they are after '
-                "the last step: use Async(), or leave cache_rows and cache_steps out")
+                f'table "{name}" has cache_steps={self.steps}, and Sync() promises the rows as they are '
+                "after the last step: use Async(), or leave cache_rows and cache_steps out")
 
 
 class CacheStats(NamedTuple):
@@ -71,7 +73,8 @@ class CachedReading:
         self._loaded, self._cache, self._keys, self._rows = loaded, cache, keys, rows
         self._ticket = cache.ticket()
         missing = torch.empty(keys.numel(), **INTEGERS)
-        left, self._oldest = cache.take(keys.data_ptr(), keys.numel(), rows.data_ptr(), missing.data_ptr(), ahead)
+        left, self._oldest = cache.take(keys.data_ptr(), keys.numel(), rows.data_ptr(), missing.data_ptr(),
+                                        ahead)
         self._missing = missing[:left]
         self._read_keys = keys if left == keys.numel() else keys[self._missing]
         self._read, self._pending = ask(self._read_keys)
@@ -87,6 +90,7 @@ class CachedReading:
             self._pending.wait()
             self._pending = None
             self._loaded.write_over(self._read_keys, self._read)
-            self._cache.give(self._ticket, self._keys.data_ptr(), self._keys.numel(), self._missing.data_ptr(),
+            self._cache.give(self._ticket, self._keys.data_ptr(), self._keys.numel(),
+                             self._missing.data_ptr(),
                              self._missing.numel(), self._read.data_ptr(), self._rows.data_ptr())
         return self._rows

@@ -53,7 +53,8 @@ class RowSource:
     @property
     def num_rows(self) -> int | None:
         """Keys are below this; None: any."""
-        return None if None in self._bounds else max(self._bounds, default=None)  # type: ignore[type-var]
+        known = [bound for bound in self._bounds if bound is not None]
+        return max(known, default=None) if len(known) == len(self._bounds) else None
 
     def bound(self, num_embeddings: int | None) -> None:
         """Of a module that uses it; the largest counts."""
@@ -163,7 +164,8 @@ class RowSource:
         """Rows of unique keys. Waits for nothing: several may be begun in one _core.Trip. `ahead`: they will
         be used after so many more steps."""
         if self.cache is not None and self.table is not None:
-            return CachedReading(self._ask, self.loaded, self.cache, keys, empty_rows(keys.numel(), self.dim, pinned), ahead)
+            return CachedReading(self._ask, self.loaded, self.cache, keys,
+                                 empty_rows(keys.numel(), self.dim, pinned), ahead)
         for kept_keys, rows in reversed(self._kept):
             if kept_keys.numel() == keys.numel() and torch.equal(kept_keys, keys):
                 return Reading(self, keys, rows)

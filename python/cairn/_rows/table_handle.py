@@ -51,7 +51,7 @@ class TableHandle(torch.nn.Parameter):
         return cls(RowTable(source), device=device, dtype=dtype, requires_grad=requires_grad)
 
     @property
-    def grad(self) -> torch.Tensor | None:  # type: ignore[override]
+    def grad(self) -> torch.Tensor | None:
         return self.rows_of.gradient.show(self.device, self.dtype)
 
     @grad.setter
@@ -73,10 +73,10 @@ class TableHandle(torch.nn.Parameter):
 
     def _refuse_hook(self) -> NoReturn:
         raise RuntimeError(
-            f'table "{self.rows_of.name}" takes no part in the graph itself, so a hook on it would never run: '
-            "change its .grad after backward(), or put a hook on what the module returns")
+            f'table "{self.rows_of.name}" takes no part in the graph itself, so a hook on it would never '
+            "run: change its .grad after backward(), or put a hook on what the module returns")
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:  # type: ignore[override]  # torch's takes more
         table = self.rows_of
         return f"TableHandle({table.name!r}, dim {table.dim}, requires_grad={self.requires_grad})"
 
@@ -85,7 +85,8 @@ class TableHandle(torch.nn.Parameter):
         if id(self) not in memo:
             memo[id(self)] = TableHandle(RowTable(copied(self.rows_of.source)), device=self.device,
                                          dtype=self.dtype, requires_grad=self.requires_grad)
-        return memo[id(self)]
+        copy: TableHandle = memo[id(self)]
+        return copy
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(

@@ -52,13 +52,15 @@ def _look(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     if refuses is False:
         return
     if refuses:
-        raise Error(f"this {kind} is wrapped in a cairn.DistributedOptimizer, and its own step() would change this "
-                    "worker's copies alone: call step() of the DistributedOptimizer")
+        raise Error(f"this {kind} is wrapped in a cairn.DistributedOptimizer, and its own step() would "
+                    "change this worker's copies alone: call step() of the DistributedOptimizer")
     for group in optimizer.param_groups:
         for param in group["params"]:
             if not isinstance(param, TableHandle) or param.grad is None:
                 continue
-            table = f'table "{param.rows_of.name}" is trained on the servers, and {kind} alone can\'t reach them: '
+            table = (f'table "{param.rows_of.name}" is trained on the servers, and {kind} alone '
+                     "can't reach them: ")
             if param.rows_of.table is None:
-                raise Error(f"{table}cairn.init(), and wrap it in cairn.DistributedOptimizer(optimizer, model)")
+                raise Error(f"{table}cairn.init(), and wrap it in cairn.DistributedOptimizer(optimizer, "
+                            "model)")
             raise Error(f"{table}call step() of the cairn.DistributedOptimizer that the table belongs to")

@@ -5,16 +5,26 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from .. import _core
 
 try:
     # Without turning numbers into enums and back, which takes most of their time: this is done in every step.
-    from _signal import getsignal as _get_handler, signal as _set_handler
+    import _signal as _handlers  # type: ignore[import-not-found]  # it has no stub
 except ImportError:  # it is CPython's
-    from signal import getsignal as _get_handler, signal as _set_handler
+    import signal as _handlers
 
+_get_handler, _set_handler = _handlers.getsignal, _handlers.signal
 _SIGINT = int(signal.SIGINT)
+
+
+class Awaited(Protocol):
+    """A call under way of whatever kind: an operation on a table, a vote, an all-reduce."""
+
+    def ready(self) -> bool: ...
+
+    def wait_for(self, milliseconds: int) -> bool: ...
 
 
 class _Once:
@@ -46,7 +56,7 @@ class CallsUnderWay:
     def __init__(self, before_wait: Callable[[_core.Pending], None] = lambda pending: None) -> None:
         """`before_wait` may do something else as long as a call has not ended."""
         self._before_wait = before_wait
-        self._ends: list[Callable[[], None]] = []
+        self._ends: list[Callable[[], None] | _Once] = []
 
     def expect(self, pending: _core.Pending, then: Callable[[], None]) -> None:
         """`then` is called when it has ended well."""

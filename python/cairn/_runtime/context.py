@@ -15,7 +15,8 @@ import sys
 import threading
 import traceback
 import weakref
-from typing import Any, Callable, Dict, List, NoReturn, Optional
+from collections.abc import Callable
+from typing import Any, NoReturn, TypedDict
 
 from .. import _core
 from ..errors import ForkedError, InvalidArgumentError, NotInitializedError
@@ -27,28 +28,36 @@ _OWNER = "CAIRN_OWNER"
 # The exit code of a worker that was declared dead while it was paused: `cairn run` starts it again.
 _START_AGAIN = 75
 _lock = threading.RLock()
-_context: Optional[Context] = None
-_exit_watch: Optional[ExitWatch] = None
+_context: Context | None = None
+_exit_watch: ExitWatch | None = None
 
 _CALL_TIMEOUT_S = 1800.0
+
+
+class _Times(TypedDict):
+    """As _core.connect takes them; 0: its own defaults."""
+
+    connect_timeout_ms: int
+    call_timeout_ms: int
 
 
 class Context:
     """What this process is in its job. `cairn.init()` makes it; there is one at a time."""
 
-    def __init__(self, client: Optional[_core.Client], *, rank: int, world_size: int, local_rank: int,
-                 cluster: Optional[_core.EmbeddedCluster] = None, launcher: str = "",
-                 scheduler: Optional[hosting.Address] = None, timeout_s: float = _CALL_TIMEOUT_S):
+    def __init__(self, client: _core.Client | None, *, rank: int, world_size: int, local_rank: int,
+                 cluster: _core.EmbeddedCluster | None = None, launcher: str = "",
+                 scheduler: hosting.Address | None = None, timeout_s: float = _CALL_TIMEOUT_S):
         self._client = client
         self._cluster = cluster
         self._launcher = launcher
         self._scheduler = scheduler
         self.call_timeout_s = timeout_s  # what a call may take that is given no other time
         self._pid = os.getpid()
-        self._callbacks: List[Callable[[], object]] = []
-        self._variables: Dict[str, str] = {}
+        self._callbacks: list[Callable[[], object]] = []
+        self._variables: dict[str, str] = {}
         self.collectives: Any = None  # _allreduce/collectives.py; made by the first call
-        self.settled_by_barriers: weakref.WeakSet[Any] = weakref.WeakSet()  # settle(): before this worker enters one
+        # settle(): before this worker enters one
+        self.settled_by_barriers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rank = rank
         self.world_size = world_size
         self.local_rank = local_rank
@@ -132,8 +141,8 @@ def _is_child_of_a_worker() -> bool:
     return key == own_key and pid != own_pid
 
 
-def init(*, servers: int = 1, threads: int = 0, timeout: Optional[float] = None,
-         connect_timeout: Optional[float] = None) -> Context:
+def init(*, servers: int = 1, threads: int = 0, timeout: float | None = None,
+         connect_timeout: float | None = None) -> Context:
     """Makes this process a worker of its job, and returns its Context; a second call returns the same.
 
     In a process that the environment calls a scheduler or a server it does not return: the process
@@ -160,11 +169,10 @@ def init(*, servers: int = 1, threads: int = 0, timeout: Optional[float] = None,
         role = environment["role"]
         if role in ("scheduler", "server"):
             serving.serve(role)
-        times = {
-            name: _milliseconds(word, seconds, environment[name])
-            for name, word, seconds in (("connect_timeout_ms", "connect_timeout", connect_timeout),
-                                        ("call_timeout_ms", "timeout", timeout))
-        }
+        times = _Times(
+            connect_timeout_ms=_milliseconds("connect_timeout", connect_timeout,
+                                             environment["connect_timeout_ms"]),
+            call_timeout_ms=_milliseconds("timeout", timeout, environment["call_timeout_ms"]))
         launched = None if role else launchers.find(os.environ)
         if launched is not None:
             _context = _join(launched, servers, threads, times)
@@ -186,7 +194,7 @@ def _next_port(port: int) -> int:
     return port + 1 if port < 65_535 else port - 1
 
 
-def _milliseconds(name: str, seconds: Optional[float], variable: Optional[int]) -> int:
+def _milliseconds(name: str, seconds: float | None, variable: int | None) -> int:
     if seconds is None:
         return variable or 0
     if not seconds > 0:
@@ -194,7 +202,7 @@ def _milliseconds(name: str, seconds: Optional[float], variable: Optional[int]) 
     return max(1, int(min(seconds, 1e9) * 1000))
 
 
-def _connect(environment: Dict[str, Any], times: Dict[str, int]) -> Context:
+def _connect(environment: dict[str, Any], times: _Times) -> Context:
     host, port = environment["scheduler_host"] or launchers.LOOPBACK, environment["scheduler_port"]
     if not port:
         raise InvalidArgumentError(
@@ -215,15 +223,15 @@ def _connect(environment: Dict[str, Any], times: Dict[str, int]) -> Context:
     return context
 
 
-def _call_timeout_s(times: Dict[str, int]) -> float:
+def _call_timeout_s(times: _Times) -> float:
     return times["call_timeout_ms"] / 1000 if times["call_timeout_ms"] else _CALL_TIMEOUT_S
 
 
 # What rank 0 has started for a job in which it then could not connect: the next init() uses it.
-_hosted: Optional[_core.EmbeddedCluster] = None
+_hosted: _core.EmbeddedCluster | None = None
 
 
-def _join(launched: launchers.Launched, servers: int, threads: int, times: Dict[str, int]) -> Context:
+def _join(launched: launchers.Launched, servers: int, threads: int, times: _Times) -> Context:
     global _hosted
     connect_s = (times["connect_timeout_ms"] or 120_000) / 1000
     store = hosting.AgentStore(launched, connect_s) if launched.host is None else None
@@ -231,8 +239,11 @@ def _join(launched: launchers.Launched, servers: int, threads: int, times: Dict[
         if _hosted is None:
             _hosted = hosting.start(launched, servers, threads, store)
         address = (_hosted.scheduler_host, _hosted.scheduler_port)
+    elif store is not None:
+        address = store.ask()
     else:
-        address = store.ask() if store else (launched.host, launched.port)
+        assert launched.host is not None and launched.port is not None  # or there were a store to ask
+        address = (launched.host, launched.port)
     client = _core.connect(*address, cluster_id=hosting.cluster_id(launched), rank=launched.rank, **times)
     context = Context(client, rank=client.rank, world_size=client.world_size, local_rank=launched.local_rank,
                       cluster=_hosted, launcher=launched.launcher, scheduler=address,
@@ -241,12 +252,12 @@ def _join(launched: launchers.Launched, servers: int, threads: int, times: Dict[
     context._set(RANK=context.rank, WORLD_SIZE=context.world_size, LOCAL_RANK=context.local_rank)
     if launched.local_size is not None:
         context._set(LOCAL_WORLD_SIZE=launched.local_size)
-    if launched.host is not None:
+    if launched.host is not None and launched.port is not None:
         context._set(MASTER_ADDR=launched.host, MASTER_PORT=_next_port(launched.port))
     return context
 
 
-def _embed(servers: int, threads: int, times: Dict[str, int]) -> Context:
+def _embed(servers: int, threads: int, times: _Times) -> Context:
     if _variable("WORLD_SIZE", 1) > 1:
         raise InvalidArgumentError(
             f"WORLD_SIZE={os.environ['WORLD_SIZE']} says that there are more processes, but not where: set "
@@ -378,8 +389,9 @@ def size() -> int:
     return world_size()
 
 
-def _role() -> Optional[str]:
-    return variables.read()["role"]
+def _role() -> str | None:
+    role: str | None = variables.read()["role"]
+    return role
 
 
 def is_worker() -> bool:

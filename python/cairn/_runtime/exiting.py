@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, Callable, Optional, Tuple
+from collections.abc import Callable
+from typing import Any
 
 from ..errors import RetiredError
 from .shown_frames import for_users
@@ -23,24 +24,25 @@ class ExitWatch:
     """Install one, and ask for the failure at exit."""
 
     def __init__(self) -> None:
-        self._hook: Optional[Callable[..., Any]] = None
-        self._exit: Optional[Callable[..., Any]] = None
-        self._exception: Optional[str] = None
+        self._hook: Callable[..., Any] | None = None
+        self._exit: Callable[..., Any] | None = None
+        self._exception: str | None = None
         self.retired = False  # by a RetiredError: this process can't go on, but another one could
-        self._exiting: Optional[Tuple[Any, int, object]] = None  # outermost frame, where it was, code
+        self._exiting: tuple[Any, int, object] | None = None  # outermost frame, where it was, code
 
     def install(self) -> None:
         self._hook, self._exit = sys.excepthook, sys.exit
-        sys.excepthook, sys.exit = self._on_exception, self._on_exit  # type: ignore[assignment]
+        sys.excepthook = self._on_exception
+        sys.exit = self._on_exit  # type: ignore[assignment]  # it ends in the one that was there
 
     def remove(self) -> None:
         # Whoever has wrapped ours keeps it: it goes on to the original.
         if sys.excepthook == self._on_exception:
-            sys.excepthook = self._hook  # type: ignore[assignment]
+            sys.excepthook = self._hook  # type: ignore[assignment]  # set by install()
         if sys.exit == self._on_exit:
-            sys.exit = self._exit  # type: ignore[assignment]
+            sys.exit = self._exit  # type: ignore[assignment]  # the same
 
-    def failure(self) -> Optional[str]:
+    def failure(self) -> str | None:
         """What ends the process, in a few words; None if nothing is wrong."""
         if self._exception is not None:
             return self._exception
@@ -59,7 +61,7 @@ class ExitWatch:
         shown = for_users(value, trace)
         value.__traceback__ = shown  # Python's own hook looks there
         try:
-            self._hook(kind, value, shown)  # type: ignore[misc]
+            self._hook(kind, value, shown)  # type: ignore[misc]  # the same
         finally:
             value.__traceback__ = trace
 
@@ -69,4 +71,4 @@ class ExitWatch:
             while frame.f_back is not None:
                 frame = frame.f_back
             self._exiting = (frame, frame.f_lasti, code)
-        self._exit(code)  # type: ignore[misc]
+        self._exit(code)  # type: ignore[misc]  # the same

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import Optional, Tuple
 
 from .. import _core
 from ..errors import DeadlineExceededError, Error, UnavailableError
@@ -14,7 +13,7 @@ from .launchers import LOOPBACK, Launched
 _WILDCARD = "0.0.0.0"
 _POLL_S = 0.02
 _ABORT_TIMEOUT_S = 2.0
-Address = Tuple[str, int]
+Address = tuple[str, int]
 
 
 def _family(host: str) -> socket.AddressFamily:
@@ -25,7 +24,8 @@ def free_port(host: str) -> int:
     """A port of this address of the machine's that nobody uses at this moment."""
     with socket.socket(_family(host)) as s:
         s.bind((host, 0))
-        return s.getsockname()[1]
+        port: int = s.getsockname()[1]
+        return port
 
 
 def _address_towards(host: str) -> str:
@@ -33,7 +33,8 @@ def _address_towards(host: str) -> str:
     try:
         with socket.socket(_family(host), socket.SOCK_DGRAM) as s:
             s.connect((host, 9))
-            return s.getsockname()[0]
+            address: str = s.getsockname()[0]
+            return address
     except OSError:
         return LOOPBACK
 
@@ -59,7 +60,7 @@ class AgentStore:
 
         import torch.distributed as dist
 
-        self._store = dist.TCPStore(
+        self._store = dist.TCPStore(  # type: ignore[attr-defined]  # torch exports it at run time alone
             os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, False,
             datetime.timedelta(seconds=timeout_s), wait_for_workers=False)
         self._key = f"cairn/{launched.job}/scheduler"
@@ -85,7 +86,7 @@ class AgentStore:
 
 
 def start(launched: Launched, servers: int, threads: int,
-          store: Optional[AgentStore]) -> _core.EmbeddedCluster:
+          store: AgentStore | None) -> _core.EmbeddedCluster:
     """The cluster for all workers of this job, in this process, which is rank 0."""
     if launched.one_host:
         host = advertised = ""  # loopback

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Mapping
-from typing import Optional
 
 from ..errors import InvalidArgumentError
 
@@ -25,18 +24,18 @@ class Launched:
     rank: int
     size: int
     local_rank: int
-    local_size: Optional[int]  # None: not known
+    local_size: int | None  # None: not known
     job: str  # the same in all processes of this job and in no other
     # Where rank 0's scheduler is. None: rank 0 tells it through torch's store (torchrun).
-    host: Optional[str]
-    port: Optional[int]
+    host: str | None
+    port: int | None
 
     @property
     def one_host(self) -> bool:
         return self.local_size == self.size
 
 
-def _number(environ: Mapping[str, str], *names: str) -> Optional[int]:
+def _number(environ: Mapping[str, str], *names: str) -> int | None:
     """The first of these variables that is set."""
     for name in names:
         text = environ.get(name, "")
@@ -67,7 +66,7 @@ def first_host(hosts: str) -> str:
     return out
 
 
-def _torch(environ: Mapping[str, str]) -> Optional[Launched]:
+def _torch(environ: Mapping[str, str]) -> Launched | None:
     elastic = "TORCHELASTIC_RUN_ID" in environ
     if not elastic and not all(environ.get(n) for n in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
         return None
@@ -106,8 +105,8 @@ def _slurm_host(environ: Mapping[str, str]) -> str:
     return ""
 
 
-def _fixed(launcher: str, environ: Mapping[str, str], rank: int, size: int, local_rank: Optional[int],
-           local_size: Optional[int], job: str, host: str) -> Launched:
+def _fixed(launcher: str, environ: Mapping[str, str], rank: int, size: int, local_rank: int | None,
+           local_size: int | None, job: str, host: str) -> Launched:
     """A job whose processes find rank 0 at a host and port that all of them can work out."""
     if size == 1:
         return Launched(launcher, rank, size, 0, 1, job, LOOPBACK, 0)
@@ -128,7 +127,7 @@ def _fixed(launcher: str, environ: Mapping[str, str], rank: int, size: int, loca
                     given_port if given_port is not None else job_port(job))
 
 
-def _mpi(environ: Mapping[str, str]) -> Optional[Launched]:
+def _mpi(environ: Mapping[str, str]) -> Launched | None:
     rank = _number(environ, "OMPI_COMM_WORLD_RANK", "PMI_RANK")
     size = _number(environ, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
     if rank is None or size is None:
@@ -145,7 +144,7 @@ def _mpi(environ: Mapping[str, str]) -> Optional[Launched]:
         job, _slurm_host(environ))
 
 
-def _srun(environ: Mapping[str, str]) -> Optional[Launched]:
+def _srun(environ: Mapping[str, str]) -> Launched | None:
     # A batch script has SLURM_PROCID and SLURM_NTASKS too, but only srun makes steps.
     rank = _number(environ, "SLURM_PROCID")
     size = _number(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
@@ -164,7 +163,7 @@ def _srun(environ: Mapping[str, str]) -> Optional[Launched]:
                   size if nodes == 1 else None, _slurm_id(environ), host)
 
 
-def find(environ: Mapping[str, str]) -> Optional[Launched]:
+def find(environ: Mapping[str, str]) -> Launched | None:
     """What a launcher says in these variables; None without one, or if it started one process.
 
     Innermost first: torchrun may run under srun; mpirun under Slurm leaves the variables of the step

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from typing import Iterator, NoReturn
+from collections.abc import Iterator
+from typing import NoReturn
 
 from ..errors import Error, JobFailedError, NotFoundError
 from . import variables

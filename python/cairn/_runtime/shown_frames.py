@@ -7,7 +7,6 @@ import dis
 import os
 import pathlib
 from types import TracebackType
-from typing import Optional
 
 from ..errors import Error, InternalError
 
@@ -15,7 +14,7 @@ _HERE = str(pathlib.Path(__file__).parents[1]) + os.sep  # the package
 _RAISE = dis.opmap["RAISE_VARARGS"]
 
 
-def for_users(error: BaseException, trace: Optional[TracebackType]) -> Optional[TracebackType]:
+def for_users(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
     """The same without this package's frames, and torch's between them and the user's. Of errors that
     nobody has raised on purpose, all of it."""
     if os.environ.get("CAIRN_VERBOSE", "0") not in ("", "0") or not _on_purpose(error, trace):
@@ -26,13 +25,13 @@ def for_users(error: BaseException, trace: Optional[TracebackType]) -> Optional[
         inside -= 1
     # What our code calls back (a closure, a hook) is the user's again.
     kept = [*entries[:inside], *(e for e in entries[inside:] if not _is_ours(e) and not _is_torchs(e))]
-    made: Optional[TracebackType] = None
+    made: TracebackType | None = None
     for entry in reversed(kept):
         made = TracebackType(made, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return made
 
 
-def _entries(trace: Optional[TracebackType]) -> list[TracebackType]:
+def _entries(trace: TracebackType | None) -> list[TracebackType]:
     found = []
     while trace is not None:
         found.append(trace)
@@ -40,7 +39,7 @@ def _entries(trace: Optional[TracebackType]) -> list[TracebackType]:
     return found
 
 
-def _on_purpose(error: BaseException, trace: Optional[TracebackType]) -> bool:
+def _on_purpose(error: BaseException, trace: TracebackType | None) -> bool:
     entries = _entries(trace)
     if not entries or not _is_ours(entries[-1]) or _is_ours(entries[0]):
         return False
@@ -55,4 +54,4 @@ def _is_ours(entry: TracebackType) -> bool:
 
 
 def _is_torchs(entry: TracebackType) -> bool:
-    return entry.tb_frame.f_globals.get("__name__", "").split(".")[0] == "torch"
+    return str(entry.tb_frame.f_globals.get("__name__", "")).split(".")[0] == "torch"

@@ -1,7 +1,7 @@
 """Names and defaults of the optimizers of plain tables: those of torch.optim and cairn.optim."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from .. import _core
 from ..errors import InvalidArgumentError
@@ -63,7 +63,7 @@ class Optimizer(NamedTuple):
         """Of rows: a push says which step of the table it is."""
         return self.name in ("sparse_adam", "adagrad")
 
-    def column(self, state: Optional[str]) -> int:
+    def column(self, state: str | None) -> int:
         """Of rows: where this state is read; None: the values."""
         names = _STATE.get(self.name, ())
         if state is None or state in names:

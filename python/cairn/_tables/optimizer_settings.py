@@ -63,8 +63,8 @@ def settings_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Grou
         )
     if kind in _ROWS_ONLY:
         raise ValueError(
-            f"{type(optimizer).__name__} is for tables (cairn.nn.Embedding) alone, and this group has ordinary "
-            "parameters: give those to another optimizer, wrapped by itself"
+            f"{type(optimizer).__name__} is for tables (cairn.nn.Embedding) alone, and this group has "
+            "ordinary parameters: give those to another optimizer, wrapped by itself"
         )
     if group.get("differentiable"):
         raise ValueError("differentiable=True needs the update in this process: use update=\"worker\"")
@@ -108,15 +108,15 @@ def table_settings_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -
     if kind not in _FOR_TABLES:
         other = "torch.optim.SparseAdam" if kind in ("adam", "adamw") else "torch.optim.Adagrad"
         raise ValueError(
-            f"{name} changes every row of a table in every step, the servers only the rows that have a gradient: "
-            f"give the table to {other}, SGD, cairn.optim.RowwiseAdagrad or cairn.optim.FTRL, wrapped by itself "
-            "(several optimizers work side by side)"
+            f"{name} changes every row of a table in every step, the servers only the rows that have a "
+            f"gradient: give the table to {other}, SGD, cairn.optim.RowwiseAdagrad or cairn.optim.FTRL, "
+            "wrapped by itself (several optimizers work side by side)"
         )
     for option in ("momentum", "weight_decay"):
         if group.get(option):
             raise ValueError(
-                f"{name} with {option}={group[option]} would change rows without a gradient too, and tables are "
-                f"changed only where they have one: put the table into a group of its own with {option}=0"
+                f"{name} with {option}={group[option]} would change rows without a gradient too, and tables "
+                f"are changed only where they have one: put the table into a group of its own with {option}=0"
             )
     flags = _core.FLAG_MAXIMIZE if group.get("maximize") else 0
     initial = float(group.get("initial_accumulator_value", 0.0))

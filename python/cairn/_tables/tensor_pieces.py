@@ -20,8 +20,8 @@ STAGED_TYPES = (torch.float16, torch.bfloat16)
 def check_type(name: str, tensor: torch.Tensor) -> None:
     if tensor.device.type not in ("cpu", "cuda"):
         raise TypeError(
-            f"parameter {name} lies on device {tensor.device}: only cpu and cuda are supported. Put the model "
-            "there before you make the optimizer"
+            f"parameter {name} lies on device {tensor.device}: only cpu and cuda are supported. Put the "
+            "model there before you make the optimizer"
         )
     if tensor.dtype == torch.float32 or tensor.dtype in STAGED_TYPES:
         return
@@ -113,7 +113,8 @@ class TensorPieces:
             if is_direct(tensor):
                 continue
             on_gpu = tensor.device.type != "cpu"
-            if only_changes and torch.equal(self._staging[index].to(tensor.device, tensor.dtype), tensor.detach()):
+            if only_changes and torch.equal(self._staging[index].to(tensor.device, tensor.dtype),
+                                            tensor.detach()):
                 continue
             tensor.detach().copy_(self._staging[index], non_blocking=on_gpu)
             if on_gpu:

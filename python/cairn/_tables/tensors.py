@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 
@@ -28,7 +28,7 @@ class Input(NamedTuple):
 class Output(NamedTuple):
     tensor: torch.Tensor  # CPU, contiguous: its memory is written
     result: torch.Tensor  # what the caller gets
-    finish: Optional[Callable[[], None]]  # to be called when the operation has ended
+    finish: Callable[[], None] | None  # to be called when the operation has ended
 
     @property
     def address(self) -> int:
@@ -95,7 +95,7 @@ def on_cpu(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous()
 
 
-def take_output(what: str, value: Optional[Any], shape: Sequence[int], dtype: torch.dtype,
+def take_output(what: str, value: Any | None, shape: Sequence[int], dtype: torch.dtype,
                 table: str) -> Output:
     """Where a pull writes: a new tensor of `shape`, or the caller's."""
     if value is None:

@@ -1,7 +1,12 @@
 """The weight of a worker's gradient in the mean of a step."""
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
+
+
+class WeightOptions(TypedDict):
+    weight: float
+    weighted: bool
 
 
 class Weight(NamedTuple):
@@ -9,7 +14,7 @@ class Weight(NamedTuple):
     given: bool = False  # by samples=: then every worker gives one, or the round is refused
 
     @property
-    def options(self) -> dict[str, float | bool]:
+    def options(self) -> WeightOptions:
         """As calls on a table of the extension take it."""
         return {"weight": self.value, "weighted": self.given}
 

@@ -1,4 +1,5 @@
-"""What `wire=` takes: how a table's values travel between hosts. docs/guide/pytorch.md, "Less on the wire"."""
+"""What `wire=` takes: how a table's values travel between hosts. docs/guide/pytorch.md, "Less on the
+wire"."""
 from __future__ import annotations
 
 import numbers
@@ -14,7 +15,8 @@ def wire_of_rows(wire: str | None) -> str:
     """For tables of rows, as _core takes it."""
     if wire == "topk":
         raise InvalidArgumentError(
-            'wire="topk" is for tensors, a push of rows has only those that were used: give "bf16", "f16" or "lz4"')
+            'wire="topk" is for tensors, a push of rows has only those that were used: give "bf16", "f16" or '
+            '"lz4"')
     return _checked(wire, FOR_ROWS)
 
 

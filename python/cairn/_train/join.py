@@ -6,12 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from .. import _core
+from .._runtime.calls_under_way import Awaited
 from ..errors import Error
 from .served_tables import ServedTables
 
 _open_blocks = 0
 _TURN_MS = 1  # how long one optimizer is waited for before the others are looked at
+
+
+class RoundWithoutData(Awaited, Protocol):
+    """A part of a step that this worker gives no gradient to."""
+
+    @property
+    def all_joined(self) -> bool:
+        """When it has ended: every worker has run out of data."""
 
 
 class Joined(Protocol):
@@ -20,10 +28,10 @@ class Joined(Protocol):
     @property
     def _served(self) -> ServedTables: ...
 
-    def _begin_joining(self) -> list[_core.Pending]:
+    def _begin_joining(self) -> list[RoundWithoutData]:
         """Begins a step without a gradient."""
 
-    def _go_on_joining(self, pendings: list[_core.Pending]) -> list[_core.Pending]:
+    def _go_on_joining(self, pendings: list[RoundWithoutData]) -> list[RoundWithoutData]:
         """Ends it, and begins the next one; empty when all have left."""
 
 

@@ -54,7 +54,8 @@ class Joining:
         rounds = [table.round() for table in tables]
         steps = 0 if served.reduced is None else served.reduced.steps
         told = self._table_of_distances(len(rounds))
-        told.tensors[0].copy_(torch.tensor([*(float(r - rounds[0]) for r in rounds), float(rounds[0] - steps)]))
+        told.tensors[0].copy_(torch.tensor([*(float(r - rounds[0]) for r in rounds),
+                                            float(rounds[0] - steps)]))
         told.give(once=False).wait()
 
     def catch_up(self, *, with_reduced: bool = False) -> None:
@@ -95,7 +96,8 @@ class Joining:
             for part, wants_it in zip(served.parts, wants):
                 if wants_it:
                     pending = part.done(NO_HYPER, NO_WEIGHT, joined=True)
-                    served.calls.expect(pending, part.store if isinstance(part, ServedGroup) else lambda: None)
+                    served.calls.expect(pending, part.store if isinstance(part, ServedGroup)
+                                        else lambda: None)
             buffers = served.buffers
             if buffers is not None and wants[-1]:
                 shared = buffers.give_and_take(gives=False, joined=True)

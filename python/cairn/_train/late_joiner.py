@@ -9,11 +9,12 @@ one takes part there without a gradient, as in join(). It does so until the loop
 from __future__ import annotations
 
 import weakref
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
 from .. import _core
+from .._runtime.calls_under_way import Awaited
 from .._tables.cpu_memory import FLOATS, INTEGERS
 from .._tables.optimizer_settings import NO_HYPER
 from .served_tables import ServedTables
@@ -50,7 +51,7 @@ def may_be_needed(served: ServedTables) -> bool:
     return served.sync and ctx is not None and not ctx.embedded and len(_all) > 1
 
 
-def wait_for(served: ServedTables, pending: Any) -> None:
+def wait_for(served: ServedTables, pending: Awaited) -> None:
     """Waits for a call of a step until it ends, or until there is nothing to do but wait."""
     if not may_be_needed(served) or pending.ready() or pending.wait_for(PATIENCE_MS):
         return
@@ -93,4 +94,5 @@ def _read(table: _core.SparseTable, served: ServedTables) -> set[tuple[int, int]
         return set()
     keys, rows = torch.tensor(live, **INTEGERS), torch.zeros(len(live), 3, **FLOATS)
     table.pull(keys.data_ptr(), len(live), rows.data_ptr(), keep=(keys, rows)).wait()
-    return {(int(number) - 1, int(high) * _PART + int(low)) for number, high, low in rows.tolist() if number > 0}
+    return {(int(number) - 1, int(high) * _PART + int(low)) for number, high, low in rows.tolist()
+            if number > 0}

@@ -106,7 +106,8 @@ class OptimizerState:
 
     def _held_rows(self, table: ServedRows) -> dict[str, Any]:
         state, handle = self._served.optimizer.state, table.rows.handle
-        return state[handle] if handle in state else {}
+        held: dict[str, Any] = state.get(handle, {})
+        return held
 
     def has_rows(self, table: ServedRows) -> bool:
         """The inner optimizer has state for all its rows, which was loaded."""
@@ -177,7 +178,7 @@ class OptimizerState:
 
     def _steps(self, param: torch.Tensor) -> float:
         state = self._served.optimizer.state
-        entry = state[param] if param in state else {}
+        entry = state.get(param, {})
         # SGD's has no step; the servers count them all the same.
         return float(entry.get("step", 1.0 if entry.get("momentum_buffer") is not None else 0.0))
 
@@ -196,4 +197,5 @@ class OptimizerState:
                 else:
                     values.append(value.detach().to("cpu", torch.float32).contiguous().reshape(param.shape))
             yield 1 + i, values
-        yield _core.STEP_COLUMN, [torch.full(param.shape, self._steps(param), **FLOATS) for param in group.params]
+        yield _core.STEP_COLUMN, [torch.full(param.shape, self._steps(param), **FLOATS)
+                                  for param in group.params]

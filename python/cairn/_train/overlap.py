@@ -148,13 +148,13 @@ class Overlap:
             if not one.is_of(gradients):
                 return Error(
                     f"the gradient of {part.names[0]}, or of one that travels with it, was changed after "
-                    "backward, and had left by then (overlap=True): the step was made with what backward gave. "
-                    "Change gradients in hooks of the parameters, or leave overlap=True out")
+                    "backward, and had left by then (overlap=True): the step was made with what backward "
+                    "gave. Change gradients in hooks of the parameters, or leave overlap=True out")
             if one.hyper != part.hyper(self._served.optimizer):
                 return Error(
                     "the settings of the optimizer were changed between backward and step(), and gradients "
-                    "had left by then (overlap=True): the step was made with those before. Change them before "
-                    "backward, or leave overlap=True out")
+                    "had left by then (overlap=True): the step was made with those before. Change them "
+                    "before backward, or leave overlap=True out")
         return None
 
     def refuse_other_calls(self, what: str) -> None:

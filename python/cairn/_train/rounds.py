@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from .. import _core
 from .._allreduce.allreduced import AllReduced
@@ -19,6 +20,7 @@ from .._tables.optimizer_settings import Hyper
 from .._tables.weight import NO_WEIGHT, Weight
 from ..errors import DeadlineExceededError, Error, HyperMismatchError, NotFiniteError
 from . import late_joiner
+from .join import RoundWithoutData
 from .overlap import Overlap
 from .served_model import ServedModel
 from .served_parts import Part
@@ -53,23 +55,23 @@ class Rounds:
         named = [(part.names, found) for part, found in zip(self._served.parts, gradients)]
         if reduced is not None:
             named.append((reduced.names, [param.grad for param in reduced.params]))
-        if len(named) > 1 or reduced is not None:
-            if not all_finite([g for _, found in named for g in found if g is not None]):
-                for names, found in named:
-                    if not all_finite([g for g in found if g is not None]):
-                        raise NotFiniteError(not_finite(names, found))
+        several = len(named) > 1 or reduced is not None
+        if several and not all_finite([g for _, found in named for g in found if g is not None]):
+            for names, found in named:
+                if not all_finite([g for g in found if g is not None]):
+                    raise NotFiniteError(not_finite(names, found))
         return gradients
 
     def _begin(self, start: Callable[[Part], _core.Pending | None], *, joined: bool = False,
                receives: bool = True, votes: bool = True, scale: float = 1.0,
-               skip: bool = False) -> list[_core.Pending]:
+               skip: bool = False) -> list[RoundWithoutData]:
         """Begins a round of every table. Call it with interrupts put off: a Ctrl-C between two tables
         would leave them at different steps. What is all-reduced has been contributed before, and is
         applied with `scale` or skipped, if the workers agree on that; `votes`: they have not voted on the
         sums yet."""
         served = self._served
         with served.trip():
-            pendings = []
+            pendings: list[RoundWithoutData] = []
             if served.reduced is not None and votes:
                 pendings.append(self._begin_vote(served.reduced, joined))
             for part in served.parts:
@@ -90,15 +92,16 @@ class Rounds:
                 served.calls.expect_call(lambda: reduced.apply(scale, skip or not reduced.info.finite))
             return pendings
 
-    def _begin_vote(self, reduced: AllReduced, joined: bool) -> _core.Pending:
+    def _begin_vote(self, reduced: AllReduced, joined: bool) -> RoundWithoutData:
         """Waited for before all others: as long as the workers don't agree, none of them can go on."""
-        vote = JoinedVote(reduced) if joined else reduced.vote()
         calls = self._served.calls
+        vote: Any = JoinedVote(reduced) if joined else reduced.vote()
         if joined:  # it is given only when the others have data to reduce
             calls.expect_call(vote.wait)
         calls.expect_call(lambda: self._served.wait_for(vote))
         calls.expect_call(lambda: reduced.settle(vote))
-        return vote
+        taken: RoundWithoutData = vote
+        return taken
 
     def _reduce(self, reduced: AllReduced, weight: Weight, value_scale: float = 1.0,
                 not_finite: bool = False, two_phase: bool = False) -> None:
@@ -155,8 +158,9 @@ class Rounds:
     def _check_reduced(self) -> None:
         reduced = self._served.reduced
         if reduced is not None and not reduced.info.finite:
-            raise NotFiniteError("the mean of the all-reduced gradients is NaN or infinite: they were not applied on "
-                                 "any worker. Look for the cause in the loss, or use torch.amp.GradScaler")
+            raise NotFiniteError("the mean of the all-reduced gradients is NaN or infinite: they were not "
+                                 "applied on any worker. Look for the cause in the loss, or use "
+                                 "torch.amp.GradScaler")
 
     def _step(self, part: Part, gradients: Gradients, weight: Weight) -> _core.Pending | None:
         pending = part.step(gradients, self._hyper(part), weight, self._served.sync)
@@ -200,13 +204,14 @@ class Rounds:
         if served.buffers is not None and served.gives():
             served.calls.expect(served.buffers.give(once=False), lambda: None)
 
-    def begin_joined(self) -> list[_core.Pending]:
+    def begin_joined(self) -> list[RoundWithoutData]:
         """One round without a gradient; its pendings tell whether every worker has run out of data."""
         if self._served.reduced is not None:
             self._served.reduced.contribute(*NO_WEIGHT, joined=True, wait=False)
         with interrupts_later():
             sync = self._served.sync
-            return self._begin(lambda part: part.done(self._hyper(part), NO_WEIGHT, joined=True) if sync else None,
+            return self._begin(lambda part: part.done(self._hyper(part), NO_WEIGHT, joined=True) if sync
+                               else None,
                                joined=True)
 
     # Two phases.

@@ -43,10 +43,10 @@ class RowState:
         return self._table.has_stepped() or self._source.existing_keys().numel() > 0
 
     def advice(self) -> str:
-        return (f'table "{self._source.name}" is unbounded, and {", ".join(self._settings.state_names)} of its rows '
-                "stay on the servers: they are in no state_dict, and a job that is started again begins without "
-                "them. export() of its module gives the rows themselves, and load_rows(keys, rows) takes them "
-                "back; a table with num_embeddings= is saved whole")
+        return (f'table "{self._source.name}" is unbounded, and {", ".join(self._settings.state_names)} of '
+                "its rows stay on the servers: they are in no state_dict, and a job that is started again "
+                "begins without them. export() of its module gives the rows themselves, and load_rows(keys, "
+                "rows) takes them back; a table with num_embeddings= is saved whole")
 
     def warn_once(self, place: str, message: str) -> None:
         self._source.warn_once(place, message)
@@ -101,7 +101,8 @@ class RowState:
         if not entry or not self.kept:
             return
         if not self.bounded:
-            if any(isinstance(value, torch.Tensor) and value.dim() and len(value) for value in entry.values()):
+            if any(isinstance(value, torch.Tensor) and value.dim() and len(value)
+                   for value in entry.values()):
                 raise InvalidArgumentError(
                     f"the state_dict has state for the rows of {table}, which is unbounded: give its module "
                     "num_embeddings=, or leave that entry out of the state_dict")
@@ -112,8 +113,8 @@ class RowState:
             if found != self._shape():
                 raise InvalidArgumentError(
                     f"the state_dict has {'no ' if found is None else ''}{name}"
-                    f"{'' if found is None else f' of shape {found}'} for {table}, {self._shape()} is expected: "
-                    "load what the same kind of optimizer saved for as many rows")
+                    f"{'' if found is None else f' of shape {found}'} for {table}, {self._shape()} is "
+                    "expected: load what the same kind of optimizer saved for as many rows")
 
     def give(self, entry: Entry) -> None:
         """The servers' becomes this, which check() has passed; empty: that before the first step. One
@@ -133,7 +134,7 @@ class RowState:
         shape = (self._rows(), self._source.dim)
         if name not in entry:
             return torch.full(shape, self._settings.initial(column), **FLOATS)
-        given = entry[name].detach().to("cpu", torch.float32)
+        given: torch.Tensor = entry[name].detach().to("cpu", torch.float32)
         return (given.unsqueeze(1).expand(shape) if self._one_a_row else given).contiguous()
 
     # Sizes.

@@ -16,8 +16,10 @@ from .._tables.tensor_pieces import STAGED_TYPES, TensorPieces
 from ..errors import UnavailableError
 from ..modes import Mode, Sync
 
+Tensors = list[torch.Tensor]
 
-def shared_tensors(model: torch.nn.Module, held: Iterable[torch.Tensor]) -> tuple[list, list, list]:
+
+def shared_tensors(model: torch.nn.Module, held: Iterable[torch.Tensor]) -> tuple[Tensors, Tensors, Tensors]:
     """(buffers, tensors of other types, other parameters) of the model; those `held` are left out.
 
     Those of other types (num_batches_tracked, which counts the same on every worker by itself) are

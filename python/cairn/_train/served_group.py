@@ -106,7 +106,8 @@ class ServedGroup:
     def prepare(self, gradients: list[torch.Tensor | None], hyper: Hyper) -> None:
         """Before the trip of a step. Ordinary tables count their steps themselves."""
 
-    def step(self, gradients: list[torch.Tensor | None], hyper: Hyper, weight: Weight, sync: bool) -> _core.Pending:
+    def step(self, gradients: list[torch.Tensor | None], hyper: Hyper, weight: Weight,
+             sync: bool) -> _core.Pending:
         """A step in one phase; ends with the new values."""
         assert self.table is not None
         if all(gradient is None for gradient in gradients) and not self.reduces_only:
@@ -124,7 +125,8 @@ class ServedGroup:
         if self.reduces_only:
             self.expect_round()
         targets = self.targets()
-        return self.table.done_pull(targets, self.sizes, hyper, joined=joined, keep=self.keep(), **weight.options)
+        return self.table.done_pull(targets, self.sizes, hyper, joined=joined, keep=self.keep(),
+                                    **weight.options)
 
     def contribute(self, gradients: list[torch.Tensor | None], hyper: Hyper, weight: Weight,
                    value_scale: float) -> _core.Pending:
@@ -137,7 +139,8 @@ class ServedGroup:
         assert self.table is not None
         return self.table.contribute([], [], hyper, not_finite=True, **weight.options)
 
-    def decide(self, hyper: Hyper, weight: Weight, scale: float, skip: bool, timeout_ms: int) -> _core.Pending:
+    def decide(self, hyper: Hyper, weight: Weight, scale: float, skip: bool,
+               timeout_ms: int) -> _core.Pending:
         assert self.table is not None
         wanted = not (skip and self.reduces_only)  # nothing was reduced: gradients stay
         targets, sizes = (self.targets(), self.sizes) if wanted else ([0], [sum(self.sizes)])

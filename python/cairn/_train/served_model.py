@@ -15,6 +15,7 @@ import torch
 from .. import _core
 from .._allreduce.allreduced import AllReduced
 from .._runtime import context
+from .._runtime.calls_under_way import Awaited
 from .._tables.cpu_memory import FLOATS
 from ..errors import Error, InvalidArgumentError
 from ..modes import Async, Mode
@@ -32,7 +33,8 @@ class ServedModel(ServedTables):
     def __init__(self, optimizer: torch.optim.Optimizer, model: torch.nn.Module | None, mode: Mode, *,
                  reduces_only: bool, reduce: str, root_rank: int, wire: dict[str, Any],
                  in_buckets: bool = False) -> None:
-        super().__init__(optimizer, model, mode, reduces_only=reduces_only, reduce=reduce, root_rank=root_rank,
+        super().__init__(optimizer, model, mode, reduces_only=reduces_only, reduce=reduce,
+                         root_rank=root_rank,
                          wire=wire, in_buckets=in_buckets)
         self.joining = Joining(self)
         self.state = OptimizerState(self, self.joining)
@@ -42,7 +44,7 @@ class ServedModel(ServedTables):
         self._buffers_begun = self._reduced_begun = False
         self._agreed_groups = 0  # of the optimizer, that all workers have alike
 
-    def wait_for(self, pending: Any) -> None:
+    def wait_for(self, pending: Awaited) -> None:
         """What a wait for a call of a step begins with."""
         late_joiner.wait_for(self, pending)
 
@@ -65,7 +67,8 @@ class ServedModel(ServedTables):
         ctx = context.current()
         if self.context is None:
             if not 0 <= self._root < ctx.world_size:
-                raise InvalidArgumentError(f"root_rank is {self._root}, there are ranks 0 to {ctx.world_size - 1}")
+                raise InvalidArgumentError(f"root_rank is {self._root}, there are ranks 0 to "
+                                           f"{ctx.world_size - 1}")
             self.context = ctx
             if ctx.embedded:
                 # Nobody else can use these tables: a notebook's cell that is run again leaves none.
@@ -171,8 +174,8 @@ class ServedModel(ServedTables):
             return self._start_sync(group) if self.sync else self._start_async(group)
         if group.table.round() > 0:
             raise Error(
-                f"this worker joins a running job whose updates are made by the workers ({self.name}), and none "
-                'of them can give it their state: start the job anew, or use update="server"'
+                f"this worker joins a running job whose updates are made by the workers ({self.name}), and "
+                'none of them can give it their state: start the job anew, or use update="server"'
             )
         self._share(ServedTensors(group.params), f"{group.index}/initial")
         self.state.share_own(group)
@@ -270,7 +273,8 @@ class ServedModel(ServedTables):
         if not self.reduces_only:
             for group in self.groups:
                 assert group.table is not None
-                self.calls.expect(group.table.pull(group.targets(), group.sizes, keep=group.keep()), group.store)
+                self.calls.expect(group.table.pull(group.targets(), group.sizes, keep=group.keep()),
+                                  group.store)
         if not self.sync and self.buffers is not None:
             self.calls.expect(self.buffers.take(when_assigned=True), self.buffers.store)
         self.calls.finish()

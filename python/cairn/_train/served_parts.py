@@ -4,7 +4,7 @@ parameters in groups on the servers, tables of rows there too, the others all-re
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Union
+from typing import Any
 
 import torch
 
@@ -17,7 +17,7 @@ from .bucket import buckets
 from .served_group import ServedGroup
 from .served_rows import ServedRows, check_no_tables
 
-Part = Union[ServedGroup, ServedRows]  # what has rounds of its own
+Part = ServedGroup | ServedRows  # what has rounds of its own
 
 _REDUCED = GroupSettings(kind="mean", flags=0)
 
@@ -88,8 +88,8 @@ class ServedParts:
         if self._complete:
             raise Error("parameters that are all-reduced can't be added after the wrap: make a new optimizer")
         if self.reduces_only:
-            raise ValueError('update="worker" is for parameters on the servers: leave it out, parameters that are '
-                             "all-reduced are updated by the workers anyway")
+            raise ValueError('update="worker" is for parameters on the servers: leave it out, parameters '
+                             "that are all-reduced are updated by the workers anyway")
         names = [self._names[id(p)] for p in reduced]
         self.reduced = AllReduced(reduced, names, self.optimizer, self._root, reduce=self._reduce)
 

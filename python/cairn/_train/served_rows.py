@@ -92,8 +92,9 @@ class ServedRows:
         settings = optimizer.param_groups[self.index]
         if table_settings_of(optimizer, settings) != self.settings:
             raise ValueError(
-                f"the optimizer of table {self.names[0]} was changed after the wrap, and the servers keep other "
-                "state: set maximize and initial_accumulator_value before cairn.DistributedOptimizer(...)"
+                f"the optimizer of table {self.names[0]} was changed after the wrap, and the servers keep "
+                "other state: set maximize and initial_accumulator_value before "
+                "cairn.DistributedOptimizer(...)"
             )
         return hyper_of(self.settings.kind, settings)
 
@@ -123,7 +124,7 @@ class ServedRows:
         assert self.table is not None
         keys, rows = filed
         self._expect(self.steps + 1 if weight.value > 0 else None)  # of no weight at all: no step
-        options = weight.options if sync else {}
+        options = (weight if sync else Weight()).options
         return self.table.push(keys.data_ptr(), keys.numel(), rows.data_ptr(), hyper, step=self._next,
                                keep=filed, **options)
 
@@ -132,7 +133,8 @@ class ServedRows:
         self._expect(None)
         return self.table.done(hyper, joined=joined, **weight.options)
 
-    def contribute(self, gradients: Gradients, hyper: Hyper, weight: Weight, value_scale: float) -> _core.Pending:
+    def contribute(self, gradients: Gradients, hyper: Hyper, weight: Weight,
+                   value_scale: float) -> _core.Pending:
         assert self.table is not None
         filed = self._keys_and_rows(gradients)
         if filed is None:
@@ -146,7 +148,8 @@ class ServedRows:
         self._next = 0
         return self.table.contribute(0, 0, 0, hyper, not_finite=True, **weight.options)
 
-    def decide(self, hyper: Hyper, weight: Weight, scale: float, skip: bool, timeout_ms: int) -> _core.Pending:
+    def decide(self, hyper: Hyper, weight: Weight, scale: float, skip: bool,
+               timeout_ms: int) -> _core.Pending:
         assert self.table is not None
         counted = self.steps + 1 if self._next > 0 and weight.value > 0 else None
         self._expect(counted if not skip else self.steps if self._knows_steps else None)
@@ -186,6 +189,6 @@ def check_no_tables(params: list[torch.Tensor]) -> None:
     """update="worker": the workers have no rows to update."""
     if any(isinstance(getattr(param, "rows_of", None), RowTable) for param in params):
         raise Error(
-            'update="worker" can\'t train a table (cairn.nn.Embedding): its rows are on the servers. Give the '
-            "tables an optimizer of their own, wrapped without update="
+            'update="worker" can\'t train a table (cairn.nn.Embedding): its rows are on the servers. Give '
+            "the tables an optimizer of their own, wrapped without update="
         )

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import _core
-from .._runtime.calls_under_way import CallsUnderWay
+from .._runtime.calls_under_way import Awaited, CallsUnderWay
 from .._runtime.context import Context
 from .._tables.cpu_memory import FLOATS
 from .._tables.optimizer_settings import NO_HYPER
@@ -40,15 +40,16 @@ class ServedTables(ServedParts):
         _wraps += 1
         self._tables: list[str] = []
 
-    def wait_for(self, pending: Any) -> None:
+    def wait_for(self, pending: Awaited) -> None:
         """What a wait for a call of a step begins with. Here: nothing."""
 
     @property
     def settings(self) -> str:
         """What was said at the wrap and must be the same on all workers."""
         wire = ", ".join(f"{name}={value}" for name, value in self._wire.items() if value != "plain")
-        return (f"{self.mode!r}, update={'worker' if self.reduces_only else 'server'}, reduce={self._reduce}, "
-                f"root_rank={self._root}, overlap={self._in_buckets}{', ' + wire if wire else ''}")
+        return (f"{self.mode!r}, update={'worker' if self.reduces_only else 'server'}, "
+                f"reduce={self._reduce}, root_rank={self._root}, "
+                f"overlap={self._in_buckets}{', ' + wire if wire else ''}")
 
     @property
     def sync(self) -> bool:

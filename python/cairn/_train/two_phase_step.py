@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -12,12 +12,12 @@ from .. import _core
 from .._allreduce.allreduced import AllReduced
 from .._tables.weight import Weight
 
-Gradients = list[Optional[torch.Tensor]]
+Gradients = list[torch.Tensor | None]
 
 
 class TwoPhaseStep:
-    """A step whose gradients have left and that is not decided yet: what is known of it, once the gradients of
-    all workers have been summed up, and what the decision will be."""
+    """A step whose gradients have left and that is not decided yet: what is known of it, once the gradients
+    of all workers have been summed up, and what the decision will be."""
 
     def __init__(self, parts: Sequence[Any], gradients: list[Gradients], weight: Weight,
                  pendings: list[_core.Pending], reduced: AllReduced | None = None) -> None:

@@ -32,7 +32,8 @@ def lines_of(served: ServedTables, model: torch.nn.Module | None) -> list[str]:
         for position, param in enumerate(group["params"]):
             name = served.name_of(param) or f"parameter {index}.{position}"
             if is_table(param):
-                found.append(f'{name.removesuffix(".table")}, the table "{param.rows_of.name}" of rows of {param.rows_of.dim}')
+                found.append(f'{name.removesuffix(".table")}, the table "{param.rows_of.name}" of rows of '
+                             f"{param.rows_of.dim}")
             else:
                 place = "all-reduced" if id(param) in reduced else "on the servers"
                 found.append(f"{name} of shape {tuple(param.shape)}, {place}")
@@ -46,7 +47,8 @@ def lines_of(served: ServedTables, model: torch.nn.Module | None) -> list[str]:
 
 def agree(client: _core.Client, rank: int, name: str, lines: list[str]) -> None:
     """Raises if another worker was here before with another wrap of this name."""
-    table = client.create_sparse("wraps of optimizers", _WORDS, dtype="int64", mode="async", optimizer="first")
+    table = client.create_sparse("wraps of optimizers", _WORDS, dtype="int64", mode="async",
+                                 optimizer="first")
     text = "\n".join(lines)
     mine, place = _number(text), _number(f"name of a wrap: {name}")
     first, theirs, size = _read(table, [place])[0, :3].tolist()
@@ -62,8 +64,8 @@ def agree(client: _core.Client, rank: int, name: str, lines: list[str]) -> None:
     there = _text_of(_read(table, [theirs ^ i for i in range(size)])).split("\n")
     raise Error(
         f"{name} is not the same on all workers: {_difference(first - 1, there, rank, lines)}. Make the same "
-        "models, and call cairn.assign() and cairn.DistributedOptimizer() alike and in the same order, on every "
-        "worker")
+        "models, and call cairn.assign() and cairn.DistributedOptimizer() alike and in the same order, on "
+        "every worker")
 
 
 def _difference(their_rank: int, theirs: list[str], rank: int, mine: list[str]) -> str:

@@ -54,4 +54,4 @@ class EmbeddingCollection(torch.nn.ModuleDict):
         if name not in self:
             raise InvalidArgumentError(
                 f"the collection has no {name!r}: it has {', '.join(self.keys())}")
-        return self[name]  # type: ignore[return-value]
+        return self[name]  # type: ignore[return-value]  # __init__ took no others

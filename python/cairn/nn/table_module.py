@@ -163,7 +163,7 @@ class TableModule(torch.nn.Module):
                     f'rows of shape {tuple(rows.shape)} for {keys.numel()} keys of table '
                     f'"{self.name}": ({keys.numel()}, {self.embedding_dim}) is expected')
             if self.num_embeddings is not None and keys.numel() and not (
-                    0 <= int(keys.min()) and int(keys.max()) < self.num_embeddings):
+                    int(keys.min()) >= 0 and int(keys.max()) < self.num_embeddings):
                 raise IndexError(
                     f"keys of table \"{self.name}\" are 0 to {self.num_embeddings - 1}")
             self._rows.load(keys, rows)
@@ -189,8 +189,8 @@ class TableModule(torch.nn.Module):
 
     @property
     def _not_saved(self) -> str:
-        return (f'the rows of table "{self.name}" are not in it, since the table is unbounded. Save what export() '
-                "of its module gives beside it; load_rows(keys, rows) takes them back")
+        return (f'the rows of table "{self.name}" are not in it, since the table is unbounded. Save what '
+                "export() of its module gives beside it; load_rows(keys, rows) takes them back")
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool,
                               missing_keys: list[str], unexpected_keys: list[str],
@@ -230,8 +230,9 @@ class TableModule(torch.nn.Module):
     # As torch's modules.
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         handle = self._parameters.pop("table")
+        assert handle is not None
         try:
-            super()._apply(fn, recurse)
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch's
         finally:
             self._parameters["table"] = handle
         with torch.no_grad():
