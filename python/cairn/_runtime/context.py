@@ -44,6 +44,8 @@ class _Times(TypedDict):
 class Context:
     """What this process is in its job. `cairn.init()` makes it; there is one at a time."""
 
+    __module__ = "cairn"  # where users find it
+
     def __init__(self, client: _core.Client | None, *, rank: int, world_size: int, local_rank: int,
                  cluster: _core.EmbeddedCluster | None = None, launcher: str = "",
                  scheduler: hosting.Address | None = None, timeout_s: float = _CALL_TIMEOUT_S):
