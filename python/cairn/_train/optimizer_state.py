@@ -9,7 +9,7 @@ import torch
 from .. import _core
 from .._tables.cpu_memory import FLOATS
 from ..errors import Error
-from .joining import Joining
+from .catching_up import CatchingUp
 from .row_state import RowState
 from .served_buffers import ServedTensors
 from .served_group import ServedGroup
@@ -20,8 +20,8 @@ from .served_tables import ServedTables
 class OptimizerState:
     """Moves columns of the tables of one model."""
 
-    def __init__(self, served: ServedTables, joining: Joining) -> None:
-        self._served, self._joining = served, joining
+    def __init__(self, served: ServedTables, catching_up: CatchingUp) -> None:
+        self._served, self._catching_up = served, catching_up
         self._loads = 0  # in each worker's order, which is the same
 
     def state_dict(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class OptimizerState:
         self._give_rows()
         if served.reduced is not None:
             served.reduced.give_from_root()
-        self._joining.tell()
+        self._catching_up.tell()
         if not served.sync:
             served.context.client.barrier()
 

@@ -20,7 +20,7 @@ from .._tables.cpu_memory import FLOATS
 from ..errors import Error, InvalidArgumentError
 from ..modes import Async, Mode
 from . import late_joiner
-from .joining import Joining
+from .catching_up import CatchingUp
 from .optimizer_state import OptimizerState
 from .served_buffers import ServedIntegers, ServedTensors, shared_tensors
 from .served_group import ServedGroup
@@ -36,8 +36,8 @@ class ServedModel(ServedTables):
         super().__init__(optimizer, model, mode, reduces_only=reduces_only, reduce=reduce,
                          root_rank=root_rank,
                          wire=wire, in_buckets=in_buckets)
-        self.joining = Joining(self)
-        self.state = OptimizerState(self, self.joining)
+        self.catching_up = CatchingUp(self)
+        self.state = OptimizerState(self, self.catching_up)
         self._model = model
         self._shared: list[ServedTensors] = []  # besides groups and buffers: given once
         self._integers: ServedIntegers | None = None  # buffers too, but not in every step
@@ -88,7 +88,7 @@ class ServedModel(ServedTables):
         joins_reduced = self._joins_reduced()
         joins = self._joins(new, tables) or joins_reduced
         if joins:
-            self.joining.catch_up(with_reduced=joins_reduced)
+            self.catching_up.catch_up(with_reduced=joins_reduced)
             for group in new:
                 self.state.forget(group)
         else:
@@ -100,11 +100,11 @@ class ServedModel(ServedTables):
         if self.reduced is not None and not self._reduced_begun:
             self._reduced_begun = True
             if not joins_reduced:
-                self.joining.tell()  # a worker that joins now reads it before it votes with us
+                self.catching_up.tell()  # a worker that joins now reads it before it votes with us
                 self.reduced.attach(ctx, self.name)
         if tables:
             self._start_tables(tables)
-        self.joining.tell()
+        self.catching_up.tell()
         return joins
 
     def _make_buffers(self) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -237,7 +237,7 @@ class ServedModel(ServedTables):
     def share_buffers(self) -> None:
         self._round_of_buffers()
         self._share_again([] if self._integers is None else [self._integers])
-        self.joining.tell()
+        self.catching_up.tell()
 
     def push_parameters(self) -> None:
         """This model's parameters and buffers, as the root has them, become everybody's."""
@@ -252,7 +252,7 @@ class ServedModel(ServedTables):
         if self.sync:
             self._round_of_buffers()
             self._share_again(self._shared)
-            return self.joining.tell()
+            return self.catching_up.tell()
         buffers = [] if self.buffers is None else [self.buffers]
         self._share_again([*self._shared, *buffers], waits=True)
         self.pull()

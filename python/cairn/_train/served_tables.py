@@ -1,6 +1,6 @@
 """What served_parts.py names, with its tables on the servers: who gives values, who takes them, what travels
-together. The parts of served_model.py (joining.py, optimizer_state.py, ...) work on this; how it starts and
-how it is set and read as a whole is in served_model.py.
+together. The parts of served_model.py (catching_up.py, optimizer_state.py, ...) work on this; how it starts
+and how it is set and read as a whole is in served_model.py.
 """
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class ServedTables(ServedParts):
         return int(number)
 
     def share_once(self, tensors: ServedTensors, name: str) -> None:
-        """The root's become everybody's, a later joining worker's too. Every worker calls it.
+        """The root's become everybody's, a late joiner's too. Every worker calls it.
 
         The table is an async one in either mode: a sync table that nobody steps would keep a worker
         waiting that joins.

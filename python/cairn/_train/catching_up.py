@@ -22,7 +22,7 @@ from .served_group import ServedGroup
 from .served_tables import ServedTables
 
 
-class Joining:
+class CatchingUp:
     def __init__(self, served: ServedTables) -> None:
         self._served = served
         self._distances: ServedTensors | None = None
