@@ -1,16 +1,26 @@
-# cmake -DFROM=python/cairn -DTO=build/<preset>/python/cairn -P link_package.cmake: makes TO a
-# folder of links to what is in FROM, beside the extension module that is built there.
+# cmake -DFROM=python/cairn -DTO=build/<preset>/python/cairn -P link_package.cmake: makes TO a tree of the
+# folders of FROM, with links to its files, beside the extension module that is built there. The folders are
+# real ones: compileall does not follow links to folders.
+cmake_minimum_required(VERSION 3.25)
 file(MAKE_DIRECTORY ${TO})
-file(GLOB old LIST_DIRECTORIES true ${TO}/*)
+file(GLOB_RECURSE old LIST_DIRECTORIES true ${TO}/*)
 foreach(path ${old})
   if(IS_SYMLINK ${path})
     file(REMOVE ${path})
   endif()
 endforeach()
-file(GLOB files LIST_DIRECTORIES true ${FROM}/*)
+file(GLOB_RECURSE files RELATIVE ${FROM} ${FROM}/*)
 foreach(path ${files})
-  cmake_path(GET path FILENAME name)
-  if(NOT name STREQUAL "__pycache__")
-    file(CREATE_LINK ${path} ${TO}/${name} SYMBOLIC)
+  if(NOT path MATCHES "(^|/)__pycache__/")
+    cmake_path(GET path PARENT_PATH folder)
+    file(MAKE_DIRECTORY ${TO}/${folder})
+    file(CREATE_LINK ${FROM}/${path} ${TO}/${path} SYMBOLIC)
+  endif()
+endforeach()
+# A folder that FROM has no longer would still be a package.
+foreach(path ${old})
+  cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${TO} OUTPUT_VARIABLE within)
+  if(IS_DIRECTORY ${path} AND NOT within MATCHES "(^|/)__pycache__" AND NOT IS_DIRECTORY ${FROM}/${within})
+    file(REMOVE_RECURSE ${path})
   endif()
 endforeach()

@@ -1,5 +1,5 @@
 // cairn._core.DenseTable and SparseTable: addresses in, a Pending out. Arrays are used where they
-// lie; whether an address is right is the caller's business (cairn/tensors.py).
+// lie; whether an address is right is the caller's business (cairn/_tables/tensors.py).
 #pragma once
 
 #include <nanobind/nanobind.h>

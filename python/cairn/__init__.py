@@ -7,10 +7,10 @@
 `python train.py` trains in one process; `cairn run -s 2 -w 2 train.py` on two servers and two workers.
 """
 from . import data, errors, metrics, nn, optim
-from ._core import version as __version__
-from .assign import assign
-from .collectives import allgather_object, allreduce, broadcast_object
-from .context import (
+from ._allreduce.collectives import allgather_object, allreduce, broadcast_object
+from ._core import version as __version__  # noqa: F401 (read as cairn.__version__)
+from ._rows.prefetch import prefetch
+from ._runtime.context import (
     Context,
     barrier,
     init,
@@ -22,6 +22,8 @@ from .context import (
     size,
     world_size,
 )
+from ._train.join import join
+from .assign import assign
 from .errors import (
     AlreadyExistsError,
     CancelledError,
@@ -44,9 +46,7 @@ from .errors import (
 )
 from .modes import Async, Sync
 from .optimizer import DistributedOptimizer, ParametersChangedError
-from .prefetch import prefetch
 from .tables import DenseTable, Future, SparseTable, dense_table, sparse_table
-from .uneven import join
 
 __all__ = [
     "AlreadyExistsError",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable
-from typing import Optional, Union
 
 import torch
 
@@ -18,12 +17,12 @@ from .errors import InvalidArgumentError
 _KEPT = "_cairn_placement"  # attribute of the model: dict[name, "server" | "allreduce"]
 SERVER, ALLREDUCE = "server", "allreduce"
 
-What = Union[str, torch.nn.Module, torch.nn.Parameter]
-Whats = Union[What, Iterable[What]]
+What = str | torch.nn.Module | torch.nn.Parameter
+Whats = What | Iterable[What]
 Named = dict[str, torch.nn.Parameter]
 
 
-def assign(model: torch.nn.Module, how: Optional[str] = None, *, server: Whats = (),
+def assign(model: torch.nn.Module, how: str | None = None, *, server: Whats = (),
            allreduce: Whats = ()) -> None:
     """Says where the parameters of a model are summed up. Call it before DistributedOptimizer(…,
     model), alike on every worker.
@@ -68,7 +67,7 @@ def _names(model: torch.nn.Module) -> Named:
 
 def _list(whats: Whats) -> list[What]:
     if isinstance(whats, (str, torch.nn.Module, torch.Tensor)):
-        return [whats]  # type: ignore[list-item]
+        return [whats]  # type: ignore[list-item]  # a tensor that is no parameter is refused later
     return list(whats)
 
 

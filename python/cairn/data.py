@@ -10,12 +10,12 @@ from typing import Any
 
 import torch.utils.data
 
-from . import context
-from .epoch_claims import EpochBook, EpochClaims
-from .epoch_cut import EpochCut, Range, epoch_order, left_over, merged, part_bounds
-from .epoch_pass import EpochPass
+from ._data.epoch_claims import EpochBook, EpochClaims
+from ._data.epoch_cut import EpochCut, Range, epoch_order, left_over, merged, part_bounds
+from ._data.epoch_pass import EpochPass
+from ._runtime import context
+from ._runtime.wrapped_by_others import refuse_a_second_split
 from .errors import Error, NotFoundError
-from .wrapped_by_others import refuse_a_second_split
 
 __all__ = ["Sampler"]
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from . import _core, context
-from .epoch_claims import FirstWins
+from . import _core
+from ._data.epoch_claims import FirstWins
+from ._runtime import context
 from .errors import InvalidArgumentError, NotFoundError
 
 __all__ = ["auc"]

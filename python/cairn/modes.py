@@ -26,6 +26,6 @@ Mode = Sync | Async
 def check_mode(mode: object) -> Mode:
     if isinstance(mode, (Sync, Async)):
         return mode
-    if mode in (Sync, Async):  # the class instead of an instance: what was meant is clear
-        return mode()  # type: ignore[operator]
+    if mode is Sync or mode is Async:  # the class instead of an instance: what was meant is clear
+        return Sync() if mode is Sync else Async()
     raise TypeError(f"mode is {mode!r}: give cairn.Sync() or cairn.Async()")

@@ -20,7 +20,7 @@ class _RowOptimizer(torch.optim.Optimizer):
     gradient."""
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -41,7 +41,8 @@ class _RowOptimizer(torch.optim.Optimizer):
         assert grad is not None
         if grad.is_sparse:
             grad = grad.coalesce()
-            rows, grad = grad.indices()[0], grad.values()  # the others stay as they are
+            rows: torch.Tensor | None = grad.indices()[0]
+            grad = grad.values()  # the others stay as they are
         else:
             rows = torch.arange(len(param), device=param.device) if param.dim() else None
         if group["maximize"]:

@@ -1,7 +1,7 @@
 """cairn.DistributedOptimizer: a torch.optim optimizer whose update runs on the servers.
 
-docs/guide/pytorch.md is its page. served_model.py has what lies on the servers and how it starts,
-optimizer_rounds.py how a step travels, optimizer_state.py the state_dict.
+docs/guide/pytorch.md is its page. Its parts are in _train/: served_model.py has what lies on the servers
+and how it starts, rounds.py how a step travels, optimizer_state.py the state_dict.
 """
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from typing import Any
 
 import torch
 
-from . import _core, context, standing_in
+from ._rows.unserved_steps import refuse_steps_without
+from ._runtime import context
+from ._runtime.wrapped_by_others import DDP_ADVICE, in_ddp
+from ._tables.weight import Weight
+from ._tables.wire_formats import wire_of_tensors
+from ._train import late_joiner
+from ._train.join import RoundWithoutData, join
+from ._train.overlap import Overlap
+from ._train.rounds import Rounds
+from ._train.served_model import ServedModel
 from .errors import Error, NotFiniteError
 from .modes import Async, Mode, Sync, check_mode
-from .optimizer_rounds import Rounds
-from .overlap import Overlap
-from .served_model import ServedModel
-from .uneven import join
-from .unserved_steps import refuse_steps_without
-from .weight import Weight
-from .wire_formats import wire_of_tensors
-from .wrapped_by_others import DDP_ADVICE, in_ddp
 
 
 class ParametersChangedError(Error):
@@ -58,7 +59,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         _check_arguments(optimizer, model, update, reduce)
         wire_settings = wire_of_tensors(wire, wire_topk)
         if update == "worker" and wire not in (None, "lz4"):
-            raise ValueError(f'update="worker" sends exact gradients: wire={wire!r} is for update="server", use "lz4"')
+            raise ValueError(f'update="worker" sends exact gradients: wire={wire!r} is for update="server", '
+                             'use "lz4"')
         self.mode = check_mode(mode)
         if update == "worker" and isinstance(self.mode, Async):
             raise ValueError('update="worker" needs Sync(): in Async() there is no common gradient')
@@ -74,7 +76,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._overlap = self._make_overlap() if overlap else None
         self._rounds = Rounds(self._served, self._overlap)
         self._versions: list[int] = []
-        self._standing_in: list[_core.Pending] = []  # a part in the others' step without a gradient
+        self._taking_part: list[RoundWithoutData] = []  # a part in the others' step without a gradient
         if context.initialised():
             self._attach()
         refuse_steps_without(self)
@@ -92,13 +94,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._updates_here:
             raise ValueError('overlap=True is for updates on the servers: leave it out, or update="worker"')
         if self._served.reduced is not None:
-            raise ValueError("overlap=True is for parameters on the servers, and some are all-reduced here: leave "
-                             "it out, or place all on the servers (cairn.assign)")
+            raise ValueError("overlap=True is for parameters on the servers, and some are all-reduced here: "
+                             "leave it out, or place all on the servers (cairn.assign)")
         return Overlap(self._served, self._check_versions)
 
     # What belongs to the inner optimizer.
     @property
-    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+    def param_groups(self) -> list[dict[str, Any]]:
         return self.optimizer.param_groups
 
     @param_groups.setter
@@ -106,7 +108,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.optimizer.param_groups = groups
 
     @property
-    def state(self) -> Any:  # type: ignore[override]
+    def state(self) -> Any:
         return self.optimizer.state
 
     @state.setter
@@ -114,11 +116,20 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.optimizer.state = state
 
     @property
-    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]  # the inner one's, not to be set here
         return self.optimizer.defaults
 
     def __getstate__(self) -> Any:
-        raise TypeError("a DistributedOptimizer can't be copied or pickled, its state is on the servers: use state_dict()")
+        raise TypeError("a DistributedOptimizer can't be copied or pickled, its state is on the servers: use "
+                        "state_dict()")
+
+    def _refuses_inner_steps(self) -> bool | None:
+        """The inner optimizer's own step() would change this worker's copies alone (unserved_steps.py). None
+        after a cairn.shutdown(): what it had is the workers' then."""
+        served = self._served.context
+        if served is None or (context.initialised() and served is context.current()):
+            return not self._rounds.updates_here
+        return None
 
     def __repr__(self) -> str:
         return f"DistributedOptimizer({self.optimizer!r}, mode={self.mode!r})"
@@ -139,7 +150,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     # A step.
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None, *, samples: float | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None, *, samples: float | None = None) -> Any:
         """Sends the gradients and returns with the new parameters in place.
 
         samples: the weight of this worker's gradient in the mean. Give the number of samples in the
@@ -162,7 +173,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         finally:
             for table in self._served.tables:
                 table.rows.source.count_step()
-        self.optimizer._opt_called = True  # schedulers made before the wrap look for it
+        # Schedulers made before the wrap look for it.
+        self.optimizer._opt_called = True  # type: ignore[attr-defined]  # they set it in a hook of their own
         return loss
 
     def _weight(self, samples: float | None) -> Weight:
@@ -179,13 +191,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
         scale = getattr(self, "grad_scale", None)  # the same; None after unscale_()
         if self._overlap is not None and (found_inf is not None or weight.given):
             raise ValueError(
-                f"{'samples=' if weight.given else 'a GradScaler'} with overlap=True: gradients leave in backward, "
-                "before their scale or weight is known. Make the optimizer without overlap=True")
+                f"{'samples=' if weight.given else 'a GradScaler'} with overlap=True: gradients leave in "
+                "backward, before their scale or weight is known. Make the optimizer without overlap=True")
         skips = found_inf is not None and bool(float(found_inf) > 0)
         inverse_scale = 1.0 if scale is None else 1.0 / float(scale)
         if not self._served.sync:
             self._step_async(weight, skips, inverse_scale, quiet=found_inf is not None)
-        elif self._rounds.undecided is not None:
+        elif self._rounds.two_phase_step is not None:
             self._rounds.check_clipped(weight, scaled=scale is not None)
             self._decide(quiet=found_inf is not None)
         elif found_inf is not None:
@@ -211,10 +223,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
                     if param.grad is not None:
                         param.grad.mul_(inverse_scale)
         if not self._rounds.step_async(weight, inverse_scale, skips) and not quiet:
-            raise NotFiniteError("the mean of the all-reduced gradients is NaN or infinite: they were not applied")
+            raise NotFiniteError("the mean of the all-reduced gradients is NaN or infinite: they were not "
+                                 "applied")
 
     @torch.no_grad()
-    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0, *, samples: float | None = None) -> torch.Tensor:
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0, *,
+                        samples: float | None = None) -> torch.Tensor:
         """Clips by the global norm of the mean gradient over all workers, as one process would on the
         whole batch, and returns that norm. Call it right before step(), on every worker.
 
@@ -222,8 +236,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         is, and must not change in between. In Async() it is torch.nn.utils.clip_grad_norm_.
         """
         if self._overlap is not None:
-            raise ValueError("clip_grad_norm_() with overlap=True: gradients have left in backward, before their "
-                             "norm is known. Make the optimizer without overlap=True")
+            raise ValueError("clip_grad_norm_() with overlap=True: gradients have left in backward, before "
+                             "their norm is known. Make the optimizer without overlap=True")
         if not self._served.sync:
             reduced = [] if self._served.reduced is None else self._served.reduced.params
             params = [*(param for part in self._served.parts for param in part.params), *reduced]
@@ -252,15 +266,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
             yield
 
     @torch.no_grad()
-    def _stand_in(self, waited_for: bool) -> None:
-        """While this worker, who has joined a running job, waits in another optimizer's step:
-        standing_in.py. `waited_for`: somebody waits for its part in a step of this one."""
+    def _take_part(self, waited_for: bool) -> None:
+        """While this worker, a late joiner, waits in another optimizer's step (_train/late_joiner.py).
+        `waited_for`: another worker waits for its part in a step of this one."""
         if self._overlap is not None and self._overlap.under_way:
             return  # its part was given in backward
-        if not self._standing_in and waited_for:
-            self._standing_in = self._rounds.begin_joined()
-        if self._standing_in and all(pending.ready() for pending in self._standing_in):
-            self._standing_in = []
+        if not self._taking_part and waited_for:
+            self._taking_part = self._rounds.begin_joined()
+        if self._taking_part and all(pending.ready() for pending in self._taking_part):
+            self._taking_part = []
             with self._writes():
                 self._served.calls.finish()
 
@@ -283,13 +297,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
         with self._writes():
             self._served.push_parameters()
 
-    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
+    def state_dict(self) -> dict[str, Any]:
         """As torch's; not collective: any worker may call it alone."""
         if self._overlap is not None:
             self._overlap.refuse_other_calls("state_dict()")
         return self._served.state.state_dict()
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:  # type: ignore[override]
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As torch's; every worker calls it, and the root's state wins."""
         with torch.no_grad():
             if self._served.context is not None:
@@ -307,7 +321,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _attach(self) -> None:
         with torch.no_grad():
-            standing_in.add(self, self._served.attach())
+            late_joiner.add(self, self._served.attach())
             if self._overlap is not None:
                 self._overlap.watch()
             self._note_versions()
@@ -329,7 +343,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if not overwrites:
             self._check_versions()
         resumed = True
-        self._standing_in = []
+        self._taking_part = []
         try:
             resumed = self._rounds.resume(steps=steps, clips=clips)
         finally:
@@ -337,12 +351,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 self._note_versions()
 
     @torch.no_grad()
-    def _begin_joining(self) -> list[_core.Pending]:
+    def _begin_joining(self) -> list[RoundWithoutData]:
         self._settle()
         return self._rounds.begin_joined()
 
     @torch.no_grad()
-    def _go_on_joining(self, pendings: list[_core.Pending]) -> list[_core.Pending]:
+    def _go_on_joining(self, pendings: list[RoundWithoutData]) -> list[RoundWithoutData]:
         """Ends a round of a worker without data and begins the next one; empty when all have left."""
         with self._writes():
             self._served.calls.finish()
@@ -354,7 +368,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _settle(self, *, overwrites: bool = False) -> None:
         """The same, and gradients that were clipped and not used for a step are dropped."""
         self._begin(overwrites=overwrites)
-        if self._rounds.undecided is not None:
+        if self._rounds.two_phase_step is not None:
             with self._writes():
                 self._rounds.drop()
 
@@ -362,10 +376,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         served = self._served
         for param, name, version in zip(served.params(), served.parameter_names(), self._versions):
             if param._version != version:
-                advice = ("call optimizer.push_parameters() on every worker after load_state_dict, clamp and the like"
+                advice = ("call optimizer.push_parameters() on every worker after load_state_dict, clamp and "
+                          "the like"
                           if not in_ddp(param) else DDP_ADVICE)
                 raise ParametersChangedError(
-                    f"parameter {name} was written to outside the optimizer, and the servers don't know: {advice}"
+                    f"parameter {name} was written to outside the optimizer, and the servers don't know: "
+                    f"{advice}"
                 )
         for table in served.tables:
             if table.rows.loaded() is not None:

@@ -11,29 +11,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from typing import Any, Literal
 
 import torch
 
-from . import _core, context, hypers, tensors
+from . import _core
+from ._runtime import context
+from ._tables import hypers, tensors
+from ._tables.wire_formats import wire_of_rows, wire_of_tensors
 from .errors import DeadlineExceededError, InvalidArgumentError
 from .modes import Async, Sync, check_mode
-from .wire_formats import wire_of_rows, wire_of_tensors
 
-Init = Union[None, float, str, Sequence[Any]]
+Init = float | str | Sequence[Any] | None
 _KINDS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}  # how many numbers each takes
 
 
 class Future:
     """A call under way."""
 
-    def __init__(self, pending: _core.Pending, output: Optional[tensors.Output] = None):
+    def __init__(self, pending: _core.Pending, output: tensors.Output | None = None):
         self._pending = pending
         self._output = output
         if pending.ready():
             pending.wait()  # what was refused at once is told at once, also to those who never wait
 
-    def wait(self, timeout: Optional[float] = None) -> None:
+    def wait(self, timeout: float | None = None) -> None:
         """Returns when the call has ended; raises its error. With `timeout` (seconds) it raises
         DeadlineExceededError if that takes longer; the call goes on, and may be waited for again."""
         if timeout is not None and not self._pending.wait_for(int(min(max(timeout, 0), 1e9) * 1000)):
@@ -44,7 +46,7 @@ class Future:
             self._output = output._replace(finish=None)
             output.finish()
 
-    def result(self, timeout: Optional[float] = None) -> Optional[torch.Tensor]:
+    def result(self, timeout: float | None = None) -> torch.Tensor | None:
         """Waits, and gives the tensor that was pulled; None for a push."""
         self.wait(timeout)
         return self._output.result if self._output is not None else None
@@ -54,7 +56,7 @@ class Future:
         return self._pending.ready()
 
 
-def _milliseconds(timeout: Optional[float]) -> int:
+def _milliseconds(timeout: float | None) -> int:
     if timeout is None:
         return 0
     if not timeout > 0:
@@ -67,7 +69,8 @@ def _init(init: Init) -> tuple[str, float, float, int]:
         return ("zeros", 0.0, 0.0, 0)
     if isinstance(init, (int, float)):
         return ("constant", float(init), 0.0, 0)
-    kind, *numbers = (init,) if isinstance(init, str) else init
+    parts: Sequence[Any] = (init,) if isinstance(init, str) else init
+    kind, *numbers = parts
     most = _KINDS.get(kind, -1)
     if len(numbers) not in (most, most + (most == 2)):
         raise InvalidArgumentError(
@@ -77,14 +80,16 @@ def _init(init: Init) -> tuple[str, float, float, int]:
     return (kind, float(a), float(b), int(seed))
 
 
-def _dtype(dtype: Union[str, torch.dtype]) -> str:
+def _dtype(dtype: str | torch.dtype) -> Literal["float32", "int64"]:
     name = str(dtype).replace("torch.", "")
-    if name not in tensors.DTYPES:
-        raise InvalidArgumentError(f"dtype is {dtype}: tables hold float32 or int64")
-    return name
+    if name == "float32":
+        return "float32"
+    if name == "int64":
+        return "int64"
+    raise InvalidArgumentError(f"dtype is {dtype}: tables hold float32 or int64")
 
 
-def _storage(storage: Union[str, torch.dtype]) -> str:
+def _storage(storage: str | torch.dtype) -> str:
     name = str(storage).replace("torch.", "")
     if name not in ("float32", "bfloat16", "float16"):
         raise InvalidArgumentError(
@@ -103,7 +108,9 @@ def _mode(mode: Any) -> dict[str, Any]:
 class _Table:
     """What dense and sparse tables have in common."""
 
-    def __init__(self, table: Any, dtype: str, optimizer: hypers.Optimizer):
+    _table: _core.DenseTable | _core.SparseTable
+
+    def __init__(self, table: _core.DenseTable | _core.SparseTable, dtype: str, optimizer: hypers.Optimizer):
         self._table = table
         self._dtype = tensors.DTYPES[dtype]
         self._optimizer = optimizer
@@ -117,7 +124,7 @@ class _Table:
     def dtype(self) -> torch.dtype:
         return self._dtype
 
-    def done(self, *, weight: float = 1.0, timeout: Optional[float] = None, **settings: Any) -> Future:
+    def done(self, *, weight: float = 1.0, timeout: float | None = None, **settings: Any) -> Future:
         """Sync: ends this worker's part of the round without a gradient."""
         return Future(self._table.done(self._optimizer.hyper_with(settings), weight=weight,
                                        timeout_ms=_milliseconds(timeout)))
@@ -134,6 +141,8 @@ class _Table:
 class DenseTable(_Table):
     """An array of known shape on the servers, split among them."""
 
+    _table: _core.DenseTable
+
     def __init__(self, table: _core.DenseTable, shape: tuple[int, ...], dtype: str,
                  optimizer: hypers.Optimizer):
         super().__init__(table, dtype, optimizer)
@@ -148,7 +157,7 @@ class DenseTable(_Table):
     def _out(self, out: Any) -> tensors.Output:
         return tensors.take_output("out", out, self.shape, self._dtype, self._named)
 
-    def push(self, gradient: torch.Tensor, *, weight: float = 1.0, timeout: Optional[float] = None,
+    def push(self, gradient: torch.Tensor, *, weight: float = 1.0, timeout: float | None = None,
              **settings: Any) -> Future:
         """Sends a gradient. Sync: this worker's part of a round, with a weight in the mean. Settings
         (lr=…, momentum=…) replace those of the table for this push."""
@@ -157,16 +166,16 @@ class DenseTable(_Table):
             [given.address], [given.tensor.numel()], self._optimizer.hyper_with(settings), weight=weight,
             timeout_ms=_milliseconds(timeout), keep=given))
 
-    def pull(self, out: Optional[torch.Tensor] = None, *, when_assigned: bool = False,
-             timeout: Optional[float] = None) -> Future:
+    def pull(self, out: torch.Tensor | None = None, *, when_assigned: bool = False,
+             timeout: float | None = None) -> Future:
         """Fetches the values, into `out` if given. Sync: those after this worker's last round."""
         target = self._out(out)
         return Future(self._table.pull(
             [target.address], [target.tensor.numel()], when_assigned=when_assigned,
             timeout_ms=_milliseconds(timeout), keep=target), target)
 
-    def push_pull(self, gradient: torch.Tensor, out: Optional[torch.Tensor] = None, *, weight: float = 1.0,
-                  timeout: Optional[float] = None, **settings: Any) -> Future:
+    def push_pull(self, gradient: torch.Tensor, out: torch.Tensor | None = None, *, weight: float = 1.0,
+                  timeout: float | None = None, **settings: Any) -> Future:
         """Both in one round trip: the values with this push in them."""
         given, target = self._in("gradient", gradient), self._out(out)
         return Future(self._table.push_pull(
@@ -174,7 +183,7 @@ class DenseTable(_Table):
             self._optimizer.hyper_with(settings), weight=weight, timeout_ms=_milliseconds(timeout),
             keep=(given, target)), target)
 
-    def assign(self, values: torch.Tensor, *, once: bool = False, timeout: Optional[float] = None) -> Future:
+    def assign(self, values: torch.Tensor, *, once: bool = False, timeout: float | None = None) -> Future:
         """The values become these, whatever they were; the optimizer is not asked. once (async): only
         if nobody has assigned any yet; others pull with when_assigned=True."""
         given = self._in("values", values)
@@ -186,6 +195,8 @@ class DenseTable(_Table):
 
 class SparseTable(_Table):
     """Rows of `dim` values by 64-bit key, made when first needed. A negative key is taken bit by bit."""
+
+    _table: _core.SparseTable
 
     def __init__(self, table: _core.SparseTable, dtype: str, optimizer: hypers.Optimizer, sync: bool):
         super().__init__(table, dtype, optimizer)
@@ -202,7 +213,7 @@ class SparseTable(_Table):
     def _shape(self, keys: torch.Tensor) -> tuple[int, ...]:
         return (*keys.shape, self.dim)
 
-    def _step(self, step: Optional[int]) -> int:
+    def _step(self, step: int | None) -> int:
         """The number of this push among those of the table. Sync: of its round, the same on all workers;
         async: each worker counts its own."""
         if step is not None or not self._optimizer.counts_steps:
@@ -210,14 +221,14 @@ class SparseTable(_Table):
         self._pushes += 1
         return self._table.round() + 1 if self._sync else self._pushes
 
-    def done(self, *, weight: float = 1.0, timeout: Optional[float] = None, step: Optional[int] = None,
+    def done(self, *, weight: float = 1.0, timeout: float | None = None, step: int | None = None,
              **settings: Any) -> Future:
         """Sync: ends this worker's part of the round without a gradient."""
         return Future(self._table.done(self._optimizer.hyper_with(settings), weight=weight,
                                        step=self._step(step), timeout_ms=_milliseconds(timeout)))
 
-    def push(self, keys: Any, rows: torch.Tensor, *, weight: float = 1.0, timeout: Optional[float] = None,
-             step: Optional[int] = None, **settings: Any) -> Future:
+    def push(self, keys: Any, rows: torch.Tensor, *, weight: float = 1.0, timeout: float | None = None,
+             step: int | None = None, **settings: Any) -> Future:
         """Sends gradients of rows; keys may repeat, their rows are summed. step: which one of the table
         this is, from 1 on, where the optimizer asks for it; None: counted here."""
         keys = tensors.take_keys(keys)
@@ -226,8 +237,8 @@ class SparseTable(_Table):
             keys.data_ptr(), keys.numel(), given.address, self._optimizer.hyper_with(settings), weight=weight,
             step=self._step(step), timeout_ms=_milliseconds(timeout), keep=(keys, given)))
 
-    def pull(self, keys: Any, out: Optional[torch.Tensor] = None, *, state: Optional[str] = None,
-             timeout: Optional[float] = None) -> Future:
+    def pull(self, keys: Any, out: torch.Tensor | None = None, *, state: str | None = None,
+             timeout: float | None = None) -> Future:
         """Fetches rows: a tensor of the shape of `keys`, and dim. A key that was never pushed has its
         initial value, and is not made by this. state: what the optimizer keeps of the rows instead of
         their values ("sum", "exp_avg", …; "step"), with what a row has once in all of its elements."""
@@ -238,7 +249,7 @@ class SparseTable(_Table):
             timeout_ms=_milliseconds(timeout), keep=(keys, target)), target)
 
     def assign(self, keys: Any, rows: torch.Tensor, *, once: bool = False,
-               timeout: Optional[float] = None) -> Future:
+               timeout: float | None = None) -> Future:
         """The rows become these, the optimizer is not asked; rows that exist keep its state. Never a
         round: for one worker, between steps. once: only rows that do not exist yet. Of a key that
         repeats the last row counts."""
@@ -249,14 +260,14 @@ class SparseTable(_Table):
             op=_core.OP_ASSIGN_ONCE if once else _core.OP_ASSIGN, timeout_ms=_milliseconds(timeout),
             keep=(keys, given)))
 
-    def keys(self, *, timeout: Optional[float] = None) -> torch.Tensor:
+    def keys(self, *, timeout: float | None = None) -> torch.Tensor:
         """The keys of all rows that exist, in no particular order: int64, bit by bit. Sync: those after
         this worker's last round. Rows that others make meanwhile may be missing."""
         found = bytearray(self._table.keys(timeout_ms=_milliseconds(timeout)))
         return torch.frombuffer(found, dtype=torch.int64) if found else torch.empty(0, dtype=torch.int64)
 
-    def push_pull(self, keys: Any, rows: torch.Tensor, out: Optional[torch.Tensor] = None, *,
-                  weight: float = 1.0, timeout: Optional[float] = None, step: Optional[int] = None,
+    def push_pull(self, keys: Any, rows: torch.Tensor, out: torch.Tensor | None = None, *,
+                  weight: float = 1.0, timeout: float | None = None, step: int | None = None,
                   **settings: Any) -> Future:
         """Both in one round trip: the same rows with this push in them."""
         keys = tensors.take_keys(keys)
@@ -268,10 +279,11 @@ class SparseTable(_Table):
             timeout_ms=_milliseconds(timeout), keep=(keys, given, target)), target)
 
 
-def dense_table(name: str, shape: Union[int, Sequence[int]], *, mode: Any = Sync(), optimizer: str = "sgd",
-                dtype: Union[str, torch.dtype] = "float32", init: Init = None, non_finite: str = "reject",
-                reduce: str = "mean", maximize: bool = False, wire: Optional[str] = None,
-                wire_topk: Optional[float] = None, **settings: Any) -> DenseTable:
+def dense_table(name: str, shape: int | Sequence[int], *, mode: Any = Sync(), optimizer: str = "sgd",
+                dtype: str | torch.dtype = "float32", init: Init = None,
+                non_finite: Literal["reject", "allow"] = "reject",
+                reduce: str = "mean", maximize: bool = False, wire: str | None = None,
+                wire_topk: float | None = None, **settings: Any) -> DenseTable:
     """Makes a dense table, or finds it: all workers call this with the same arguments.
 
     optimizer: "sgd", "adagrad", "adam", "adamw", "rmsprop" with the settings of torch.optim (lr=…,
@@ -294,9 +306,10 @@ def dense_table(name: str, shape: Union[int, Sequence[int]], *, mode: Any = Sync
 
 
 def sparse_table(name: str, dim: int, *, mode: Any = Sync(), optimizer: str = "sgd",
-                 dtype: Union[str, torch.dtype] = "float32", init: Init = None, non_finite: str = "reject",
-                 reduce: str = "mean", maximize: bool = False, wire: Optional[str] = None,
-                 storage: Union[str, torch.dtype] = "float32",
+                 dtype: str | torch.dtype = "float32", init: Init = None,
+                 non_finite: Literal["reject", "allow"] = "reject",
+                 reduce: str = "mean", maximize: bool = False, wire: str | None = None,
+                 storage: str | torch.dtype = "float32",
                  **settings: Any) -> SparseTable:
     """Makes a sparse table, or finds it: all workers call this with the same arguments.
 
@@ -310,7 +323,8 @@ def sparse_table(name: str, dim: int, *, mode: Any = Sync(), optimizer: str = "s
     what = hypers.optimizer(optimizer, settings, maximize=maximize, reduce=reduce)
     if what.flags & _core.FLAG_MOMENTUM:
         raise InvalidArgumentError(
-            f'table "{name}": "sgd" has no momentum on rows: use "adagrad" or "sparse_adam", or a dense table')
+            f'table "{name}": "sgd" has no momentum on rows: use "adagrad" or "sparse_adam", or a dense '
+            "table")
     kind, how = _dtype(dtype), _mode(mode)
     table = context.current().client.create_sparse(
         name, dim, dtype=kind, optimizer=what.name, flags=what.flags, non_finite=non_finite,

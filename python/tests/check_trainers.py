@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 import scripts
 from optimizer_workers.job import Job
 

@@ -94,7 +94,7 @@ def test_the_program_is_on_the_path(python, tmp_path):
     """As an activated environment has it; servers and scheduler are that program too."""
     script = scripts.write(tmp_path, """
         import shutil, sys, cairn
-        from cairn import serving
+        from cairn._runtime import serving
         assert serving.program().startswith(sys.prefix), serving.program()
         cairn.init()
         cairn.barrier()

@@ -8,7 +8,7 @@ import time
 import torch
 
 import cairn
-from cairn import context
+from cairn._runtime import context
 
 _MARKS = 4096  # new rows: more than what is counted makes itself, on each server
 _SECONDS = 30

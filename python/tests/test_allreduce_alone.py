@@ -5,19 +5,26 @@ import types
 
 import pytest
 import torch
-from allreduce_workers.driver import assert_close, backward, batch, digest, make_model, make_optimizer, reduce_all, step
 from torch import nn
 
 import cairn
-from cairn import allreduce_buckets, allreduce_control, allreduce_group, context, hosting
-from cairn.allreduce_attempt import Attempt, Part, _summed
-from cairn.allreduce_control import Ballot, Control, Member, Outcome
-from cairn.allreduce_group import AttemptFailed, Patience
-from cairn.allreduce_update import Update, check_parameters
-from cairn.allreduced import AllReduced
-from cairn.collectives import Collectives
-
-MB = 1 << 20
+from allreduce_workers.driver import (
+    assert_close,
+    backward,
+    batch,
+    digest,
+    make_model,
+    make_optimizer,
+    reduce_all,
+    step,
+)
+from cairn._allreduce.allreduced import AllReduced
+from cairn._allreduce.attempt import Attempt, Part, _summed
+from cairn._allreduce.collectives import Collectives
+from cairn._allreduce.control import Ballot, Control, Member, Outcome
+from cairn._allreduce.group import AttemptFailed, Patience
+from cairn._allreduce.update import Update, check_parameters
+from cairn._runtime import context, hosting
 
 
 def test_alone_it_is_plain_torch(worker):
@@ -105,42 +112,6 @@ def test_sparse_gradients_are_refused(worker):
 
 
 # Buckets.
-def test_buckets_are_planned_in_reverse_and_by_type():
-    params = [nn.Parameter(torch.zeros(MB // 8, dtype=t)) for t in
-              [torch.float32] * 60 + [torch.float64, torch.bfloat16, torch.float32]]
-    found = allreduce_buckets.plan(params)
-    assert sorted(i for b in found for i in b.indices) == list(range(63))
-    assert [b.dtype for b in found] == [torch.float32, torch.float32, torch.float64, torch.float32]
-    assert found[0].indices == [62, 61] and found[0].bytes() == MB, "the first one is small"
-    assert found[1].indices == list(range(59, 9, -1)) and found[1].bytes() == 25 * MB
-    assert found[2].indices == [60]
-    assert found[3].indices == list(range(9, -1, -1))
-
-
-def test_buckets_leave_in_order_only():
-    params = [nn.Parameter(torch.ones(4)) for _ in range(3)]
-    allreduce_buckets.plan.__defaults__, before = (1, 1), allreduce_buckets.plan.__defaults__
-    try:
-        buckets = allreduce_buckets.Buckets(params)
-    finally:
-        allreduce_buckets.plan.__defaults__ = before
-    left = []
-    buckets.leave_by(lambda bucket: left.append(bucket.indices[0]) or "work")
-    (params[0] * 2).sum().backward()
-    (params[1] * 2).sum().backward()
-    assert left == [], "the last parameter's comes first"
-    (params[2] * 2).sum().backward()
-    assert left == [2, 1, 0]
-    assert all(bool((b.flat == 2).all()) for b in buckets.buckets)
-    gradients = [p.grad for p in params]
-    assert buckets.stale(gradients, 1.0) == [False] * 3
-    assert buckets.stale(gradients, 2.0) == [True] * 3
-    params[1].grad.mul_(2)
-    assert buckets.stale(gradients, 1.0) == [False, True, False]
-    params[2].grad = params[2].grad.clone()
-    assert buckets.stale([p.grad for p in params], 1.0) == [True, True, False]
-
-
 def test_hooks_end_with_their_wrap_and_are_not_copied(worker):
     model = make_model(1)
     reduced = reduce_all(model, make_optimizer(model))
@@ -225,7 +196,7 @@ def outcome_of(ballots, attempt=9):
 def votes(ctx, monkeypatch):
     """Votes of four workers, as they are given."""
     given = []
-    monkeypatch.setattr(allreduce_control, "Ballot", lambda table, values: given.append(values))
+    monkeypatch.setattr("cairn._allreduce.control.Ballot", lambda table, values: given.append(values))
     control = Control(ctx, "votes")
     return [other(control, rank, (1 << 18) - 1 - rank) for rank in (0, 1, 5, 1007)], given
 
@@ -259,7 +230,7 @@ def test_decisions_that_differ_name_the_ranks(votes):
         votes[1].clear()
         for worker, decision in zip(votes[0], decisions):
             worker.decide(*decision)
-        votes[0][3].vote(new=True)  # a newcomer's, which is none on the decision
+        votes[0][3].vote(new=True)  # a late joiner's, which is none on the decision
         return outcome_of(votes[1]).difference()
 
     applies, skips, follows = ((0.25, False), [0.1, 0.9]), ((1.0, True),), (None,)
@@ -333,7 +304,7 @@ class Clock:
 
 def test_patience(ctx, monkeypatch, capsys):
     clock = Clock()
-    monkeypatch.setattr(allreduce_group, "time", clock)
+    monkeypatch.setattr("cairn._allreduce.group.time", clock)
     control = Control(ctx, "patience")
     absent = Member(3, 4)
     control.missing = lambda members: []

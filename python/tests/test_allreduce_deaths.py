@@ -3,6 +3,7 @@ comes back. What they train equals one process that is given the same batches.""
 import pathlib
 
 import pytest
+
 from long_tests import cases
 from optimizer_workers.job import Job
 

@@ -3,6 +3,7 @@ import ast
 import pathlib
 
 import pytest
+
 from long_tests import cases
 from optimizer_workers.job import CheckedJob, Job
 

@@ -3,6 +3,7 @@ import ast
 import pathlib
 
 import pytest
+
 from optimizer_workers.job import CheckedJob
 
 WORKERS = pathlib.Path(__file__).resolve().parent / "allreduce_workers"

@@ -11,8 +11,7 @@ import torch
 
 import cairn
 import scripts
-from cairn import context as worker_context
-from cairn import serving, variables
+from cairn._runtime import context as worker_context, serving, variables
 from cairn.compat import fleet as module
 from cairn.compat.fleet import DistributedStrategy, Fleet, Role, StrategyFactory, readiness, role_maker
 from compat_jobs import EXAMPLES, Paddle, accuracy, sockets_of, write_mnist

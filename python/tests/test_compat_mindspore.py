@@ -9,8 +9,7 @@ import torch
 
 import cairn
 import scripts
-from cairn import context as worker_context
-from cairn import serving, variables
+from cairn._runtime import context as worker_context, serving, variables
 from cairn.assign import placement_of
 from compat_jobs import EXAMPLES, MindSpore, accuracy, write_mnist
 from long_tests import cases

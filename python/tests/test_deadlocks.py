@@ -1,5 +1,6 @@
 """Workers that wait for each other: the scheduler finds out and ends it (docs/internals/consistency.md, rule 54)."""
 import pytest
+
 from optimizer_workers.job import Job
 
 

@@ -449,7 +449,7 @@ def test_export_goes_into_another_table():
 
 
 def test_a_large_table_is_saved_in_pieces(monkeypatch):
-    from cairn import row_source
+    from cairn._rows import row_source
 
     monkeypatch.setattr(row_source, "CALL_BYTES", 7 * 4 * DIM)
     mine, theirs = tables()

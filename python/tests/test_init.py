@@ -9,7 +9,7 @@ import pytest
 
 import cairn
 import scripts
-from cairn import context
+from cairn._runtime import context
 from namespaces import two_namespaces
 from ports import free_port
 

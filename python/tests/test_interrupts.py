@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import cairn
-from cairn import _core
 import scripts
+from cairn import _core
 from ports import free_port
 
 

@@ -13,7 +13,8 @@ import pytest
 
 import cairn
 import scripts
-from cairn import _core, context, hosting, launchers
+from cairn import _core
+from cairn._runtime import context, hosting, launchers
 from ports import free_port
 
 # Gradients of all ranks meet in one table, then torch's own processes meet too.

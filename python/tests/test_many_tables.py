@@ -12,7 +12,7 @@ from cairn import _core
 @pytest.fixture
 def status(worker, cairn_bin):
     def ask():
-        port = cairn.context.current()._cluster.scheduler_port
+        port = cairn._runtime.context.current()._cluster.scheduler_port
         said = subprocess.run([cairn_bin / "cairn", "status", f"127.0.0.1:{port}", "--json"],
                               capture_output=True, text=True, timeout=60, check=True)
         return json.loads(said.stdout)
@@ -25,7 +25,7 @@ def dense(name, size=4, **options):
 
 
 def test_many_tables_are_made_at_once_and_work(status):
-    client = cairn.context.current().client
+    client = cairn._runtime.context.current().client
     before = status()["version"]
     specs = [dense(f"many-{i}") for i in range(600)] + [
         _core.TableSpec.sparse("many-rows", 3, mode="async", optimizer="sum")]
@@ -44,7 +44,7 @@ def test_many_tables_are_made_at_once_and_work(status):
 
 
 def test_one_that_is_wrong_lets_none_be_made(status):
-    client = cairn.context.current().client
+    client = cairn._runtime.context.current().client
     client.create_dense("taken", 4, mode="async", optimizer="sum")
     with pytest.raises(cairn.AlreadyExistsError, match="taken.*size"):
         client.create_tables([dense("not-made"), dense("taken", 5)])

@@ -7,12 +7,13 @@ import sys
 
 import numpy as np
 import pytest
-import scripts
 import torch
 
 import cairn
-from cairn import context, metrics
-from cairn.epoch_claims import FirstWins
+import scripts
+from cairn import metrics
+from cairn._data.epoch_claims import FirstWins
+from cairn._runtime import context
 
 HERE = pathlib.Path(__file__).parent
 CAIRN = pathlib.Path(os.environ["CAIRN_BIN"]) / "cairn"
@@ -178,7 +179,8 @@ LEAVES = """
 import time
 import torch
 import cairn
-from cairn import context, metrics
+from cairn import metrics
+from cairn._runtime import context
 
 cairn.init()
 client = context.current().client

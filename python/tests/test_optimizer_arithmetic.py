@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 import cairn
-from optimizer_workers.problems import (assert_close, backward, batch, copied, differs, net,
-                                        tensors_of, train)
+from optimizer_workers.problems import assert_close, backward, batch, copied, differs, net, tensors_of, train
 
 pytestmark = pytest.mark.usefixtures("worker")
 

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 import cairn
-from optimizer_workers.problems import (assert_close, batch, copied, differs, net, norm_net,
-                                        tensors_of, train)
+from optimizer_workers.problems import assert_close, batch, copied, differs, net, norm_net, tensors_of, train
 
 pytestmark = [
     pytest.mark.usefixtures("worker"),

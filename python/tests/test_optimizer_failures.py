@@ -1,5 +1,6 @@
 """Workers of DistributedOptimizer that are killed, or fail with an exception."""
 import pytest
+
 from long_tests import cases
 from optimizer_workers.job import Job
 

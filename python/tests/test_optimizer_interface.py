@@ -14,8 +14,17 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 import cairn
-from optimizer_workers.problems import (assert_close, assert_same, backward, batch, copied, differs,
-                                        loss_of, net, train)
+from optimizer_workers.problems import (
+    assert_close,
+    assert_same,
+    backward,
+    batch,
+    copied,
+    differs,
+    loss_of,
+    net,
+    train,
+)
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -147,7 +156,7 @@ def test_wrapping_again_starts_afresh():
             train(alone, plain, [batch(0, step)])
         assert_close(model, alone)
     name = optimizer._served.groups[0].table.name
-    client = cairn.context.current().client
+    client = cairn._runtime.context.current().client
     with pytest.raises(cairn.AlreadyExistsError):
         client.create_dense(name, 5)
     del optimizer
@@ -241,7 +250,7 @@ def test_pull_takes_back_what_was_written():
 
 
 def test_names_lose_what_compile_and_ddp_put_in_front():
-    from cairn.served_parts import plain_name
+    from cairn._train.served_parts import plain_name
 
     assert plain_name("_orig_mod.layer.weight") == "layer.weight"
     assert plain_name("module.layer.weight") == "layer.weight"

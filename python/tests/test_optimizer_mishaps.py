@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import cairn
-from cairn import standing_in, wrap_plan
-from cairn.calls_under_way import CallsUnderWay
-from cairn.optimizer_rounds import Rounds
-from cairn.served_group import ServedGroup
-from cairn.undecided import Undecided
+from cairn._runtime.calls_under_way import CallsUnderWay
+from cairn._train import late_joiner, wrap_plan
+from cairn._train.rounds import Rounds
+from cairn._train.served_group import ServedGroup
+from cairn._train.two_phase_step import TwoPhaseStep
 from optimizer_workers.problems import assert_same, batch, copied, net, train
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -114,7 +114,7 @@ def test_a_clip_that_is_called_again_after_ctrl_c_is_one_clip(monkeypatch, when,
     if when == "sent":
         monkeypatch.setattr(Rounds, "_contribute", signalled)
     elif when == "summed up":
-        monkeypatch.setattr(Undecided, "norm", property(interrupt))
+        monkeypatch.setattr(TwoPhaseStep, "norm", property(interrupt))
     else:
         monkeypatch.setattr(CallsUnderWay, "finish", interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -295,7 +295,7 @@ def test_a_wrap_in_words():
 
 
 def test_workers_whose_wraps_differ_are_told_where():
-    client = cairn.context.current().client
+    client = cairn._runtime.context.current().client
     lines = ["SGD", *(f"layer {i} of a model that needs many rows to be written down" for i in range(60))]
     for rank in (3, 0):
         wrap_plan.agree(client, rank, "optimizer-7", list(lines))
@@ -324,69 +324,69 @@ class Waiting:
 
 
 class Other:
-    """A newcomer's optimizer that is not the one waited in."""
+    """A late joiner's optimizer that is not the one waited in."""
 
     def __init__(self, served):
         self._served, self.asked = served, []
 
-    def _stand_in(self, waited_for):
+    def _take_part(self, waited_for):
         self.asked.append(waited_for)
 
 
 @pytest.fixture
 def of_worker(monkeypatch):
-    """What standing_in sees of an optimizer: of this number, on this worker, at this step."""
-    client = types.SimpleNamespace(create_sparse=cairn.context.current().client.create_sparse,
+    """What late_joiner sees of an optimizer: of this number, on this worker, at this step."""
+    client = types.SimpleNamespace(create_sparse=cairn._runtime.context.current().client.create_sparse,
                                    live_ranks=lambda: [0, 1, 2])
-    monkeypatch.setattr(standing_in, "_all", [])
-    monkeypatch.setattr(standing_in, "_newcomers", [])
+    monkeypatch.setattr(late_joiner, "_all", [])
+    monkeypatch.setattr(late_joiner, "_late_joiners", [])
 
     def make(number, rank, steps=0, **changed):
         served = types.SimpleNamespace(**{
             "number": number, "sync": True, "reduced": types.SimpleNamespace(steps=steps),
             "context": types.SimpleNamespace(rank=rank, client=client, embedded=False), **changed})
-        standing_in._all.append(served)
+        late_joiner._all.append(served)
         return served
 
     return make
 
 
-def test_a_newcomer_takes_part_where_somebody_waits_for_it(of_worker):
+def test_a_late_joiner_takes_part_where_somebody_waits_for_it(of_worker):
     here, there = of_worker(0, rank=0, steps=3), of_worker(5, rank=0, steps=2**23 + 1)
     other, own = Other(there), Other(here)
-    standing_in._newcomers.extend([other, own])
-    standing_in.wait_for(here, pending := Waiting(looks=2))
+    late_joiner._late_joiners.extend([other, own])
+    late_joiner.wait_for(here, pending := Waiting(looks=2))
     assert other.asked == [False] and own.asked == [] and pending.waits == [100, 20, 20]
-    standing_in._newcomers.clear()
-    standing_in.wait_for(of_worker(5, rank=2, steps=2**23 + 2), Waiting(looks=1))  # waits at a later step
-    standing_in._newcomers.append(other)
-    standing_in.wait_for(here, Waiting(looks=2))
+    late_joiner._late_joiners.clear()
+    late_joiner.wait_for(of_worker(5, rank=2, steps=2**23 + 2), Waiting(looks=1))  # waits at a later step
+    late_joiner._late_joiners.append(other)
+    late_joiner.wait_for(here, Waiting(looks=2))
     assert other.asked == [False, False]
-    standing_in._newcomers.clear()
-    standing_in.wait_for(of_worker(5, rank=1, steps=2**23 + 1), Waiting(looks=1))
-    standing_in._newcomers.append(other)
-    standing_in.wait_for(here, Waiting(looks=3))
+    late_joiner._late_joiners.clear()
+    late_joiner.wait_for(of_worker(5, rank=1, steps=2**23 + 1), Waiting(looks=1))
+    late_joiner._late_joiners.append(other)
+    late_joiner.wait_for(here, Waiting(looks=3))
     assert other.asked == [False, False, True, True]
 
 
 def test_nobody_is_told_of_a_step_that_ends_soon(of_worker, monkeypatch):
     told = []
-    monkeypatch.setattr(standing_in, "_tell", lambda table, served: told.append(served))
+    monkeypatch.setattr(late_joiner, "_tell", lambda table, served: told.append(served))
     served, _ = of_worker(0, rank=0), of_worker(1, rank=0)
-    standing_in.wait_for(served, at_once := Waiting(looks=9, is_ready=True))
-    standing_in.wait_for(served, soon := Waiting(looks=0))
-    assert told == [] and at_once.waits == [] and soon.waits == [standing_in.PATIENCE_MS]
-    standing_in.wait_for(served, long := Waiting(looks=5))
-    assert told == [served] and long.waits == [standing_in.PATIENCE_MS]  # no newcomer: the rest is an ordinary wait
+    late_joiner.wait_for(served, at_once := Waiting(looks=9, is_ready=True))
+    late_joiner.wait_for(served, soon := Waiting(looks=0))
+    assert told == [] and at_once.waits == [] and soon.waits == [late_joiner.PATIENCE_MS]
+    late_joiner.wait_for(served, long := Waiting(looks=5))
+    assert told == [served] and long.waits == [late_joiner.PATIENCE_MS]  # the rest is an ordinary wait
 
 
-def test_when_standing_in_may_be_needed(of_worker):
+def test_when_a_late_joiner_may_be_needed(of_worker):
     served = of_worker(0, rank=0)
-    assert not standing_in.may_be_needed(served)  # the only optimizer
-    assert all(map(standing_in.may_be_needed, (served, of_worker(1, rank=0))))
+    assert not late_joiner.may_be_needed(served)  # the only optimizer
+    assert all(map(late_joiner.may_be_needed, (served, of_worker(1, rank=0))))
     embedded = types.SimpleNamespace(rank=0, client=None, embedded=True)
     for changed in ({"sync": False}, {"context": None}, {"context": embedded}):
-        assert not standing_in.may_be_needed(of_worker(2, rank=0, **changed))
+        assert not late_joiner.may_be_needed(of_worker(2, rank=0, **changed))
 
 
 def test_the_place_of_an_optimizer_is_its_round():
@@ -395,5 +395,5 @@ def test_the_place_of_an_optimizer_is_its_round():
     begun = optimizer._served.groups[0].table.round()
     step(optimizer, [param])
     served = optimizer._served
-    assert standing_in._place(served, given=False) == (served.number, begun + 1)
-    assert standing_in._place(served, given=True) == (served.number, begun)
+    assert late_joiner._place(served, given=False) == (served.number, begun + 1)
+    assert late_joiner._place(served, given=True) == (served.number, begun)

@@ -228,11 +228,11 @@ def test_all_reduced_parameters_are_known_at_the_wrap():
 
 
 def test_names_of_compiled_and_wrapped_models():
-    assert cairn.served_parts.plain_name("_orig_mod.tower.0.weight") == "tower.0.weight"
-    assert cairn.served_parts.plain_name("module._orig_mod.tower.weight") == "tower.weight"
-    assert cairn.served_parts.plain_name("_orig_mod.module.weight") == "weight"
-    assert cairn.served_parts.plain_name("module") == "module"
-    assert cairn.served_parts.plain_name("tower.module.weight") == "tower.module.weight"
+    assert cairn._train.served_parts.plain_name("_orig_mod.tower.0.weight") == "tower.0.weight"
+    assert cairn._train.served_parts.plain_name("module._orig_mod.tower.weight") == "tower.weight"
+    assert cairn._train.served_parts.plain_name("_orig_mod.module.weight") == "weight"
+    assert cairn._train.served_parts.plain_name("module") == "module"
+    assert cairn._train.served_parts.plain_name("tower.module.weight") == "tower.module.weight"
 
 
 @pytest.mark.parametrize("samples", [-1, float("inf"), float("nan"), "2"])

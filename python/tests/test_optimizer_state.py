@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import cairn
-from cairn import served_buffers
-from cairn.served_buffers import ServedIntegers, ServedTensors
+from cairn._train import served_buffers
+from cairn._train.served_buffers import ServedIntegers, ServedTensors
 from optimizer_workers.problems import assert_close, backward, batch, net, train
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -192,7 +192,7 @@ def test_other_groups_are_refused_as_in_torch():
 
 def served(tensors, name, mode=cairn.Async(), kind=ServedTensors):
     made = kind(tensors)
-    made.attach(cairn.context.current().client, name, mode)
+    made.attach(cairn._runtime.context.current().client, name, mode)
     return made
 
 

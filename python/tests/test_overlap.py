@@ -3,11 +3,11 @@ import gc
 
 import pytest
 import torch
-from optimizer_workers.job import Job
 
 import cairn
 import overlap_problem as problem
 from cairn import Error, NotFiniteError
+from optimizer_workers.job import Job
 
 MODES = {"sync": cairn.Sync(), "async": cairn.Async()}
 

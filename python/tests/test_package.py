@@ -106,7 +106,7 @@ def test_dir_shows_what_is_public():
     shown = {name for name in dir(cairn) if not name.startswith("__")}
     assert shown == set(cairn.__all__)
     # What people import stays where it is, shown or not.
-    from cairn import compat, optimizer, served_model, tables  # noqa: F401
+    from cairn import assign, compat, modes, optimizer, tables  # noqa: F401
     assert cairn.optimizer.DistributedOptimizer is cairn.DistributedOptimizer
 
 

@@ -75,9 +75,9 @@ def rows_of(model):
 
 def twins(monkeypatch, mode=cairn.Sync()):
     """Two models with equal initial values in tables of their own."""
-    from cairn import row_table
+    from cairn._rows import table_handle
 
-    monkeypatch.setattr(row_table.hashlib, "blake2b",
+    monkeypatch.setattr(table_handle.hashlib, "blake2b",
                         lambda data, digest_size: _Same(b"".join(data.rsplit(b"-", 2)[-1:])))
     return fresh(mode), fresh(mode)
 
@@ -199,7 +199,7 @@ def test_a_row_and_a_column_of_a_batch_are_not_taken_for_each_other():
 
 def test_slices_of_a_batch_are_recognised(worker, monkeypatch):
     """Ids that are made anew by slicing lie where they lay."""
-    from cairn import rows_ahead
+    from cairn._rows import rows_ahead
 
     table = Embedding(None, 4)
     loader = [torch.randint(0, 50, (6, 3)) for _ in range(4)]
@@ -258,7 +258,7 @@ def wanted(table):
 
 
 def left_clean(table):
-    return wanted(table) is None and table.table.rows_of.source.now is None
+    return wanted(table) is None and table.table.rows_of.now is None
 
 
 def test_a_break_leaves_nothing_behind():
@@ -326,4 +326,4 @@ def test_a_compiled_module_is_its_module():
     table = Embedding(None, 2)
     compiled = torch.compile(table, backend="aot_eager")
     for batch in cairn.prefetch([torch.tensor([7]), torch.tensor([8])], lambda b: {compiled: b}):
-        assert table.table.rows_of.source.now.keys.tolist() == batch.tolist()
+        assert table.table.rows_of.now.keys.tolist() == batch.tolist()

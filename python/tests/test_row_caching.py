@@ -1,13 +1,13 @@
 """cache_rows= and cache_steps=: a row is used for so many steps after it was read, and no longer."""
 import pytest
 import torch
-from optimizer_workers.job import Job
 from torch import nn
 
 import cairn
 from cairn import InvalidArgumentError, _core
+from cairn._tables.optimizer_settings import NO_HYPER
 from cairn.nn import Embedding, EmbeddingBag
-from cairn.optimizer_settings import NO_HYPER
+from optimizer_workers.job import Job
 from round_trips import RoundTrips
 
 _made = 0

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import cairn
-from cairn import served_rows
-from cairn.served_rows import ServedRows
+from cairn._train import served_rows
+from cairn._train.served_rows import ServedRows
 from optimizer_workers.job import Job
 
 pytestmark = pytest.mark.usefixtures("worker")

@@ -8,12 +8,13 @@ import torch
 from hypothesis import given, strategies as st
 
 import cairn
-from cairn.filed_gradient import FiledGradient
-from cairn.loaded_rows import LoadedRows
-from cairn.optimizer_settings import GroupSettings
-from cairn.row_table import RowTable, read
-from cairn.rows_ahead import RowsAhead
-from cairn.unique_keys import positions, sum_by_key, unique
+from cairn._rows.filed_gradient import FiledGradient
+from cairn._rows.loaded_rows import LoadedRows
+from cairn._rows.row_table import read
+from cairn._rows.rows_ahead import RowsAhead
+from cairn._rows.table_handle import TableHandle
+from cairn._rows.unique_keys import positions, sum_by_key, unique
+from cairn._tables.optimizer_settings import GroupSettings
 from embedding_problems import KEYS
 
 SGD = GroupSettings("sgd", 0)
@@ -28,12 +29,12 @@ def keys_of(*values):
 def make(dim=2, **options):
     global _made
     _made += 1
-    return RowTable.make(f"row-table-{_made}", dim, ("normal", 0, 1, 0), **options)
+    return TableHandle.make(f"row-table-{_made}", dim, ("normal", 0, 1, 0), **options)
 
 
 def attached(mode=cairn.Sync()):
     handle = make()
-    assert handle.rows_of.attach(cairn.context.current().client, SGD, mode, "mean")
+    assert handle.rows_of.attach(cairn._runtime.context.current().client, SGD, mode, "mean")
     return handle
 
 
@@ -153,7 +154,7 @@ def test_loaded_rows(loads, asked):
 
 # Rows, with servers.
 def test_attaching_twice(worker):
-    handle, client = make(), cairn.context.current().client
+    handle, client = make(), cairn._runtime.context.current().client
     table = handle.rows_of
     assert table.table is None and table.attach(client, SGD, cairn.Sync(), "mean")
     made = table.table
@@ -176,7 +177,7 @@ def test_what_was_read_is_kept_between_steps_in_sync_only(worker):
 
 
 def test_what_is_kept_is_bounded(worker, monkeypatch):
-    from cairn import row_source
+    from cairn._rows import row_source
 
     handle = attached()
     source = handle.rows_of.source
@@ -192,8 +193,8 @@ def test_what_is_kept_is_bounded(worker, monkeypatch):
 
 def ahead_of(table, *keys):
     """As cairn.prefetch announces it."""
-    table.source.ahead = RowsAhead(table.source, [table.lookup(keys_of(*keys))])
-    return table.source.ahead
+    table.ahead = RowsAhead(table.source, [table.lookup(keys_of(*keys))])
+    return table.ahead
 
 
 @pytest.mark.parametrize("mode", [cairn.Sync(), cairn.Async()], ids=["sync", "async"])
@@ -205,7 +206,7 @@ def test_what_was_received_is_used_until_the_next_step(worker, mode):
     table.stepped()
     table.receive(table.wanted(), torch.full((2, 2), 7.0))
     assert torch.equal(ahead.rows, torch.full((2, 2), 7.0))
-    table.source.now, table.source.ahead = ahead, None
+    table.now, table.ahead = ahead, None
     assert table.wanted() is None
     assert torch.equal(rows(table, 1, 2), torch.full((2, 2), 7.0))
     mixed = rows(table, 9, 2)  # one of them is read now

@@ -12,10 +12,10 @@ import torch
 from torch.utils.data import DataLoader
 
 import cairn
-from cairn import epoch_claims
-from cairn.epoch_claims import EpochBook, EpochClaims
-from cairn.epoch_cut import EpochCut, epoch_order, left_over, merged
-from cairn.epoch_pass import EpochPass
+from cairn._data import epoch_claims
+from cairn._data.epoch_claims import EpochBook, EpochClaims
+from cairn._data.epoch_cut import EpochCut, epoch_order, left_over, merged
+from cairn._data.epoch_pass import EpochPass
 from long_tests import cases
 
 CAIRN = pathlib.Path(os.environ["CAIRN_BIN"]) / "cairn"
@@ -313,16 +313,16 @@ def test_tables_of_epochs_that_were_broken_off_are_kept_for_a_while(worker, monk
 
 def test_the_share_of_one_that_joined(worker, monkeypatch):
     sampler = cairn.data.Sampler(range(100))
-    here = cairn.context.current()
+    here = cairn._runtime.context.current()
     client = types.SimpleNamespace(live_ranks=lambda: [0, 1, 5])
     joined = types.SimpleNamespace(rank=5, world_size=2, client=client)
-    monkeypatch.setattr(cairn.context, "current", lambda: joined)
+    monkeypatch.setattr(cairn._runtime.context, "current", lambda: joined)
     assert len(sampler) == 33
     client.live_ranks = lambda: []
     assert len(sampler) == 100
     joined.rank = 1
     assert len(sampler) == 50
-    monkeypatch.setattr(cairn.context, "current", lambda: here)
+    monkeypatch.setattr(cairn._runtime.context, "current", lambda: here)
     assert len(sampler) == 100
 
 

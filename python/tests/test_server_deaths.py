@@ -6,10 +6,9 @@ import re
 import signal
 import subprocess
 
-from optimizer_workers.job import Job as EndedJob
-
 import cairn
 import mnist_patterns
+from optimizer_workers.job import Job as EndedJob
 from ports import free_port
 from scripts import write
 

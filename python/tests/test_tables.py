@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import cairn
-from cairn import tensors
+from cairn._tables import tensors
 
 
 def test_async_sgd_is_torchs(worker):
@@ -117,7 +117,7 @@ def test_inputs_of_other_layouts_are_copied(worker):
     assert negated.is_neg()
     table.push(negated).wait()
     assert table.pull().result().tolist() == [[-1, 1, 3], [0, 2, 4]]
-    table.push((torch.ones(2, 3, requires_grad=True) * 2)).wait()
+    table.push(torch.ones(2, 3, requires_grad=True) * 2).wait()
     assert table.pull().result().tolist() == [[1, 3, 5], [2, 4, 6]]
 
 
@@ -362,7 +362,7 @@ class Creator:
 @pytest.fixture
 def creator(worker, monkeypatch):
     made = Creator()
-    monkeypatch.setattr(type(cairn.context.current()), "client", made)
+    monkeypatch.setattr(type(cairn._runtime.context.current()), "client", made)
     yield made
     monkeypatch.undo()
 
@@ -444,10 +444,10 @@ def test_refused_by_their_words(creator, wrong, words):
 ])
 def test_default_settings_are_those_of_the_optimizers(name, kind):
     defaults = kind([torch.nn.Parameter(torch.ones(2, 2))]).defaults
-    settings = cairn.hypers.optimizer(name, {}, maximize=False, reduce="mean").settings
+    settings = cairn._tables.hypers.optimizer(name, {}, maximize=False, reduce="mean").settings
     assert settings == {key: defaults[key] for key in settings}
-    hyper = cairn.hypers.optimizer(name, {}, maximize=False, reduce="mean").hyper
-    assert hyper == cairn.optimizer_settings.hyper_of(name, defaults)
+    hyper = cairn._tables.hypers.optimizer(name, {}, maximize=False, reduce="mean").hyper
+    assert hyper == cairn._tables.optimizer_settings.hyper_of(name, defaults)
 
 
 def test_repr_and_names(worker):

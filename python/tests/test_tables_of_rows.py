@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import cairn
-from cairn import _core, context
+from cairn import _core
+from cairn._runtime import context
 
 KEYS = torch.arange(12)
 

@@ -12,7 +12,7 @@ import pytest
 from mnist_data import write_mnist
 from namespaces import two_namespaces
 from ports import free_port
-from processes import BIN, SECONDS, Run, children_of, wait_gone
+from processes import BIN, Run, children_of, wait_gone
 
 
 def two_ports():

@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from cluster import Cluster, DEAD_AFTER_MS, SLOWER, wait_until
+from cluster import DEAD_AFTER_MS, SLOWER, Cluster, wait_until
 
 FLAGS = ("--updates", str(4000 // SLOWER), "--pause-us", "500")
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from cluster import Cluster, DEAD_AFTER_MS, wait_until
+from cluster import DEAD_AFTER_MS, Cluster, wait_until
 
 AFTER_DEATH = DEAD_AFTER_MS / 1000 + 30  # seconds
 

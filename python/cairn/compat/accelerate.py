@@ -27,7 +27,7 @@ T = TypeVar("T")
 def adapt(accelerator: T) -> T:
     """Takes an accelerate.Accelerator, or what has one (a Trainer), before it prepares anything; returns
     it. A second time it does nothing."""
-    one = getattr(accelerator, "accelerator", accelerator)
+    one: Any = getattr(accelerator, "accelerator", accelerator)
     if not all(callable(getattr(one, name, None)) for name in ("prepare_model", "prepare_data_loader")):
         raise TypeError(f"{type(accelerator).__name__} is neither an accelerate.Accelerator nor has one")
     if not isinstance(vars(one).get("prepare_model"), _PrepareModel):

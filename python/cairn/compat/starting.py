@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import Optional
 
-from .. import context, variables
+from .._runtime import context, variables
 from ..errors import InvalidArgumentError
 
 PATIENCE_S = 600.0  # as long as a server waits for its scheduler
@@ -19,7 +18,7 @@ def patience_s() -> float:
     return given / 1000 if given else PATIENCE_S
 
 
-def connect(within_s: Optional[float] = None) -> context.Context:
+def connect(within_s: float | None = None) -> context.Context:
     """cairn.init(), as a worker."""
     return context.init(connect_timeout=patience_s() if within_s is None else max(within_s, 0.001))
 

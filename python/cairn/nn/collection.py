@@ -1,13 +1,13 @@
 """cairn.nn.EmbeddingCollection: many tables, one round trip."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
+from .._rows.row_table import RowTable, read
 from ..errors import InvalidArgumentError
-from ..row_table import read
 from .outside_graphs import outside_graphs
 from .table_module import TableModule, refuse_to_save_nothing
 
@@ -41,6 +41,11 @@ class EmbeddingCollection(torch.nn.ModuleDict):
                    for module, lookup, found, given in zip(modules, lookups, rows, inputs)]
         return dict(zip(ids, outputs))
 
+    def _ids_by_table(self, asked: Mapping[str, Any]) -> Iterator[tuple[RowTable, torch.Tensor]]:
+        """For cairn.prefetch: as forward() takes it."""
+        for module, ids in {self._member(name): ids for name, ids in asked.items()}.items():
+            yield from module._ids_by_table(ids)
+
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         refuse_to_save_nothing(self, args, kwargs)
         return super().state_dict(*args, **kwargs)
@@ -49,4 +54,4 @@ class EmbeddingCollection(torch.nn.ModuleDict):
         if name not in self:
             raise InvalidArgumentError(
                 f"the collection has no {name!r}: it has {', '.join(self.keys())}")
-        return self[name]  # type: ignore[return-value]
+        return self[name]  # type: ignore[return-value]  # __init__ took no others

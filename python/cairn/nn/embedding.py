@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from ..row_caching import Caching
-from ..rows_ahead import Lookup
+from .._rows.row_caching import Caching
+from .._rows.rows_ahead import Lookup
 from .gathered_rows import gathered
 from .outside_graphs import outside_graphs
 from .table_module import TableModule

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from .._rows.row_caching import Caching
+from .._rows.rows_ahead import Lookup
 from ..errors import InvalidArgumentError
-from ..row_caching import Caching
-from ..rows_ahead import Lookup
 from .outside_graphs import outside_graphs
 from .table_module import TableModule
 

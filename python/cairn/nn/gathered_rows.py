@@ -16,7 +16,8 @@ from .. import _core
 def gathered(rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     """rows[places], for rows of two dimensions and int64 places of one."""
     if _plain(rows) and _is_places(places):
-        return _Gathered.apply(rows, places)
+        found: torch.Tensor = _Gathered.apply(rows, places)  # type: ignore[no-untyped-call]  # torch's
+        return found
     return rows.index_select(0, places)
 
 
@@ -41,10 +42,10 @@ class _Gathered(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
         (places,) = ctx.saved_tensors
         if _plain(grad):
-            return _Added.apply(grad, places, ctx.count), None
+            return _Added.apply(grad, places, ctx.count), None  # type: ignore[no-untyped-call]  # torch's
         return grad.new_zeros((ctx.count, grad.shape[1])).index_add(0, places, grad), None
 
 
@@ -58,5 +59,5 @@ class _Added(torch.autograd.Function):
         return sums
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         return gathered(grad, ctx.saved_tensors[0]), None, None

@@ -21,4 +21,4 @@ def leave_graphs() -> None:
     second (as the first torch optimizer does), and `import cairn` must not."""
     while _waiting:
         module = _waiting.pop()
-        module.forward = torch.compiler.disable(module.forward)  # type: ignore[method-assign]
+        module.forward = torch.compiler.disable(module.forward)

@@ -2,19 +2,20 @@
 saving."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from .._rows.row_caching import CacheStats, Caching
+from .._rows.row_table import RowTable, read
+from .._rows.rows_ahead import Lookup
+from .._rows.table_handle import TableHandle
+from .._rows.unique_keys import keys_to
+from .._runtime.user_warnings import warn_user
+from .._tables.tensors import take_keys
+from .._tables.wire_formats import wire_of_rows
 from ..errors import Error, InvalidArgumentError
-from ..row_caching import CacheStats, Caching
-from ..row_table import RowTable, read
-from ..rows_ahead import Lookup
-from ..table_handle import TableHandle
-from ..tensors import take_keys
-from ..unique_keys import keys_to
-from ..user_warnings import warn_user
-from ..wire_formats import wire_of_rows
 from .outside_graphs import leave_graphs
 from .table_names import handle_for
 
@@ -91,6 +92,13 @@ class TableModule(torch.nn.Module):
                     '(num_embeddings=None takes any)')
         return lookup
 
+    def _ids_by_table(self, asked: Any) -> Iterator[tuple[RowTable, torch.Tensor]]:
+        """For cairn.prefetch: ids, a tuple of which the first are ids, or a list of those."""
+        for given in asked if isinstance(asked, list) else [asked]:
+            ids = given[0] if isinstance(given, tuple) else given
+            self._check_type(ids)
+            yield self._rows, ids
+
     def _check_type(self, ids: Any) -> None:
         if not isinstance(ids, torch.Tensor):
             raise TypeError(
@@ -155,7 +163,7 @@ class TableModule(torch.nn.Module):
                     f'rows of shape {tuple(rows.shape)} for {keys.numel()} keys of table '
                     f'"{self.name}": ({keys.numel()}, {self.embedding_dim}) is expected')
             if self.num_embeddings is not None and keys.numel() and not (
-                    0 <= int(keys.min()) and int(keys.max()) < self.num_embeddings):
+                    int(keys.min()) >= 0 and int(keys.max()) < self.num_embeddings):
                 raise IndexError(
                     f"keys of table \"{self.name}\" are 0 to {self.num_embeddings - 1}")
             self._rows.load(keys, rows)
@@ -181,8 +189,8 @@ class TableModule(torch.nn.Module):
 
     @property
     def _not_saved(self) -> str:
-        return (f'the rows of table "{self.name}" are not in it, since the table is unbounded. Save what export() '
-                "of its module gives beside it; load_rows(keys, rows) takes them back")
+        return (f'the rows of table "{self.name}" are not in it, since the table is unbounded. Save what '
+                "export() of its module gives beside it; load_rows(keys, rows) takes them back")
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool,
                               missing_keys: list[str], unexpected_keys: list[str],
@@ -222,8 +230,9 @@ class TableModule(torch.nn.Module):
     # As torch's modules.
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         handle = self._parameters.pop("table")
+        assert handle is not None
         try:
-            super()._apply(fn, recurse)
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch's
         finally:
             self._parameters["table"] = handle
         with torch.no_grad():

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from .._rows.row_caching import Caching
+from .._rows.table_handle import TableHandle
+from .._rows.unserved_steps import refuse_unserved_steps
 from ..errors import InvalidArgumentError
-from ..row_caching import Caching
-from ..row_table import RowTable
-from ..table_handle import TableHandle
 from ..tables import _init, _storage
 
 _unnamed = 0
@@ -30,8 +30,8 @@ def handle_for(name: str | None, dim: int, init: Any, seed: int, *, storage: Any
         _unnamed += 1
     elif re.fullmatch(r"embedding-\d+|.*~copy-\d+", name):
         raise InvalidArgumentError(
-            f'name="{name}" is how tables without a name, and copies, are called, and one of them would share '
-            "its rows: choose another name")
+            f'name="{name}" is how tables without a name, and copies, are called, and one of them would '
+            "share its rows: choose another name")
     else:
         known = _named.get(name)
     if known is not None:
@@ -48,8 +48,8 @@ def handle_for(name: str | None, dim: int, init: Any, seed: int, *, storage: Any
                 f"{caching}: give both the same cache_rows and cache_steps, or another name")
         if table.source.wire != wire:
             raise InvalidArgumentError(
-                f'table "{name}" travels as {table.source.wire}, and not as {wire} too: give all modules that '
-                "share it the same wire=")
+                f'table "{name}" travels as {table.source.wire}, and not as {wire} too: give all modules '
+                "that share it the same wire=")
         given = torch.empty(0, device=device, dtype=dtype)
         if ((device is not None and given.device != known.device)
                 or (dtype is not None and dtype != known.dtype)
@@ -59,7 +59,8 @@ def handle_for(name: str | None, dim: int, init: Any, seed: int, *, storage: Any
                 f'requires_grad={known.requires_grad}, for all modules that share it: leave '
                 'device, dtype and freeze out, or give the module another name')
         return known
-    handle = RowTable.make(name, dim, values, device=device, dtype=dtype,
-                           requires_grad=requires_grad, wire=wire, storage=storage, caching=caching)
+    refuse_unserved_steps()
+    handle = TableHandle.make(name, dim, values, device=device, dtype=dtype,
+                              requires_grad=requires_grad, wire=wire, storage=storage, caching=caching)
     _named[name] = handle
     return handle

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 import cairn
-from cairn import context
-from cairn.allreduced import AllReduced
+from cairn._allreduce.allreduced import AllReduced
+from cairn._runtime import context
 
 
 def make_model(seed):
@@ -62,7 +62,7 @@ def step(reduced, weight=None, **options):
 
 def small_buckets():
     """Several buckets also in a small model."""
-    from cairn import allreduce_buckets
+    from cairn._allreduce import buckets as allreduce_buckets
 
     allreduce_buckets._FIRST_BYTES, allreduce_buckets._BYTES = 64, 512
     allreduce_buckets.plan.__defaults__ = (64, 512)

@@ -15,9 +15,17 @@ import time
 import torch
 
 import cairn
-from allreduce_workers.driver import (assert_close, backward, batch, digest, make_model, make_optimizer,
-                                      reduce_all, small_buckets)
-from cairn import allreduce_attempt
+from allreduce_workers.driver import (
+    assert_close,
+    backward,
+    batch,
+    digest,
+    make_model,
+    make_optimizer,
+    reduce_all,
+    small_buckets,
+)
+from cairn._allreduce import attempt as allreduce_attempt
 
 folder, victim, how = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 end = time.monotonic() + 90

@@ -16,7 +16,7 @@ import torch
 import cairn
 from allreduce_workers.driver import small_buckets
 from allreduce_workers.hybrid_problem import all_rows, batch, dense_bits, loss_of, served_net
-from cairn import allreduce_attempt, allreduced
+from cairn._allreduce import allreduced, attempt as allreduce_attempt
 
 WAYS = ["launched", "before", "voted", "between", "launched"]
 folder, victim, way = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

@@ -9,7 +9,7 @@ import pytest
 import cairn
 from allreduce_workers.driver import assert_close, backward, batch, common_folder, step
 from allreduce_workers.reduced_problem import WORLD, one_process, same_bits, start
-from cairn import allreduce_group, allreduced
+from cairn._allreduce import allreduced, group as allreduce_group
 from optimizer_workers.checks import Checks
 
 check = Checks()

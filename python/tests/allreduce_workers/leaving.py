@@ -3,8 +3,16 @@ rank 0 goes on alone to 9. The others go on without whoever has left."""
 import torch
 
 import cairn
-from allreduce_workers.driver import (assert_close, backward, batch, make_model, make_optimizer, reduce_all,
-                                      small_buckets, step)
+from allreduce_workers.driver import (
+    assert_close,
+    backward,
+    batch,
+    make_model,
+    make_optimizer,
+    reduce_all,
+    small_buckets,
+    step,
+)
 
 COUNTS = [9, 6, 3]
 torch.set_num_threads(1)

@@ -4,7 +4,7 @@ from torch import nn
 
 import cairn
 from allreduce_workers.driver import digest, make_model, make_optimizer, reduce_all
-from cairn import allreduce_group
+from cairn._allreduce import group as allreduce_group
 
 WORLD = 3
 names = iter(f"wrap-{i}" for i in range(1000))

@@ -10,11 +10,19 @@ from torch import nn
 
 import cairn
 from allreduce_workers import interrupt_checks
-from allreduce_workers.driver import (assert_close, backward, batch, digest, make_model,
-                                      make_optimizer, reduce_all, small_buckets, step)
-from allreduce_workers.reduced_problem import (WORLD, Counted, names, one_process, same_bits,
-                                               start)
-from cairn import allreduce_attempt, allreduce_group, allreduced
+from allreduce_workers.driver import (
+    assert_close,
+    backward,
+    batch,
+    digest,
+    make_model,
+    make_optimizer,
+    reduce_all,
+    small_buckets,
+    step,
+)
+from allreduce_workers.reduced_problem import WORLD, Counted, names, one_process, same_bits, start
+from cairn._allreduce import allreduced, attempt as allreduce_attempt, group as allreduce_group
 from optimizer_workers.checks import Checks, run_all
 
 check = Checks()

@@ -8,7 +8,7 @@ import sys
 import torch
 
 import cairn
-from cairn import collectives
+from cairn._allreduce.exchange import Exchange
 
 folder, victim, when = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 cairn.init()
@@ -28,7 +28,7 @@ while True:
     if rank == victim and not restarted and number == 4:
         if when == "before":
             die()
-        collectives.Exchange.sum = die  # when all know of the call, and before anything is summed
+        Exchange.sum = die  # when all know of the call, and before anything is summed
     total = cairn.allreduce(torch.tensor([1.0, float(restarted)]), "sum").tolist()
     print(f"total {total[0]:.0f}", flush=True)
     if total[1] > 0:  # the same on all of them: it is back

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 import cairn
-from embedding_workers.problems import (DIM, ROWS, Model, all_batches, batch, loss_of, pair, step,
-                                        step_of_all)
+from embedding_workers.problems import DIM, ROWS, all_batches, batch, loss_of, pair, step, step_of_all
 from optimizer_workers.checks import Checks
 from optimizer_workers.problems import assert_close, copied
 

@@ -1,7 +1,6 @@
 """What `cairn run` starts as a worker: all checks on two workers, those of equality on any
 number."""
 import cairn
-
 from embedding_workers.every_check import EQUALITY_OF_FOUR, EVERY_CHECK
 from optimizer_workers.checks import run_all
 

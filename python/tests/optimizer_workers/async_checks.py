@@ -8,8 +8,19 @@ from torch.nn import functional as F
 import cairn
 from optimizer_workers.checks import Checks
 from optimizer_workers.clip_checks import assert_raises
-from optimizer_workers.problems import (assert_close, assert_same, backward, batch, copied, differs,
-                                        loss_of, net, norm_net, train, whole)
+from optimizer_workers.problems import (
+    assert_close,
+    assert_same,
+    backward,
+    batch,
+    copied,
+    differs,
+    loss_of,
+    net,
+    norm_net,
+    train,
+    whole,
+)
 from optimizer_workers.step_checks import adam, sgd
 
 CHECKS = Checks()

@@ -13,7 +13,7 @@ import torch
 
 import cairn
 from cairn import _core
-from cairn.optimizer_settings import NO_HYPER
+from cairn._tables.optimizer_settings import NO_HYPER
 from optimizer_workers.job_processes import process_of
 
 BOUND, ROWS, KILLED_AT, STEPS, OLD, SECONDS = 3, 8, 60, 200, 11, 60

@@ -5,8 +5,18 @@ import torch
 
 import cairn
 from optimizer_workers.checks import Checks
-from optimizer_workers.problems import (assert_close, assert_same, backward, batch, copied, differs,
-                                        loss_of, norm_net, train, whole)
+from optimizer_workers.problems import (
+    assert_close,
+    assert_same,
+    backward,
+    batch,
+    copied,
+    differs,
+    loss_of,
+    norm_net,
+    train,
+    whole,
+)
 from optimizer_workers.step_checks import adam, pair, sgd
 
 CHECKS = Checks()

@@ -4,7 +4,7 @@ import sys
 import torch
 
 import cairn
-from cairn import allreduce_control
+from cairn._allreduce import control as allreduce_control
 from optimizer_workers.problems import batch, net, train
 
 WHAT = sys.argv[1]

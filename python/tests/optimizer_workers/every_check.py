@@ -1,5 +1,12 @@
 """MODULE.CHECK → function, of all modules with checks for two workers."""
-from optimizer_workers import async_checks, clip_checks, interrupt_checks, join_checks, step_checks, weight_checks
+from optimizer_workers import (
+    async_checks,
+    clip_checks,
+    interrupt_checks,
+    join_checks,
+    step_checks,
+    weight_checks,
+)
 
 EVERY_CHECK = {
     f"{module.__name__.split('.')[-1].removesuffix('_checks')}.{name}": function

@@ -7,8 +7,18 @@ import torch
 import cairn
 from optimizer_workers.checks import Checks
 from optimizer_workers.clip_checks import amp_steps, assert_raises, clipped
-from optimizer_workers.problems import (assert_close, assert_same, backward, batch, copied, differs,
-                                        net, norm_net, train, whole)
+from optimizer_workers.problems import (
+    assert_close,
+    assert_same,
+    backward,
+    batch,
+    copied,
+    differs,
+    net,
+    norm_net,
+    train,
+    whole,
+)
 from optimizer_workers.step_checks import adam, pair, sgd
 
 CHECKS = Checks()

@@ -14,8 +14,7 @@ import torch
 from torch import nn
 
 import cairn
-from optimizer_workers.problems import (assert_same, backward, batch, copied, differs, digest,
-                                        norm_net)
+from optimizer_workers.problems import assert_same, backward, batch, copied, differs, digest, norm_net
 
 folder, late = pathlib.Path(sys.argv[1]), sys.argv[2] == "late"
 end = time.monotonic() + 60

@@ -2,10 +2,11 @@
 so that each worker can work out by itself what one process would have got from all the data."""
 import hashlib
 
-import cairn
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+import cairn
 
 INPUTS, OUTPUTS, SAMPLES = 6, 3, 4
 TOLERANCE = 1e-5

@@ -6,8 +6,19 @@ from torch import nn
 
 import cairn
 from optimizer_workers.checks import Checks
-from optimizer_workers.problems import (assert_close, assert_same, backward, batch, copied, differs,
-                                        loss_of, net, norm_net, train, whole)
+from optimizer_workers.problems import (
+    assert_close,
+    assert_same,
+    backward,
+    batch,
+    copied,
+    differs,
+    loss_of,
+    net,
+    norm_net,
+    train,
+    whole,
+)
 
 CHECKS = Checks()
 

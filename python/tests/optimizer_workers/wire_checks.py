@@ -11,7 +11,7 @@ import time
 import torch
 
 import cairn
-from cairn import context
+from cairn._runtime import context
 from optimizer_workers.checks import Checks, run_all
 
 CHECKS = Checks()

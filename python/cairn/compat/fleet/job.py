@@ -3,12 +3,11 @@ from __future__ import annotations
 
 import time
 import weakref
-from typing import Any, Optional, Union
+from typing import Any
 
 import torch
 
-from ... import context as worker
-from ... import serving, variables
+from ..._runtime import context as worker, serving, variables
 from ...errors import Error, InvalidArgumentError
 from ...optimizer import DistributedOptimizer
 from .. import starting
@@ -21,13 +20,13 @@ class Fleet:
     """cairn.compat.fleet's functions are the methods of one of these."""
 
     def __init__(self) -> None:
-        self._role: Optional[RoleMaker] = None
-        self._strategy: Optional[DistributedStrategy] = None
+        self._role: RoleMaker | None = None
+        self._strategy: DistributedStrategy | None = None
         # Wrapped before the worker was initialised, which is fleet's order of calls.
         self._waiting: list[weakref.ref[DistributedOptimizer]] = []
 
-    def init(self, role_maker: Optional[RoleMaker] = None, is_collective: bool = False,
-             strategy: Optional[DistributedStrategy] = None) -> None:
+    def init(self, role_maker: RoleMaker | None = None, is_collective: bool = False,
+             strategy: DistributedStrategy | None = None) -> None:
         """Says who this process is; contacts nobody. Without a role maker the variables do."""
         if is_collective:
             raise InvalidArgumentError(NO_COLLECTIVE)
@@ -72,12 +71,12 @@ class Fleet:
     def server_num(self) -> int:
         return self._said().server_num
 
-    def server_endpoints(self, to_string: bool = False) -> Union[list[str], str]:
+    def server_endpoints(self, to_string: bool = False) -> list[str] | str:
         endpoints = list(self._said().server_endpoints)
         return ",".join(endpoints) if to_string else endpoints
 
     # A server's way.
-    def init_server(self, model_dir: Optional[str] = None) -> None:
+    def init_server(self, model_dir: str | None = None) -> None:
         """Nothing is to be done: the parameters come from the first trainer."""
         self._require("server", "init_server")
         if model_dir is not None:
@@ -128,8 +127,8 @@ class Fleet:
         return said
 
     def distributed_optimizer(self, optimizer: torch.optim.Optimizer,
-                              strategy: Optional[DistributedStrategy] = None,
-                              model: Optional[torch.nn.Module] = None,
+                              strategy: DistributedStrategy | None = None,
+                              model: torch.nn.Module | None = None,
                               **options: Any) -> DistributedOptimizer:
         """The optimizer with which all trainers train one model. Contacts nobody before
         init_worker().

@@ -3,10 +3,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
-from ... import launchers
-from ... import variables as own
+from ..._runtime import launchers, variables as own
 from ...errors import InvalidArgumentError
 from .. import starting
 from . import readiness
@@ -93,7 +92,7 @@ class UserDefinedRoleMaker(PaddleCloudRoleMaker):
 
     def __init__(self, is_collective: bool = False, *, current_id: int, role: int,
                  worker_num: int = 0, server_endpoints: Sequence[str],
-                 worker_endpoints: Optional[Sequence[str]] = None, **kwargs: Any) -> None:
+                 worker_endpoints: Sequence[str] | None = None, **kwargs: Any) -> None:
         _refuse(is_collective, kwargs)
         if role not in (Role.WORKER, Role.SERVER):
             raise InvalidArgumentError(f"role is {role!r}, not Role.WORKER or Role.SERVER")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ... import context as worker
-from ... import launchers, serving, variables
+from ..._runtime import context as worker, launchers, serving, variables
 from ...errors import Error, InvalidArgumentError
 from .. import starting
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ... import context as worker
+from ..._runtime import context as worker
 from ...assign import assign, is_table, placement_of
 from ...errors import Error
 from ...optimizer import DistributedOptimizer
@@ -52,8 +52,8 @@ def _set_parameter(self: torch.nn.Parameter, init_in_server: bool = False) -> No
 
 def add_set_param_ps() -> None:
     """Gives torch's modules and parameters the method, for the rest of the process."""
-    torch.nn.Module.set_param_ps = _set_module  # type: ignore[attr-defined]
-    torch.nn.Parameter.set_param_ps = _set_parameter  # type: ignore[attr-defined]
+    torch.nn.Module.set_param_ps = _set_module  # type: ignore[attr-defined]  # it is new there
+    torch.nn.Parameter.set_param_ps = _set_parameter  # type: ignore[attr-defined]  # the same
 
 
 def on_servers(network: torch.nn.Module) -> Iterator[torch.nn.Parameter]:

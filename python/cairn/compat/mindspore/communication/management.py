@@ -2,9 +2,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Optional
 
-from .... import context as worker
+from ...._runtime import context as worker
 from ....errors import InvalidArgumentError, NotInitializedError
 from ... import starting
 from ..context import VARIABLES, enabled
@@ -12,7 +11,7 @@ from ..context import VARIABLES, enabled
 _BACKENDS = (None, "hccl", "nccl", "mccl")
 
 
-def init(backend_name: Optional[str] = None) -> None:
+def init(backend_name: str | None = None) -> None:
     """Joins the job and waits until it is complete. set_ps_context(enable_ps=True) comes before it.
 
     backend_name: taken and not used; how tensors travel does not depend on it.
@@ -26,7 +25,7 @@ def init(backend_name: Optional[str] = None) -> None:
     starting.connect()
 
 
-def _current(group: Optional[str]) -> worker.Context:
+def _current(group: str | None) -> worker.Context:
     if group is not None and not group.endswith("world_group"):
         raise InvalidArgumentError(f"group {group!r}: there is only the group of all workers")
     if not worker.initialised():
@@ -34,17 +33,17 @@ def _current(group: Optional[str]) -> worker.Context:
     return worker.current()
 
 
-def get_rank(group: Optional[str] = None) -> int:
+def get_rank(group: str | None = None) -> int:
     """This worker's number, from 0."""
     return _current(group).rank
 
 
-def get_group_size(group: Optional[str] = None) -> int:
+def get_group_size(group: str | None = None) -> int:
     """Workers of the job."""
     return _current(group).world_size
 
 
-def get_local_rank(group: Optional[str] = None) -> int:
+def get_local_rank(group: str | None = None) -> int:
     """This worker's number among those of its machine, from 0."""
     return _current(group).local_rank
 
