@@ -21,11 +21,11 @@ void ShardImpl::TakePush(const Request& request) {
   const wire::PushView& push = *decoded;
   for (const wire::SlotEntry& entry : push.entries)
     if (entry.number == 0) return Violation(request.conn, header, {Code::kProtocol, "push number 0"});
-  if (Status s = CheckOwner(request, push.entries); !s.ok()) return SendError(request.conn, header, s);
+  if (Status s = CheckOwner(request, push.entries); !s.ok()) return outbox_.SendError(request.conn, header, s);
   TableState* table = nullptr;
-  if (Status s = FindTable(request, &table); !s.ok()) return SendError(request.conn, header, s);
+  if (Status s = FindTable(request, &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
 
-  if (Status s = CheckBacklog(); !s.ok()) [[unlikely]] return SendError(request.conn, header, s);
+  if (Status s = CheckBacklog(); !s.ok()) [[unlikely]] return outbox_.SendError(request.conn, header, s);
 
   Status shape;
   if (table == nullptr) {
@@ -41,9 +41,9 @@ void ShardImpl::TakePush(const Request& request) {
   ForEachPart(table, push, shape,
               [&](const Part& part) { PushPart(request, table, shape, push.params, part); });
   ++stats_.pushes;
-  wire::FramePtr reply = wire::EncodePushReply(header, problems_, problem_text_, pool_);
+  wire::FramePtr reply = wire::EncodePushReply(header, problems_, problem_text_, context_.pool());
   const bool duplicate = CAIRN_BUG(kDuplicateUncommitted) && only_duplicates_;
-  if (duplicate) return Send(request.conn, std::move(reply));
+  if (duplicate) return outbox_.Send(request.conn, std::move(reply));
   SendWhenCommitted(request.conn, std::move(reply), push.entries, false);
 }
 
@@ -57,10 +57,10 @@ bool ShardImpl::Feeds(const BackupStream& stream) const {
 // Backups that can't keep up slow down those who push.
 Status ShardImpl::CheckBacklog() const {
   for (const auto& [key, stream] : streams_) {
-    if (stream->sender.unconfirmed_bytes() <= options_.most_unconfirmed_bytes) continue;
+    if (stream->sender.unconfirmed_bytes() <= context_.options().most_unconfirmed_bytes) continue;
     if (!Feeds(*stream)) continue;  // its server has been dropped: what it still lacks delays nobody
     CAIRN_AT_BOUND(kUnconfirmedBytes);
-    return {Code::kResourceExhausted, options_.name + " waits for " + stream->sender.Describe() +
+    return {Code::kResourceExhausted, context_.name() + " waits for " + stream->sender.Describe() +
                                           ", which has not confirmed " +
                                           std::to_string(stream->sender.unconfirmed_bytes()) + " bytes"};
   }
@@ -140,9 +140,9 @@ void ShardImpl::AddProblem(uint32_t slot, Code code, uint64_t number, const std:
 
 void ShardImpl::ObservePush(const Request& request, const Part& part, Outcome outcome, Code code,
                             const Hyper& hyper, Position position) {
-  if (observer_ == nullptr) return;
+  if (context_.observer() == nullptr) return;
   const bool applied = outcome == Outcome::kApplied;
-  observer_->OnPush(SlotId{part.entry.slot}, request.incarnation(), Seq{part.entry.number}, request.table(),
+  context_.observer()->OnPush(SlotId{part.entry.slot}, request.incarnation(), Seq{part.entry.number}, request.table(),
                     outcome, code, applied ? part.keys : std::span<const RowKey>{},
                     applied ? part.values : std::span<const std::byte>{}, hyper, position);
 }

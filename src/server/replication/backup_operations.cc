@@ -12,16 +12,16 @@ Status ShardImpl::CheckReplicaHello(const wire::ReplicaHello& hello) const {
   if (hello.protocol_min > wire::kProtocolVersion || hello.protocol_max < wire::kProtocolVersion)
     return {Code::kProtocol, "speaks protocol " + std::to_string(wire::kProtocolVersion) +
                                  ", another server another one: use the same release everywhere"};
-  if (CAIRN_BUG(kRestartedIsTheSame) && hello.to_incarnation != server_incarnation_) return Status::Ok();
-  if (!registered_ || !state_) return {Code::kUnavailable, "not registered yet"};
-  if (hello.cluster_id != state_->cluster_id)
-    return {Code::kProtocol, "belongs to cluster " + state_->cluster_id + ", not " + hello.cluster_id};
-  if (hello.to_incarnation != server_incarnation_ || hello.to_thread != options_.thread)
-    return {Code::kProtocol, "is thread " + std::to_string(options_.thread) + " of incarnation " +
-                                 std::to_string(server_incarnation_.value) + ", another one is meant"};
-  const wire::ServerInfo* from = state_->FindServer(hello.from_server);
+  if (CAIRN_BUG(kRestartedIsTheSame) && hello.to_incarnation != context_.incarnation()) return Status::Ok();
+  if (!context_.registered() || !context_.has_state()) return {Code::kUnavailable, "not registered yet"};
+  if (hello.cluster_id != context_.state().cluster_id)
+    return {Code::kProtocol, "belongs to cluster " + context_.state().cluster_id + ", not " + hello.cluster_id};
+  if (hello.to_incarnation != context_.incarnation() || hello.to_thread != context_.options().thread)
+    return {Code::kProtocol, "is thread " + std::to_string(context_.options().thread) + " of incarnation " +
+                                 std::to_string(context_.incarnation().value) + ", another one is meant"};
+  const wire::ServerInfo* from = context_.state().FindServer(hello.from_server);
   if (from != nullptr && from->incarnation == hello.from_incarnation) return Status::Ok();
-  if (hello.from_incarnation >= state_->next_incarnation)
+  if (hello.from_incarnation >= context_.state().next_incarnation)
     return {Code::kUnavailable, "has not heard of this server yet"};
   if (CAIRN_BUG(kEpochIgnored)) return Status::Ok();
   return {Code::kRetired, "incarnation " + std::to_string(hello.from_incarnation.value) +
@@ -33,10 +33,10 @@ void ShardImpl::OnReplicaHello(ConnId conn, const wire::ReplicaHello& hello) {
   ReplicaSource& source = sources_[key];
   source.server = static_cast<uint16_t>(hello.from_server);
   source.conn = conn;
-  source.meant_another = CAIRN_BUG(kRestartedIsTheSame) && hello.to_incarnation != server_incarnation_;
+  source.meant_another = CAIRN_BUG(kRestartedIsTheSame) && hello.to_incarnation != context_.incarnation();
   replica_conns_[conn] = key;
-  Send(conn, source.receiver.MakeHelloReply(pool_));
-  Send(conn, source.receiver.MakeAck(version(), pool_));
+  outbox_.Send(conn, source.receiver.MakeHelloReply(context_.pool()));
+  outbox_.Send(conn, source.receiver.MakeAck(context_.version(), context_.pool()));
 }
 
 void ShardImpl::OnReplicate(ConnId conn, wire::InFrame& frame) {
@@ -46,27 +46,27 @@ void ShardImpl::OnReplicate(ConnId conn, wire::InFrame& frame) {
     source.receiver.Taken();
   switch (source.receiver.Take(frame.header)) {
     case ReplicaReceiver::Verdict::kNext:
-      if (frame.header.state_version > version().value) {
-        source.receiver.Hold(frame, options_.bounds.most_held_bytes);
+      if (frame.header.state_version > context_.version().value) {
+        source.receiver.Hold(frame, context_.options().bounds.most_held_bytes);
       } else {
         TakeOperations(source, frame);
       }
       break;
-    case ReplicaReceiver::Verdict::kGap: source.receiver.Hold(frame, options_.bounds.most_held_bytes); break;
+    case ReplicaReceiver::Verdict::kGap: source.receiver.Hold(frame, context_.options().bounds.most_held_bytes); break;
     case ReplicaReceiver::Verdict::kDuplicate: break;
   }
   TakeHeldFrames(source);
 }
 
 void ShardImpl::TakeHeldFrames(ReplicaSource& source) {
-  while (auto frame = source.receiver.NextHeld(version())) TakeOperations(source, *frame);
-  if (source.conn != ConnId{}) Send(source.conn, source.receiver.MakeAck(version(), pool_));
+  while (auto frame = source.receiver.NextHeld(context_.version())) TakeOperations(source, *frame);
+  if (source.conn != ConnId{}) outbox_.Send(source.conn, source.receiver.MakeAck(context_.version(), context_.pool()));
 }
 
 void ShardImpl::TakeOperations(ReplicaSource& source, const wire::InFrame& frame) {
   // It is not damaged (it has passed its checksum, or came from this host): from another release, or a bug.
   if (Status bad = wire::CheckOps(frame.body()); !bad.ok())
-    return Log("server " + std::to_string(source.server) + " sent what can't be read: " + bad.message());
+    return context_.Log("server " + std::to_string(source.server) + " sent what can't be read: " + bad.message());
   wire::OpReader reader(frame.body());
   wire::OpView op;
   while (reader.Next(&op)) {
@@ -78,15 +78,15 @@ void ShardImpl::TakeOperations(ReplicaSource& source, const wire::InFrame& frame
     }
     const uint32_t local = slots_.LocalOfAny(slot.value);
     if (source.meant_another && local == OwnedSlots::kNotHere) continue;
-    const bool newer = slot.value < state_->slots.size() && state_->slots[slot.value].epoch > op.header.epoch;
+    const bool newer = slot.value < context_.state().slots.size() && context_.state().slots[slot.value].epoch > op.header.epoch;
     if (newer && CAIRN_BUG(kEpochIgnored)) continue;
     if (!newer && local != OwnedSlots::kNotHere && slots_[local].role == OwnedSlot::Role::kBackup) {
       const bool was_whole = std::exchange(slots_[local].whole, false);
       slots_[local].copying = false;
       if (was_whole)
-        Log("partition " + std::to_string(slot.value) + " has to be copied here again: " + taken.message());
+        context_.Log("partition " + std::to_string(slot.value) + " has to be copied here again: " + taken.message());
     }
-    source.receiver.Refuse(slot, newer ? state_->slots[slot.value].epoch : op.header.epoch);
+    source.receiver.Refuse(slot, newer ? context_.state().slots[slot.value].epoch : op.header.epoch);
   }
   source.receiver.Taken();
 }
@@ -99,7 +99,7 @@ Status ShardImpl::TakeOperation(uint16_t from, const wire::OpView& op) {
     return refuse("not a backup of it");
   OwnedSlot& slot = slots_[local];
   if (h.index > Position::kMaxIndex || h.epoch > Position::kMaxEpoch) return refuse("no position is so far");
-  const bool theirs = state_->slots[h.slot].server == from && h.epoch == slot.epoch;
+  const bool theirs = context_.state().slots[h.slot].server == from && h.epoch == slot.epoch;
   if (!theirs) return refuse("it has another primary");
   switch (h.kind) {
     case wire::OpKind::kBegin:
@@ -259,7 +259,7 @@ bool ShardImpl::ApplyPush(OwnedSlot& slot, TableState* table, const wire::OpView
 Status ShardImpl::CompareHash(const OwnedSlot& slot, const wire::OpHeader& header) {
   if (slot.index != header.index || TablesMark() != header.b) return Status::Ok();
   if (ContentHash(slot.id) == header.a || CAIRN_BUG(kHashNotCompared)) return Status::Ok();
-  Log("ERROR: partition " + std::to_string(slot.id.value) + " differs from its primary's at position " +
+  context_.Log("ERROR: partition " + std::to_string(slot.id.value) + " differs from its primary's at position " +
       std::to_string(header.epoch) + "." + std::to_string(header.index) + ": it is copied anew. Please report this");
   return {Code::kUnavailable, "its content differs from the primary's"};
 }

@@ -32,8 +32,8 @@ struct SlotCopy {
 
 struct BackupStream {
   BackupStream(ReplicaRoute route, const ReplicaStreamTimes& times, Network& network, BufferPool& pool,
-               SendersByConn& by_conn, ReplicaSender::Owner& owner)
-      : sender(std::move(route), times, network, pool, by_conn, owner) {}
+               SendersByConn& by_conn, ReplicaSender::Listener& listener)
+      : sender(std::move(route), times, network, pool, by_conn, listener) {}
 
   // An operation of a slot with several backups: which frame it is in.
   struct Note {

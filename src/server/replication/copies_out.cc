@@ -16,9 +16,9 @@ void ShardImpl::StartCopies() {
       SendChunks(*stream);
       continue;
     }
-    if (copies_wanted_ == 0 || now_us_ < stream->next_copy_us) continue;
+    if (copies_wanted_ == 0 || context_.now_us() < stream->next_copy_us) continue;
     if (!stream->sender.ready()) continue;
-    if (stream->sender.unconfirmed_bytes() > options_.bounds.most_before_copy_bytes) {
+    if (stream->sender.unconfirmed_bytes() > context_.options().bounds.most_before_copy_bytes) {
       CAIRN_AT_BOUND(kBeforeCopyBytes);
       continue;
     }
@@ -45,7 +45,7 @@ void ShardImpl::Copy(uint32_t local, SlotBackup& backup) {
   stream.copy = {};
   stream.copy.content = content.Take();
   stream.copy.index = slot.index;
-  stream.copy.began_us = now_us_;
+  stream.copy.began_us = context_.now_us();
   backup.phase = SlotBackup::Phase::kCopying;
   backup.copy_end = UINT64_MAX;
   --copies_wanted_;
@@ -81,12 +81,12 @@ void ShardImpl::SendChunks(BackupStream& stream) {
   if (backup == backups.end() || backup->broken) return;
   while (!copy.under_way.empty() && copy.under_way.front() <= stream.sender.confirmed())
     copy.under_way.pop_front();
-  const bool hurry = copy.behind_bytes > options_.bounds.most_later_bytes;
-  const size_t most = hurry ? SIZE_MAX : options_.bounds.copy_pieces_under_way;
+  const bool hurry = copy.behind_bytes > context_.options().bounds.most_later_bytes;
+  const size_t most = hurry ? SIZE_MAX : context_.options().bounds.copy_pieces_under_way;
   if (hurry) CAIRN_AT_BOUND(kLaterBytes);
   while (copy.sent < copy.content.size() && copy.under_way.size() < most) {
     const auto rest = std::span<const std::byte>(copy.content).subspan(copy.sent);
-    const auto chunk = rest.first(std::min(rest.size(), options_.copy_chunk_bytes));
+    const auto chunk = rest.first(std::min(rest.size(), context_.options().copy_chunk_bytes));
     copy.under_way.push_back(stream.sender.next_number());
     AddToCopy(stream, *backup, wire::OpKind::kChunk, copy.chunks++, chunk);
     copy.sent += chunk.size();
@@ -117,7 +117,7 @@ void ShardImpl::FinishCopy(BackupStream& stream, uint64_t up_to, int64_t now_us)
     break;
   }
   const int64_t took = now_us - stream.copy.began_us;
-  const bool small = stream.copy.content.size() <= options_.bounds.small_copy_bytes;
+  const bool small = stream.copy.content.size() <= context_.options().bounds.small_copy_bytes;
   if (!small) CAIRN_AT_BOUND(kCopyPause);
   stream.next_copy_us = small ? 0 : now_us + took;
   stream.copying = OwnedSlots::kNotHere;
@@ -132,7 +132,8 @@ void ShardImpl::CheckCaughtUp() {
       const bool there = std::all_of(backup.caught_up_marks.begin(), backup.caught_up_marks.end(),
                                      [](const auto& m) { return m.first->sender.confirmed() >= m.second; });
       if (there || CAIRN_BUG(kCaughtUpEarly)) {
-        backup.caught_up = news_changed_ = true;
+        backup.caught_up = true;
+        news_.Raise();
       } else {
         all = false;
       }

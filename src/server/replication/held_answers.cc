@@ -10,12 +10,12 @@ namespace cairn::server {
 
 void ShardImpl::SendWhenCommitted(ConnId conn, wire::FramePtr frame,
                                   std::span<const wire::SlotEntry> entries, bool every_slot) {
-  if (streams_.empty() && !short_of_owners_) [[likely]] return Send(conn, std::move(frame));
+  if (streams_.empty() && !short_of_owners_) [[likely]] return outbox_.Send(conn, std::move(frame));
   HeldAnswer held;
   held.conn = conn;
   held.frame = std::move(frame);
   held.every_slot = every_slot;
-  held.told_us = now_us_;
+  held.told_us = context_.now_us();
   if (!every_slot) {
     held.locals.reserve(entries.size());
     for (const wire::SlotEntry& entry : entries)
@@ -28,7 +28,7 @@ void ShardImpl::SendWhenCommitted(ConnId conn, wire::FramePtr frame,
   const uint64_t id = next_held_++;
   held_.emplace(id, std::move(held));
   AdvanceHeld(id);
-  if (auto waits = held_.find(id); waits != held_.end()) wire::KeepValues(*waits->second.frame, pool_);
+  if (auto waits = held_.find(id); waits != held_.end()) wire::KeepValues(*waits->second.frame, context_.pool());
 }
 
 template <class Look>
@@ -86,7 +86,7 @@ void ShardImpl::AdvanceHeld(uint64_t id) {
   }
   HeldAnswer ready = std::move(held);
   held_.erase(it);
-  Send(ready.conn, std::move(ready.frame));
+  outbox_.Send(ready.conn, std::move(ready.frame));
 }
 
 // A client that hears nothing takes its connection for dead and sends everything again. The oldest
@@ -94,12 +94,12 @@ void ShardImpl::AdvanceHeld(uint64_t id) {
 void ShardImpl::TellHeld(int64_t now_us) {
   told_.clear();
   for (auto& [id, held] : held_) {
-    if (!told_.emplace(held.conn, true).second || now_us - held.told_us < options_.held_waiting_us) continue;
+    if (!told_.emplace(held.conn, true).second || now_us - held.told_us < context_.options().held_waiting_us) continue;
     held.told_us = now_us;
     const wire::FrameHeader& answer = held.frame->header();
-    Send(held.conn, wire::EncodeControl(wire::StillWaiting{answer.request_id, TableId{answer.table}, Round{0},
+    outbox_.Send(held.conn, wire::EncodeControl(wire::StillWaiting{answer.request_id, TableId{answer.table}, Round{0},
                                                            {}, HeldFor(held)},
-                                        pool_));
+                                        context_.pool()));
   }
 }
 
@@ -107,7 +107,7 @@ std::string ShardImpl::HeldFor(const HeldAnswer& held) const {
   if (!held.marks.empty()) return held.marks.back().first->sender.Describe() + " to confirm";
   bool enough = true;
   ForEachLocal(held, [&](const OwnedSlot& slot) { enough &= slot.enough; });
-  if (!enough) return std::to_string(state_->min_in_sync) + " owners in sync (--min-in-sync)";
+  if (!enough) return std::to_string(context_.state().min_in_sync) + " owners in sync (--min-in-sync)";
   return "the scheduler to drop a backup that can't follow";
 }
 
@@ -116,7 +116,7 @@ void ShardImpl::FailHeld(HeldAnswers::iterator it) {
   const wire::FrameHeader request = it->second.frame->header();
   const ConnId conn = it->second.conn;
   held_.erase(it);
-  SendError(conn, request, {Code::kUnavailable, options_.name + " is no longer the owner of some slots"});
+  outbox_.SendError(conn, request, {Code::kUnavailable, context_.name() + " is no longer the owner of some slots"});
 }
 
 void ShardImpl::ReleaseConfirmed(BackupStream& stream) {

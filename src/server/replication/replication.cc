@@ -10,23 +10,23 @@
 namespace cairn::server {
 
 BackupStream* ShardImpl::StreamTo(uint16_t server, uint16_t thread, int64_t now_us) {
-  const wire::ServerInfo* peer = state_->FindServer(server);
+  const wire::ServerInfo* peer = context_.state().FindServer(server);
   if (peer == nullptr) return nullptr;
   auto& stream = streams_[{peer->incarnation, thread}];
   if (stream == nullptr) {
     ReplicaRoute route;
-    route.cluster_id = state_->cluster_id;
-    route.from_server = static_cast<uint16_t>(server_index_);
-    route.from_thread = static_cast<uint16_t>(options_.thread);
-    route.from_incarnation = server_incarnation_;
+    route.cluster_id = context_.state().cluster_id;
+    route.from_server = static_cast<uint16_t>(context_.server_index());
+    route.from_thread = static_cast<uint16_t>(context_.options().thread);
+    route.from_incarnation = context_.incarnation();
     route.to_server = server;
     route.to_thread = thread;
     route.to_incarnation = peer->incarnation;
     route.endpoint = peer->endpoint;
     ReplicaStreamTimes times;
-    times.resend_after_us = options_.resend_after_us;
-    ReplicaSender::Owner& owner = *this;
-    stream = std::make_unique<BackupStream>(std::move(route), times, network_, pool_, senders_by_conn_, owner);
+    times.resend_after_us = context_.options().resend_after_us;
+    ReplicaSender::Listener& listener = *this;
+    stream = std::make_unique<BackupStream>(std::move(route), times, network_, context_.pool(), senders_by_conn_, listener);
     stream->sender.Start(now_us);
   }
   return stream.get();
@@ -35,7 +35,7 @@ BackupStream* ShardImpl::StreamTo(uint16_t server, uint16_t thread, int64_t now_
 void ShardImpl::DropStreams() {
   std::erase_if(streams_, [&](const auto& item) {
     const auto incarnation = item.first.first;
-    const bool there = std::any_of(state_->servers.begin(), state_->servers.end(),
+    const bool there = std::any_of(context_.state().servers.begin(), context_.state().servers.end(),
                                    [&](const auto& server) { return server.incarnation == incarnation; });
     if (!there) {
       item.second->sender.Stop();
@@ -57,7 +57,7 @@ void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushPara
   size_t fed = 0;  // those that can't follow too: until they are dropped they may be on record as in sync
   for (const SlotBackup& backup : slot.backups) fed += backup.fed();
   if (fed == 0) return;
-  if (payload.size() + keys.size_bytes() > options_.bounds.most_operation_bytes) return ShipNothing(local);
+  if (payload.size() + keys.size_bytes() > context_.options().bounds.most_operation_bytes) return ShipNothing(local);
   header.slot = slot.id.value;
   header.epoch = slot.epoch;
   header.index = slot.index;
@@ -76,10 +76,10 @@ void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushPara
 // to anew, which goes in pieces.
 void ShardImpl::ShipNothing(uint32_t local) {
   CAIRN_AT_BOUND(kOperationBytes);
-  Log("partition " + std::to_string(slots_[local].id.value) +
+  context_.Log("partition " + std::to_string(slots_[local].id.value) +
       ": an operation is too large for one message, so its backups are copied to anew");
   for (SlotBackup& backup : slots_[local].backups)
-    if (backup.fed()) backup.broken = news_changed_ = true;
+    if (backup.fed()) Break(backup);
 }
 
 // What was just added to the batch is about this slot.
@@ -92,13 +92,13 @@ void ShardImpl::Shipped(uint32_t local, SlotBackup& backup, bool note) {
 }
 
 void ShardImpl::FlushIfFull(ReplicaSender& sender) {
-  if (sender.batch().bytes() < options_.bounds.batch_bytes) return;
+  if (sender.batch().bytes() < context_.options().bounds.batch_bytes) return;
   CAIRN_AT_BOUND(kBatchBytes);
-  sender.Flush(version().value, now_us_);
+  sender.Flush(context_.version().value, context_.now_us());
 }
 
 void ShardImpl::FlushStreams() {
-  for (auto& [key, stream] : streams_) stream->sender.Flush(version().value, now_us_);
+  for (auto& [key, stream] : streams_) stream->sender.Flush(context_.version().value, context_.now_us());
 }
 
 void ShardImpl::ShipPush(const Request& request, const Part& part, const wire::PushParams& params) {
@@ -186,7 +186,7 @@ void ShardImpl::OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry
     // Of what came before this backup was one, nothing counts.
     if (backup.stream != &stream || backup.broken || backup.first_shipped == 0) continue;
     if (up_to < backup.first_shipped) continue;
-    backup.broken = news_changed_ = true;
+    Break(backup);
   }
 }
 
@@ -208,7 +208,7 @@ bool ShardImpl::Drained(const OwnedSlot& slot) const {
 
 std::vector<wire::SlotNews> ShardImpl::news() const {
   std::vector<wire::SlotNews> news;
-  if (!state_) return news;
+  if (!context_.has_state()) return news;
   for (uint32_t local = 0; local < slots_.size(); ++local) {
     const OwnedSlot& slot = slots_[local];
     if (slot.role != OwnedSlot::Role::kPrimary || slot.deposed) continue;
@@ -217,7 +217,7 @@ std::vector<wire::SlotNews> ShardImpl::news() const {
     };
     if (slot.ruin != OwnedSlot::Ruin::kNone) {
       say(slot.ruin == OwnedSlot::Ruin::kSpent ? wire::SlotNews::kSpent : wire::SlotNews::kNotWhole,
-          static_cast<uint16_t>(server_index_), StateVersion{0});
+          static_cast<uint16_t>(context_.server_index()), StateVersion{0});
       continue;
     }
     for (const SlotBackup& backup : slot.backups) {
@@ -229,11 +229,11 @@ std::vector<wire::SlotNews> ShardImpl::news() const {
                  Slow(backup.stream->sender)) {
         say(wire::SlotNews::kSlow, backup.server, backup.added);
       } else if (backup.phase == SlotBackup::Phase::kWaiting && !backup.stream->sender.ready() &&
-                 now_us_ - std::max(backup.since_us, awake_us_) >= options_.slow_after_us) {
+                 context_.now_us() - std::max(backup.since_us, context_.awake_us()) >= context_.options().slow_after_us) {
         say(wire::SlotNews::kSlow, backup.server, backup.added);  // it can't even be reached
       }
     }
-    const uint16_t heir = state_->slots[slot.id.value].heir;
+    const uint16_t heir = context_.state().slots[slot.id.value].heir;
     const bool compared =
         std::any_of(slot.backups.begin(), slot.backups.end(),
                     [&](const SlotBackup& backup) { return backup.server == heir && backup.compared; });
@@ -265,8 +265,8 @@ void ShardImpl::TellCommits() {
 }
 
 void ShardImpl::SendHash() {
-  if (now_us_ - hash_us_ < options_.hash_every_us || slots_.size() == 0) return;
-  hash_us_ = now_us_;
+  if (context_.now_us() - hash_us_ < context_.options().hash_every_us || slots_.size() == 0) return;
+  hash_us_ = context_.now_us();
   for (uint32_t tried = 0; tried < slots_.size(); ++tried) {
     const uint32_t local = next_hashed_++ % slots_.size();
     OwnedSlot& slot = slots_[local];
@@ -300,12 +300,12 @@ void ShardImpl::CompareWithHeirs() {
     OwnedSlot& slot = slots_[local];
     if (!slot.handing_over || !Drained(slot)) continue;
     for (SlotBackup& backup : slot.backups) {
-      if (backup.server != state_->slots[slot.id.value].heir || !backup.waited() || backup.compared) continue;
+      if (backup.server != context_.state().slots[slot.id.value].heir || !backup.waited() || backup.compared) continue;
       backup.compared = true;
       uint64_t bytes = 0;
       for (const auto& [id, table] : tables_)
         if (table.rows[local]) bytes += table.rows[local]->content_bytes();
-      if (bytes > options_.bounds.most_compared_bytes) {
+      if (bytes > context_.options().bounds.most_compared_bytes) {
         CAIRN_AT_BOUND(kComparedBytes);
         continue;
       }
@@ -315,7 +315,7 @@ void ShardImpl::CompareWithHeirs() {
       Shipped(local, backup, false);
     }
   }
-  news_changed_ = true;
+  news_.Raise();
 }
 
 }  // namespace cairn::server

@@ -19,8 +19,8 @@ void ShardImpl::SaveSlot(uint32_t local, ByteWriter& out) const {
     if (table.sync()) table.rounds[local].Save(round);
     out.PutBytes(round.bytes());
   }
-  out.Put(uint64_t{state_->workers.size()});
-  for (const wire::WorkerInfo& worker : state_->workers) {
+  out.Put(uint64_t{context_.state().workers.size()});
+  for (const wire::WorkerInfo& worker : context_.state().workers) {
     out.Put(worker.incarnation.value);
     const LiveClient* client = clients_.Find(worker.incarnation);
     slots_[local].numbers.Save(client != nullptr ? client->index : ClientIndex{~uint32_t{0}}, out);

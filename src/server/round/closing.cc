@@ -53,14 +53,14 @@ void ShardImpl::CloseWhatMay(TableState& table, uint32_t local) {
 
 void ShardImpl::SumUp(TableState& table, uint32_t local) {
   SlotRound& round = table.rounds[local];
-  const bool want_contributors = observer_ != nullptr || !slots_[local].backups.empty();
+  const bool want_contributors = context_.observer() != nullptr || !slots_[local].backups.empty();
   const SlotRound::Summed& summed =
       round.SumUp(table.info, table.marks, *table.rows[local], want_contributors);
   if (round.open() == table.lowest_open) ++table.summed_at_lowest;
   const Position position = slots_[local].NextPosition();
   ShipSumUp(table, local);
-  if (observer_ == nullptr) return;
-  observer_->OnSummedUp(table.info.id, slots_[local].id, round.open(), summed.divisor, summed.contributors,
+  if (context_.observer() == nullptr) return;
+  context_.observer()->OnSummedUp(table.info.id, slots_[local].id, round.open(), summed.divisor, summed.contributors,
                         position);
 }
 
@@ -70,7 +70,7 @@ void ShardImpl::CloseOnce(TableState& table, uint32_t local) {
   const uint32_t was_unclean = round.unclean(), was_joined = round.all_joined();
   const uint32_t was_summed = round.summed() != nullptr;
   table::SlotTable& rows = *table.rows[local];
-  SlotRound::Closed closed = round.Decide(table.info, table.marks, rows, observer_ != nullptr);
+  SlotRound::Closed closed = round.Decide(table.info, table.marks, rows, context_.observer() != nullptr);
   const Position position = slots_[local].NextPosition();
   ShipClose(table, local, closed);
   round.Close(closing, closed, rows);
@@ -84,8 +84,8 @@ void ShardImpl::CloseOnce(TableState& table, uint32_t local) {
     table.summed_at_lowest -= was_summed;
     if (--table.at_lowest == 0) RecountOpen(table);
   }
-  if (observer_ == nullptr) return;
-  observer_->OnClosed(CloseRecord{table.info.id, slots_[local].id, closing, version(),
+  if (context_.observer() == nullptr) return;
+  context_.observer()->OnClosed(CloseRecord{table.info.id, slots_[local].id, closing, context_.version(),
                                   std::move(closed.contributors), closed.divisor, closed.hyper,
                                   closed.outcome.code(), position, closed.op, closed.column, closed.scale,
                                   closed.two_phase, closed.skipped, closed.all_joined, closed.report});

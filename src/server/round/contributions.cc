@@ -74,7 +74,7 @@ Status ShardImpl::StagePart(const Request& request, TableState& table, const Par
   }
   if (!added.folded) {
     Buffer& storage = request.frame.storage;
-    if (*kept == nullptr && kept_bytes_ + storage.capacity() > options_.early_contribution_budget &&
+    if (*kept == nullptr && kept_bytes_ + storage.capacity() > context_.options().early_contribution_budget &&
         !CAIRN_BUG(kEarlyUnbounded)) {
       CAIRN_AT_BOUND(kEarlyBytes);
       round.Remove(request.client->rank, request.incarnation());
@@ -87,8 +87,8 @@ Status ShardImpl::StagePart(const Request& request, TableState& table, const Par
     if (*kept == nullptr) *kept = std::make_shared<KeptFrame>(std::move(storage), &kept_bytes_);
     added.kept = *kept;
   }
-  if (observer_ != nullptr) {
-    observer_->OnStaged(slots_[part.local].id, request.incarnation(), table.info.id, request.round(),
+  if (context_.observer() != nullptr) {
+    context_.observer()->OnStaged(slots_[part.local].id, request.incarnation(), table.info.id, request.round(),
                         added.weight, refused, part.keys, part.values);
   }
   return Status::Ok();
@@ -105,13 +105,13 @@ void ShardImpl::ReopenRound(const Request& request, TableState& table, const wir
   rows.Stage(part.keys, part.values, part.mask, FactorOf(table.info.spec, params));
   rows.ApplyStaged(hyper, params.weight, 1.0);
   const Position position = slots_[part.local].NextPosition();
-  if (observer_ == nullptr) return;
+  if (context_.observer() == nullptr) return;
   CloseRecord record{
-      table.info.id, slots_[part.local].id, request.round(), version(), {}, params.weight, hyper, Code::kOk,
+      table.info.id, slots_[part.local].id, request.round(), context_.version(), {}, params.weight, hyper, Code::kOk,
       position};
   record.contributors.push_back(
       {request.incarnation(), request.client->rank, params.weight, /*live=*/true, /*gradient=*/true, false});
-  observer_->OnClosed(record);
+  context_.observer()->OnClosed(record);
 }
 
 }  // namespace cairn::server

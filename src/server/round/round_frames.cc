@@ -12,16 +12,16 @@ void ShardImpl::OnRoundFrame(const Request& request) {
   const wire::FrameHeader& header = request.header();
   Result<wire::PushView> push = wire::DecodePush(header, request.frame.body());
   if (!push.ok()) return Violation(request.conn, header, push.status());
-  if (Status s = CheckOwner(request, push->entries); !s.ok()) return SendError(request.conn, header, s);
+  if (Status s = CheckOwner(request, push->entries); !s.ok()) return outbox_.SendError(request.conn, header, s);
   TableState* table = nullptr;
-  if (Status s = FindTable(request, &table); !s.ok()) return SendError(request.conn, header, s);
-  if (table == nullptr) return SendError(request.conn, header, DroppedTable(request.table()));
-  if (!table->sync()) return SendError(request.conn, header, WrongMode(table->info.spec, "a contribution"));
+  if (Status s = FindTable(request, &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
+  if (table == nullptr) return outbox_.SendError(request.conn, header, DroppedTable(request.table()));
+  if (!table->sync()) return outbox_.SendError(request.conn, header, WrongMode(table->info.spec, "a contribution"));
   const bool marks = header.type == wire::FrameType::kDone || request.has(wire::kFlagDone);
   const bool decides = push->params.has(wire::kParamDecide);
   if (!decides) GiveUpSummedUp(request, *table);
   if (Status s = CheckRound(request, *table, *push, marks); !s.ok())
-    return SendError(request.conn, header, s);
+    return outbox_.SendError(request.conn, header, s);
 
   // Early parts may move the frame's memory out of the request; it stays alive until the end.
   std::shared_ptr<KeptFrame> kept;
@@ -36,7 +36,7 @@ void ShardImpl::OnRoundFrame(const Request& request) {
     }
     AwaitRound(request, *table, *push, marks);
   } else {
-    SendError(request.conn, header, staged);
+    outbox_.SendError(request.conn, header, staged);
   }
   if (marks) {
     Reconsider(*table);
@@ -107,10 +107,10 @@ void ShardImpl::AwaitRound(const Request& request, TableState& table, const wire
   const size_t key_bytes =
       request.has(wire::kFlagPullAfter) && !waits.first_phase ? push.keys.size_bytes() : 0;
   if (!parked_.HasRoom(request.incarnation(), entry_bytes + key_bytes)) {
-    return SendError(request.conn, header, {Code::kResourceExhausted, "too many requests wait for a round"});
+    return outbox_.SendError(request.conn, header, {Code::kResourceExhausted, "too many requests wait for a round"});
   }
   if (entry_bytes > 0) {
-    waits.storage = pool_.Get(entry_bytes + key_bytes);
+    waits.storage = context_.pool().Get(entry_bytes + key_bytes);
     std::byte* copy = waits.storage.data();
     std::memcpy(copy, push.entries.data(), entry_bytes);
     waits.entries = {reinterpret_cast<const wire::SlotEntry*>(copy), push.entries.size()};

@@ -54,7 +54,7 @@ void ShardImpl::AnswerRound(TableState& table, const ParkedRequest& request) {
     std::sort(problems_.begin(), problems_.end(), [](auto& a, auto& b) { return a.slot < b.slot; });
   }
   if (!problems_.empty()) {
-    wire::FramePtr refusal = wire::EncodeRoundRefusal(header, problems_, problem_text_, pool_);
+    wire::FramePtr refusal = wire::EncodeRoundRefusal(header, problems_, problem_text_, context_.pool());
     if (joined != 0) {
       refusal->header().flags |= joined;
       wire::Seal(*refusal);
@@ -67,13 +67,13 @@ void ShardImpl::AnswerRound(TableState& table, const ParkedRequest& request) {
                       {request.entries, request.keys, 0, joined, request.every_slot});
   wire::DataParts parts = RoundReply(table, header);
   parts.flags = joined;
-  SendRoundAnswer(request, wire::EncodeData(std::move(parts), pool_));
+  SendRoundAnswer(request, wire::EncodeData(std::move(parts), context_.pool()));
 }
 
 // Clients go by the version that an answer was made under (rule 49).
 void ShardImpl::SendRoundAnswer(const ParkedRequest& request, wire::FramePtr frame) {
-  if (frame->header().state_version != version().value) {
-    frame->header().state_version = version().value;
+  if (frame->header().state_version != context_.version().value) {
+    frame->header().state_version = context_.version().value;
     wire::Seal(*frame);
   }
   SendWhenCommitted(request.conn, std::move(frame), request.entries, request.every_slot);
@@ -97,7 +97,7 @@ void ShardImpl::SendReport(TableState& table, const ParkedRequest& request, uint
   parts.flags = wire::kFlagReport | wire::kFlagValuesChecked | joined;
   parts.entries = reply_entries_;
   if (!reply_entries_.empty()) {
-    parts.owned = pool_.Get(reply_entries_.size() * sizeof(wire::SlotReport));
+    parts.owned = context_.pool().Get(reply_entries_.size() * sizeof(wire::SlotReport));
     std::byte* out = parts.owned.data();
     for (const wire::SlotEntry& entry : reply_entries_) {
       const wire::SlotReport& report = table.rounds[slots_.LocalOfAny(entry.slot)].summed()->report;
@@ -105,7 +105,7 @@ void ShardImpl::SendReport(TableState& table, const ParkedRequest& request, uint
       out += sizeof(report);
     }
   }
-  SendRoundAnswer(request, wire::EncodeData(std::move(parts), pool_));
+  SendRoundAnswer(request, wire::EncodeData(std::move(parts), context_.pool()));
 }
 
 wire::DataParts ShardImpl::RoundReply(const TableState& table, const wire::FrameHeader& request) const {
@@ -113,7 +113,7 @@ wire::DataParts ShardImpl::RoundReply(const TableState& table, const wire::Frame
   parts.type = wire::FrameType::kRoundReply;
   parts.request_id = request.request_id;
   parts.incarnation = Incarnation{request.incarnation};
-  parts.state_version = version();
+  parts.state_version = context_.version();
   parts.round = Round{request.round};
   parts.table = table.info.id;
   // Only gradients are mostly zeros.

@@ -18,20 +18,20 @@ void ShardImpl::OnPull(const Request& request) {
   const wire::FrameHeader& header = request.header();
   Result<wire::PullView> pull = wire::DecodePull(header, request.frame.body());
   if (!pull.ok()) return Violation(request.conn, header, pull.status());
-  if (Status s = CheckOwner(request, pull->entries); !s.ok()) return SendError(request.conn, header, s);
+  if (Status s = CheckOwner(request, pull->entries); !s.ok()) return outbox_.SendError(request.conn, header, s);
   TableState* table = nullptr;
-  if (Status s = FindTable(request, &table); !s.ok()) return SendError(request.conn, header, s);
-  if (table == nullptr) return SendError(request.conn, header, DroppedTable(request.table()));
+  if (Status s = FindTable(request, &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
+  if (table == nullptr) return outbox_.SendError(request.conn, header, DroppedTable(request.table()));
   ++stats_.pulls;
   if (!request.has(wire::kFlagSyncPull)) {
     return SendValues(request.conn, header, *table, {pull->entries, pull->keys, ColumnOf(pull->entries)});
   }
-  if (!table->sync()) return SendError(request.conn, header, WrongMode(table->info.spec, "a sync pull"));
+  if (!table->sync()) return outbox_.SendError(request.conn, header, WrongMode(table->info.spec, "a sync pull"));
   if (Status s = CheckPullShape(table->info.spec, pull->entries, pull->keys); !s.ok())
-    return SendError(request.conn, header, s);
+    return outbox_.SendError(request.conn, header, s);
   // A worker asks for the round after its last one, which may be its first and not be open here yet.
   if (request.round() > std::max(table->highest_open, table->latest_start).Next()) {
-    return SendError(
+    return outbox_.SendError(
         request.conn, header,
         {Code::kInvalidArgument,
          "table \"" + table->info.spec.name + "\": round " + std::to_string(request.round().value) +
@@ -39,7 +39,7 @@ void ShardImpl::OnPull(const Request& request) {
   }
   if (parked_.Adopt(header, request.conn) != nullptr) return;
   if (!parked_.HasRoom(request.incarnation(), request.frame.storage.capacity())) {
-    return SendError(request.conn, header, {Code::kResourceExhausted, "too many requests wait for a round"});
+    return outbox_.SendError(request.conn, header, {Code::kResourceExhausted, "too many requests wait for a round"});
   }
   ParkedRequest waits;
   waits.conn = request.conn;
@@ -74,7 +74,7 @@ Status ShardImpl::CheckReading(const wire::FrameHeader& request, const TableStat
     *bytes += rows.ReadBytes(count, reading.column);
     key_at += count;
   }
-  const uint64_t most = options_.most_value_bytes;
+  const uint64_t most = context_.options().most_value_bytes;
   if (*bytes <= most) return Status::Ok();
   if (reading.column == kKeyColumn) {
     return {Code::kInvalidArgument,
@@ -92,13 +92,13 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
   const bool sparse = table.sparse();
   uint64_t bytes = 0;
   if (Status problem = CheckReading(request, table, reading, &bytes); !problem.ok())
-    return SendError(conn, request, problem);
+    return outbox_.SendError(conn, request, problem);
 
   // A dense table's values are sent from where they lie.
   const bool in_place = !sparse && reading.column == 0 && !wire::Rounds(table.info.spec.wire) &&
                         bytes >= kInPlaceBytes * reading.entries.size();
   wire::Pieces pieces;
-  Buffer values = pool_.Get(in_place ? 0 : bytes);
+  Buffer values = context_.pool().Get(in_place ? 0 : bytes);
   std::byte* out = values.data();
   reply_entries_.clear();
   size_t key_at = 0;
@@ -132,7 +132,7 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
   parts.owned = std::move(values);
   parts.values = std::move(pieces);
   parts.transient = in_place;
-  SendWhenCommitted(conn, wire::EncodeData(std::move(parts), pool_), reading.entries, reading.every_slot);
+  SendWhenCommitted(conn, wire::EncodeData(std::move(parts), context_.pool()), reading.entries, reading.every_slot);
 }
 
 }  // namespace cairn::server

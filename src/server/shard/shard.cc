@@ -12,27 +12,17 @@
 #include "wire/state_exchange.h"
 
 namespace cairn::server {
-namespace {
-constexpr int64_t kOwnPauseUs = 1'000'000;  // ticks come every 100 ms
-}  // namespace
-
 std::unique_ptr<Shard> Shard::Make(const ShardOptions& options, Network& network, BufferPool& pool,
                                    ShardObserver* observer) {
   return std::make_unique<ShardImpl>(options, network, pool, observer);
 }
 
-// If this thread did not run, it could not hear confirmations either: nobody else was slow.
-void ShardImpl::NoteTime(int64_t now_us) {
-  if (now_us - now_us_ > kOwnPauseUs) awake_us_ = now_us;
-  now_us_ = now_us;
-}
-
 bool ShardImpl::Slow(const ReplicaSender& sender) const {
-  return std::min(sender.oldest_unconfirmed_us(now_us_), now_us_ - awake_us_) >= options_.slow_after_us;
+  return std::min(sender.oldest_unconfirmed_us(context_.now_us()), context_.now_us() - context_.awake_us()) >= context_.options().slow_after_us;
 }
 
 void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
-  NoteTime(now_us);
+  context_.NoteTime(now_us);
   stats_.bytes_in += sizeof(frame.header) + frame.storage.size();
   Dispatch(conn, frame, now_us);
   if (streams_.empty()) return;
@@ -41,7 +31,7 @@ void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
 }
 
 void ShardImpl::OnConnected(ConnId conn, int64_t now_us) {
-  NoteTime(now_us);
+  context_.NoteTime(now_us);
   if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
     sender->second->OnConnected(now_us);
 }
@@ -56,9 +46,9 @@ void ShardImpl::Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us) {
 
   auto known = connections_.find(conn);
   if (known == connections_.end()) {
-    Send(conn, wire::EncodeControl(wire::Refusal{header.request_id, Code::kProtocol,
-                                                 options_.name + ": a data connection starts with Hello"},
-                                   pool_));
+    outbox_.Send(conn, wire::EncodeControl(wire::Refusal{header.request_id, Code::kProtocol,
+                                                 context_.name() + ": a data connection starts with Hello"},
+                                   context_.pool()));
     network_.Close(conn);
     return;
   }
@@ -71,7 +61,7 @@ void ShardImpl::Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us) {
   const LiveClient* client = nullptr;
   if (Status fenced = Fence(header, &client); !fenced.ok()) {
     TellFenced(frame, fenced);
-    return SendError(conn, header, fenced);
+    return outbox_.SendError(conn, header, fenced);
   }
   if ((header.flags & wire::kFlagTrip) != 0) ++stats_.round_trips;
   const Request request{conn, client, frame, now_us};
@@ -105,12 +95,12 @@ void ShardImpl::OnControl(ConnId conn, const wire::InFrame& frame) {
   }
   if (problem.ok()) {
     connections_[conn] = hello->incarnation;
-    Send(conn, wire::EncodeControl(wire::HelloReply{wire::kProtocolVersion, version()}, pool_));
+    outbox_.Send(conn, wire::EncodeControl(wire::HelloReply{wire::kProtocolVersion, context_.version()}, context_.pool()));
     return;
   }
-  Send(conn, wire::EncodeControl(wire::Refusal{frame.header.request_id, problem.code(),
-                                               options_.name + ": " + problem.message()},
-                                 pool_));
+  outbox_.Send(conn, wire::EncodeControl(wire::Refusal{frame.header.request_id, problem.code(),
+                                               context_.name() + ": " + problem.message()},
+                                 context_.pool()));
   if (problem.code() == Code::kProtocol) {
     OnDisconnect(conn, 0);
     network_.Close(conn);
@@ -122,16 +112,16 @@ void ShardImpl::OnControl(ConnId conn, const wire::InFrame& frame) {
 bool ShardImpl::ComparesStates(ConnId conn, wire::ControlMessage& message) {
   if (const auto* at = std::get_if<wire::StateAt>(&message)) {
     if (CAIRN_BUG(kStatesNotPassed)) return true;
-    if (auto answer = wire::AnswerTo(*at, *state_)) Send(conn, wire::EncodeControl(*answer, pool_));
+    if (auto answer = wire::AnswerTo(*at, context_.state())) outbox_.Send(conn, wire::EncodeControl(*answer, context_.pool()));
     return true;
   }
   auto* passed = std::get_if<wire::StateMessage>(&message);
   if (passed == nullptr) return false;
-  const StateVersion newest = passed_state_ ? passed_state_->version : state_->version;
-  const bool same_slots = state_->slots.empty() || passed->state.slots.size() == state_->slots.size();
+  const StateVersion newest = passed_state_ ? passed_state_->version : context_.version();
+  const bool same_slots = context_.state().slots.empty() || passed->state.slots.size() == context_.state().slots.size();
   if (passed->state.version <= newest || !same_slots) return true;
   passed_state_ = std::make_shared<const wire::ClusterState>(std::move(passed->state));
-  news_changed_ = true;
+  news_.Raise();
   return true;
 }
 
@@ -141,51 +131,51 @@ Status ShardImpl::CheckHello(const wire::Hello& hello) const {
                                  std::to_string(hello.protocol_min) + " to " +
                                  std::to_string(hello.protocol_max) + ": use the same release everywhere"};
   }
-  if (!registered_ || !state_) return {Code::kUnavailable, "not registered yet"};
-  if (!hello.cluster_id.empty() && hello.cluster_id != state_->cluster_id) {
+  if (!context_.registered() || !context_.has_state()) return {Code::kUnavailable, "not registered yet"};
+  if (!hello.cluster_id.empty() && hello.cluster_id != context_.state().cluster_id) {
     return {Code::kProtocol,
-            "belongs to cluster " + state_->cluster_id + ", the worker to " + hello.cluster_id};
+            "belongs to cluster " + context_.state().cluster_id + ", the worker to " + hello.cluster_id};
   }
-  if (hello.server_incarnation != server_incarnation_ || hello.thread != options_.thread) {
-    return {Code::kProtocol, "is thread " + std::to_string(options_.thread) + " of incarnation " +
-                                 std::to_string(server_incarnation_.value) + ", the worker asks for thread " +
+  if (hello.server_incarnation != context_.incarnation() || hello.thread != context_.options().thread) {
+    return {Code::kProtocol, "is thread " + std::to_string(context_.options().thread) + " of incarnation " +
+                                 std::to_string(context_.incarnation().value) + ", the worker asks for thread " +
                                  std::to_string(hello.thread) + " of incarnation " +
                                  std::to_string(hello.server_incarnation.value)};
   }
   if (clients_.Find(hello.incarnation) != nullptr) return Status::Ok();
-  if (hello.incarnation >= state_->next_incarnation)
+  if (hello.incarnation >= context_.state().next_incarnation)
     return {Code::kUnavailable, "has not heard of this worker yet"};
   return {Code::kRetired, "incarnation " + std::to_string(hello.incarnation.value) +
                               " has left or was declared dead: restart the process"};
 }
 
 Status ShardImpl::Fence(const wire::FrameHeader& header, const LiveClient** client) {
-  if (!state_) return {Code::kUnavailable, options_.name + " has no state yet"};
-  if (state_->phase == wire::Phase::kFailed) return EndOfJob();
+  if (!context_.has_state()) return {Code::kUnavailable, context_.name() + " has no state yet"};
+  if (context_.state().phase == wire::Phase::kFailed) return context_.EndOfJob();
   const Incarnation incarnation{header.incarnation};
   *client = clients_.Find(incarnation);
-  if (*client == nullptr && incarnation >= state_->next_incarnation)
-    return {Code::kUnavailable, options_.name + " has not heard of this worker yet"};
+  if (*client == nullptr && incarnation >= context_.state().next_incarnation)
+    return {Code::kUnavailable, context_.name() + " has not heard of this worker yet"};
   if (*client == nullptr && CAIRN_BUG(kForgetWatermark) && header.type == wire::FrameType::kPush)
     *client = clients_.Admit(incarnation);
   if (*client == nullptr) {
     return {Code::kRetired, "incarnation " + std::to_string(incarnation.value) +
                                 " has left or was declared dead: restart the process"};
   }
-  if (header.state_version > state_->version.value) {
-    return {Code::kUnavailable, options_.name + " has state " + std::to_string(state_->version.value) +
+  if (header.state_version > context_.version().value) {
+    return {Code::kUnavailable, context_.name() + " has state " + std::to_string(context_.version().value) +
                                     ", the frame was made under " + std::to_string(header.state_version)};
   }
-  return EndOfJob();
+  return context_.EndOfJob();
 }
 
 void ShardImpl::TellFenced(const wire::InFrame& frame, const Status& why) {
   const wire::FrameHeader& header = frame.header;
-  if (observer_ == nullptr || why.code() != Code::kRetired || header.type != wire::FrameType::kPush) return;
+  if (context_.observer() == nullptr || why.code() != Code::kRetired || header.type != wire::FrameType::kPush) return;
   Result<wire::PushView> push = wire::DecodePush(header, frame.body());
   if (!push.ok()) return;
   for (const wire::SlotEntry& entry : push->entries) {
-    observer_->OnPush(SlotId{entry.slot}, Incarnation{header.incarnation}, Seq{entry.number},
+    context_.observer()->OnPush(SlotId{entry.slot}, Incarnation{header.incarnation}, Seq{entry.number},
                       TableId{header.table}, Outcome::kRetired, why.code(), {}, {}, push->params.hyper(),
                       Position{});
   }
@@ -195,7 +185,7 @@ Status ShardImpl::CheckOwner(const Request& request, std::span<const wire::SlotE
   for (const wire::SlotEntry& entry : entries) {
     const uint32_t local = slots_.LocalOf(entry.slot);
     if (local == OwnedSlots::kNotHere) [[unlikely]] {
-      return {Code::kUnavailable, options_.name + " is not the owner of slot " + std::to_string(entry.slot) +
+      return {Code::kUnavailable, context_.name() + " is not the owner of slot " + std::to_string(entry.slot) +
                                       ": " + SlotsWords()};
     }
     if (request.header().state_version < slots_[local].since.value) [[unlikely]] {
@@ -217,7 +207,7 @@ std::string ShardImpl::SlotsWords() const {
 Status ShardImpl::FindTable(const Request& request, TableState** table) {
   auto it = tables_.find(request.table());
   *table = it == tables_.end() ? nullptr : &it->second;
-  if (*table != nullptr || (request.table() < state_->next_table && request.table() != TableId{0}))
+  if (*table != nullptr || (request.table() < context_.state().next_table && request.table() != TableId{0}))
     return Status::Ok();
   return {Code::kInvalidArgument, "there never was a table " + std::to_string(request.table().value)};
 }
@@ -238,7 +228,7 @@ void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
 }
 
 void ShardImpl::OnTick(int64_t now_us) {
-  NoteTime(now_us);
+  context_.NoteTime(now_us);
   TellStillWaiting(now_us);
   TellHeld(now_us);
   WatchPositions();
@@ -249,7 +239,7 @@ void ShardImpl::OnTick(int64_t now_us) {
 void ShardImpl::OnTimers(int64_t now_us) {
   for (auto& [key, stream] : streams_) {
     stream->sender.OnTick(now_us);
-    if (Slow(stream->sender)) news_changed_ = true;
+    if (Slow(stream->sender)) news_.Raise();
   }
   TellCommits();
   CompareWithHeirs();
@@ -267,33 +257,20 @@ uint32_t ShardImpl::WaitsAt(const TableState& table, const ParkedRequest& reques
 
 void ShardImpl::TellStillWaiting(int64_t now_us) {
   for (auto& [id, request] : parked_.all()) {
-    if (request.conn == ConnId{} || now_us - request.told_us < options_.still_waiting_us) continue;
+    if (request.conn == ConnId{} || now_us - request.told_us < context_.options().still_waiting_us) continue;
     request.told_us = now_us;
     const TableState& table = tables_.at(TableId{request.header.table});
     const uint32_t local = WaitsAt(table, request);
     const SlotRound& round = table.rounds[local];
-    Send(request.conn,
+    outbox_.Send(request.conn,
          wire::EncodeControl(wire::StillWaiting{request.header.request_id, table.info.id, round.open(),
                                                 round.MissingRanks(slots_[local].id, table.marks)},
-                             pool_));
+                             context_.pool()));
   }
 }
 
-void ShardImpl::Send(ConnId conn, wire::FramePtr frame) {
-  stats_.bytes_out += frame->bytes();
-  network_.Send(conn, std::move(frame));
-}
-
-// The version says to a client with an older state that there is a newer one.
-void ShardImpl::SendError(ConnId conn, const wire::FrameHeader& request, const Status& error) {
-  wire::FramePtr frame = wire::EncodeError(request, error, pool_);
-  frame->header().state_version = version().value;
-  wire::Seal(*frame);
-  Send(conn, std::move(frame));
-}
-
 void ShardImpl::Violation(ConnId conn, const wire::FrameHeader& request, const Status& error) {
-  SendError(conn, request, error.With(options_.name));
+  outbox_.SendError(conn, request, error.With(context_.name()));
   OnDisconnect(conn, 0);
   network_.Close(conn);
 }
@@ -311,6 +288,7 @@ uint64_t ShardImpl::MostAnswerBytes(const wire::FrameHeader& header) const {
 
 wire::NodeStats ShardImpl::stats() const {
   wire::NodeStats stats = stats_;
+  stats.bytes_out = outbox_.bytes_sent();
   stats.connections = connections_.size();
   const RowWeights& weights = Weigh();
   stats.rows = weights.rows();

@@ -25,11 +25,14 @@
 #include "server/replication/backup_streams.h"
 #include "server/shard/dropped_tables.h"
 #include "server/shard/live_clients.h"
+#include "server/shard/news_flag.h"
+#include "server/shard/outbox.h"
 #include "server/shard/owned_slots.h"
 #include "server/shard/parked.h"
 #include "server/shard/refusal_texts.h"
 #include "server/round/row_weights.h"
 #include "server/shard/shard.h"
+#include "server/shard/shard_context.h"
 #include "server/shard/table_state.h"
 #include "table/memory/arena.h"
 #include "wire/data.h"
@@ -37,10 +40,10 @@
 
 namespace cairn::server {
 
-class ShardImpl final : public Shard, private ReplicaSender::Owner {
+class ShardImpl final : public Shard, private ReplicaSender::Listener {
  public:
   ShardImpl(const ShardOptions& options, Network& network, BufferPool& pool, ShardObserver* observer)
-      : options_(options), network_(network), pool_(pool), observer_(observer) {}
+      : context_(options, pool, observer), network_(network), outbox_(context_, network) {}
 
   void OnRegistered(uint32_t server_index, Incarnation incarnation) override;
   void OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) override;
@@ -49,14 +52,14 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void OnDisconnect(ConnId conn, int64_t now_us) override;
   void OnTick(int64_t now_us) override;
 
-  StateVersion version() const override { return state_ ? state_->version : StateVersion{}; }
+  StateVersion version() const override { return context_.version(); }
   ViewNumber hold_view() const override { return hold_view_; }
   std::vector<wire::TableRound> hold_rounds() const override { return hold_rounds_; }
   wire::NodeStats stats() const override;
   uint64_t MostBodyBytes(const wire::FrameHeader& header) const override;
   uint64_t MostAnswerBytes(const wire::FrameHeader& header) const override;
   uint64_t reusable_bytes() const override { return arena_.mapped_bytes() - arena_.used_bytes(); }
-  bool TakeNewsFlag() override { return std::exchange(news_changed_, false); }
+  bool TakeNewsFlag() override { return news_.Take(); }
   std::vector<wire::SlotNews> news() const override;
   std::vector<wire::SlotLoad> loads() const override;
   HotReport hot_rows() const override;
@@ -123,11 +126,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us);
   void OnControl(ConnId conn, const wire::InFrame& frame);
   void OnTimers(int64_t now_us);
-  void NoteTime(int64_t now_us);
   bool Slow(const ReplicaSender& sender) const;
-  void Log(const std::string& line) const {
-    if (options_.log) options_.log(line);
-  }
   bool ComparesStates(ConnId conn, wire::ControlMessage& message);
   Status CheckHello(const wire::Hello& hello) const;
   Status Fence(const wire::FrameHeader& header, const LiveClient** client);
@@ -135,8 +134,6 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   Status CheckOwner(const Request& request, std::span<const wire::SlotEntry> entries) const;
   // Null with ok: the table has been dropped.
   Status FindTable(const Request& request, TableState** table);
-  void Send(ConnId conn, wire::FramePtr frame);
-  void SendError(ConnId conn, const wire::FrameHeader& request, const Status& error);
   void Violation(ConnId conn, const wire::FrameHeader& request, const Status& error);  // and closes
   void TellStillWaiting(int64_t now_us);
   void TellHeld(int64_t now_us);
@@ -161,6 +158,10 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
             table::Mask mask, std::span<const std::byte> payload,
             const std::shared_ptr<const Buffer>& keep = nullptr);
   void ShipNothing(uint32_t local);
+  void Break(SlotBackup& backup) {
+    backup.broken = true;
+    news_.Raise();
+  }
   void Shipped(uint32_t local, SlotBackup& backup, bool note);
   void FlushIfFull(ReplicaSender& sender);
   void FlushStreams();
@@ -232,7 +233,6 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   void UpdateHold();
   bool Touched(const TableState& table) const;
   void AnswerAllParked(const Status& error);
-  Status EndOfJob() const;  // ok while the job runs
 
   // pushes.cc
   void OnPush(const Request& request);
@@ -308,19 +308,15 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   // A PullReply or a RoundReply, as the request asks.
   void SendValues(ConnId conn, const wire::FrameHeader& request, TableState& table, const Reading& reading);
 
-  const ShardOptions options_;
+  ShardContext context_;
   Network& network_;
-  BufferPool& pool_;
-  ShardObserver* const observer_;
+  Outbox outbox_;
+  NewsFlag news_;
 
-  bool registered_ = false;
-  uint32_t server_index_ = 0;
-  Incarnation server_incarnation_;
-  std::shared_ptr<const wire::ClusterState> state_;
   std::map<ConnId, Incarnation> connections_;  // those that have said a good Hello
   std::shared_ptr<const wire::ClusterState> passed_state_;  // newer than state_, or null
 
-  table::Arena arena_{options_.pages};  // outlives the tables
+  table::Arena arena_{context_.options().pages};  // outlives the tables
   uint64_t kept_bytes_ = 0;  // of early contributions; outlives the tables too
   LiveClients clients_;
   OwnedSlots slots_;
@@ -331,8 +327,6 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   ViewNumber hold_view_;
   std::vector<wire::TableRound> hold_rounds_;
 
-  int64_t now_us_ = 0;    // of the event under way
-  int64_t awake_us_ = 0;  // when this thread last began to run after a pause
   SendersByConn senders_by_conn_;  // outlives the streams
   std::map<std::pair<Incarnation, uint32_t>, std::unique_ptr<BackupStream>> streams_;
   std::map<ReceiverKey, ReplicaSource> sources_;
@@ -348,7 +342,6 @@ class ShardImpl final : public Shard, private ReplicaSender::Owner {
   uint32_t next_hashed_ = 0;
   int64_t hash_us_ = 0;
   bool short_of_owners_ = false;  // some slot has fewer owners in sync than min_in_sync
-  bool news_changed_ = false;
   bool slots_came_ = false;  // with the newest state this shard became the primary of a slot
 
   int64_t hot_aged_us_ = 0;

@@ -9,56 +9,53 @@
 namespace cairn::server {
 
 void ShardImpl::OnRegistered(uint32_t server_index, Incarnation incarnation) {
-  if (registered_) return;
-  registered_ = true;
-  server_index_ = server_index;
-  server_incarnation_ = incarnation;
-  if (!state_) return;
+  if (context_.registered()) return;
+  context_.Register(server_index, incarnation);
+  if (!context_.has_state()) return;
   // The state came first: only now is it known which slots are ours.
-  auto state = std::exchange(state_, nullptr);
   hold_view_ = ViewNumber{0};
-  OnState(std::move(state), 0);
+  OnState(context_.ForgetState(), 0);
 }
 
 void ShardImpl::OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) {
-  if (state_ && state->version <= state_->version) return;
-  const std::shared_ptr<const wire::ClusterState> before = std::exchange(state_, std::move(state));
-  if (passed_state_ && passed_state_->version <= state_->version) passed_state_ = nullptr;
-  if (now_us > now_us_) NoteTime(now_us);
+  if (context_.has_state() && state->version <= context_.version()) return;
+  const std::shared_ptr<const wire::ClusterState> before = context_.TakeState(std::move(state));
+  if (passed_state_ && passed_state_->version <= context_.version()) passed_state_ = nullptr;
+  if (now_us > context_.now_us()) context_.NoteTime(now_us);
   // A request may wait at a slot that moves away; its client finds the new owner.
-  if (registered_ && UpdateOwners())
-    AnswerAllParked({Code::kUnavailable, options_.name + " is no longer the owner of some slots"});
+  if (context_.registered() && UpdateOwners())
+    AnswerAllParked({Code::kUnavailable, context_.name() + " is no longer the owner of some slots"});
   UpdateClients();
   UpdateTables(before.get());
   UpdateHold();
   CheckCaughtUp();
   CompareWithHeirs();
   RegateAll();
-  if (!EndOfJob().ok()) return AnswerAllParked(EndOfJob());
+  if (!context_.EndOfJob().ok()) return AnswerAllParked(context_.EndOfJob());
   for (auto& [id, table] : tables_)
     if (table.sync()) Reconsider(table);
   DropSources();
   for (auto& [key, source] : sources_) TakeHeldFrames(source);
   StartCopies();
   FlushStreams();
-  news_changed_ = true;
+  news_.Raise();
 }
 
 // A server that is gone sends nothing more that counts.
 void ShardImpl::DropSources() {
   if (CAIRN_BUG(kEpochIgnored)) return;
   std::erase_if(sources_, [&](const auto& item) {
-    return std::none_of(state_->servers.begin(), state_->servers.end(),
+    return std::none_of(context_.state().servers.begin(), context_.state().servers.end(),
                         [&](const auto& server) { return server.incarnation == item.first.first; });
   });
   std::erase_if(replica_conns_, [&](const auto& item) { return !sources_.contains(item.second); });
 }
 
 void ShardImpl::UpdateClients() {
-  for (const LiveClient& gone : clients_.Update(*state_)) {
+  for (const LiveClient& gone : clients_.Update(context_.state())) {
     if (!CAIRN_BUG(kDeathNotFenced)) slots_.Forget(gone.index);
     parked_.ForgetClient(gone.incarnation);
-    if (observer_ != nullptr) observer_->OnRetired(gone.incarnation);
+    if (context_.observer() != nullptr) context_.observer()->OnRetired(gone.incarnation);
   }
 }
 
@@ -72,9 +69,9 @@ bool SameButTables(const wire::ClusterState& a, const wire::ClusterState& b) {
 
 void ShardImpl::UpdateTables(const wire::ClusterState* before) {
   DropTables();
-  const bool only_new = before != nullptr && SameButTables(*before, *state_);
+  const bool only_new = before != nullptr && SameButTables(*before, context_.state());
   auto next = tables_.begin();
-  for (const wire::TableInfo& info : state_->tables) {
+  for (const wire::TableInfo& info : context_.state().tables) {
     const bool is_new = next == tables_.end() || next->first != info.id;  // both are by id
     if (is_new) next = tables_.try_emplace(next, info.id);
     TableState& table = next++->second;
@@ -96,17 +93,17 @@ void ShardImpl::UpdateTables(const wire::ClusterState* before) {
 
 void ShardImpl::MakeRows(TableState& table, uint32_t local, table::SlotTable::Purpose purpose) {
   table.rows[local] = table::SlotTable::Make(table.info, slots_[local].id,
-                                             static_cast<uint32_t>(state_->slots.size()), arena_, purpose);
+                                             static_cast<uint32_t>(context_.state().slots.size()), arena_, purpose);
 }
 
 void ShardImpl::DropTables() {
   for (auto it = tables_.begin(); it != tables_.end();) {
-    if (state_->FindTable(it->first) != nullptr) {
+    if (context_.state().FindTable(it->first) != nullptr) {
       ++it;
       continue;
     }
     for (const ParkedRequest& request : parked_.TakeTable(it->first))
-      if (request.conn != ConnId{}) SendError(request.conn, request.header, DroppedTable(it->first));
+      if (request.conn != ConnId{}) outbox_.SendError(request.conn, request.header, DroppedTable(it->first));
     dropped_tables_.Add(it->first, it->second.info.spec);
     it = tables_.erase(it);
   }
@@ -115,13 +112,13 @@ void ShardImpl::DropTables() {
 void ShardImpl::UpdateRounds(TableState& table) {
   table.rounds.resize(slots_.size());
   std::vector<Member> members;
-  for (const wire::WorkerInfo& worker : state_->workers) {
+  for (const wire::WorkerInfo& worker : context_.state().workers) {
     if (worker.join_view == ViewNumber{0}) continue;
-    members.push_back({worker.incarnation, worker.rank, FirstRound(*state_, worker, table.info), {}});
+    members.push_back({worker.incarnation, worker.rank, FirstRound(context_.state(), worker, table.info), {}});
   }
   table.marks.SetMembers(std::move(members));
   table.latest_start = Round{0};
-  for (const wire::View& view : state_->views)
+  for (const wire::View& view : context_.state().views)
     for (const wire::TableRound& start : view.starts)
       if (start.table == table.info.id) table.latest_start = std::max(table.latest_start, start.round);
   RecountOpen(table);
@@ -152,8 +149,8 @@ void ShardImpl::RecountOpen(TableState& table) {
 }
 
 void ShardImpl::UpdateHold() {
-  const bool begins = state_->pending_view != hold_view_;
-  hold_view_ = state_->pending_view;
+  const bool begins = context_.state().pending_view != hold_view_;
+  hold_view_ = context_.state().pending_view;
   if (begins) hold_rounds_.clear();
   for (auto& [id, table] : tables_) {
     if (!table.sync()) continue;
@@ -188,14 +185,9 @@ bool ShardImpl::Touched(const TableState& table) const {
   return false;
 }
 
-Status ShardImpl::EndOfJob() const {
-  if (state_->phase != wire::Phase::kEnded && state_->phase != wire::Phase::kFailed) return Status::Ok();
-  return {Code::kJobFailed, state_->failure.empty() ? "the job has ended" : state_->failure};
-}
-
 void ShardImpl::AnswerAllParked(const Status& error) {
   for (const ParkedRequest& request : parked_.TakeAll())
-    if (request.conn != ConnId{}) SendError(request.conn, request.header, error);
+    if (request.conn != ConnId{}) outbox_.SendError(request.conn, request.header, error);
 }
 
 }  // namespace cairn::server

@@ -15,26 +15,26 @@ constexpr uint64_t kNearlySpent = kSpent / 8 * 7;
 
 // True if a slot for which requests may be waiting is no longer taken care of here.
 bool ShardImpl::UpdateOwners() {
-  slots_.SetCount(state_->slots.size());
+  slots_.SetCount(context_.state().slots.size());
   DropStreams();
-  const wire::ServerInfo* self = state_->FindServer(server_index_);
-  const bool listed = self != nullptr && self->incarnation == server_incarnation_;
+  const wire::ServerInfo* self = context_.state().FindServer(context_.server_index());
+  const bool listed = self != nullptr && self->incarnation == context_.incarnation();
   bool lost = false;
   handing_over_ = 0;
   short_of_owners_ = slots_came_ = false;
-  for (uint32_t s = 0; s < state_->slots.size(); ++s) {
-    const wire::SlotOwner& owner = state_->slots[s];
-    const bool primary = listed && owner.server == server_index_ && owner.thread == options_.thread;
-    const wire::Backup* backup = listed && !primary ? owner.FindBackup(static_cast<uint16_t>(server_index_)) : nullptr;
-    if (backup != nullptr && backup->thread != options_.thread) backup = nullptr;
+  for (uint32_t s = 0; s < context_.state().slots.size(); ++s) {
+    const wire::SlotOwner& owner = context_.state().slots[s];
+    const bool primary = listed && owner.server == context_.server_index() && owner.thread == context_.options().thread;
+    const wire::Backup* backup = listed && !primary ? owner.FindBackup(static_cast<uint16_t>(context_.server_index())) : nullptr;
+    if (backup != nullptr && backup->thread != context_.options().thread) backup = nullptr;
     uint32_t local = slots_.LocalOfAny(s);
     const bool was_owned = local != OwnedSlots::kNotHere && slots_[local].owned;
     const bool was_primary = local != OwnedSlots::kNotHere && slots_[local].primary();
     if (primary) {
-      local = slots_.Place(s, options_.refusals_kept);
+      local = slots_.Place(s, context_.options().refusals_kept);
       BePrimary(local, owner);
     } else if (backup != nullptr) {
-      local = slots_.Place(s, options_.refusals_kept);
+      local = slots_.Place(s, context_.options().refusals_kept);
       BeBackup(local, owner, *backup);
     } else if (local != OwnedSlots::kNotHere && slots_[local].present()) {
       LetGo(local);
@@ -104,11 +104,11 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   if (begins && slot.ruin == OwnedSlot::Ruin::kNone) {
     for (SlotBackup& backup : slot.backups)
       if (backup.fed()) TellPromoted(local, backup, tail);
-    if (observer_ != nullptr && !late) observer_->OnPromoted(slot.id, slot.position());
+    if (context_.observer() != nullptr && !late) context_.observer()->OnPromoted(slot.id, slot.position());
   }
   uint32_t in_sync = 1;
   for (const wire::Backup& backup : owner.backups) in_sync += backup.in_sync;
-  slot.enough = in_sync >= state_->min_in_sync || CAIRN_BUG(kMinInSyncIgnored);
+  slot.enough = in_sync >= context_.state().min_in_sync || CAIRN_BUG(kMinInSyncIgnored);
   short_of_owners_ |= !slot.enough;
 }
 
@@ -116,8 +116,8 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
 void ShardImpl::Ruin(OwnedSlot& slot, OwnedSlot::Ruin ruin) {
   slot.ruin = ruin;
   slot.owned = false;
-  news_changed_ = true;
-  Log("ERROR: partition " + std::to_string(slot.id.value) +
+  news_.Raise();
+  context_.Log("ERROR: partition " + std::to_string(slot.id.value) +
       (ruin == OwnedSlot::Ruin::kNotWhole
            ? " was given to this server, whose copy of it is not whole: the job has to end"
            : " has had " + std::to_string(slot.index) + " operations, more can't be counted: the job has to end"));
@@ -129,7 +129,7 @@ void ShardImpl::WatchPositions() {
     OwnedSlot& slot = slots_[local];
     if (slot.index < kNearlySpent || !slot.primary()) [[likely]] continue;
     if (!std::exchange(slot.told_nearly_spent, true))
-      Log("partition " + std::to_string(slot.id.value) + " has had " + std::to_string(slot.index) + " of " +
+      context_.Log("partition " + std::to_string(slot.id.value) + " has had " + std::to_string(slot.index) + " of " +
           std::to_string(kSpent) + " operations that can be counted: start the job again before they are used up");
     if (slot.index >= kSpent && slot.ruin == OwnedSlot::Ruin::kNone) Ruin(slot, OwnedSlot::Ruin::kSpent);
   }
@@ -160,11 +160,11 @@ void ShardImpl::UpdateBackups(uint32_t local, const wire::SlotOwner& owner) {
       SlotBackup fresh;
       fresh.server = want.server;
       fresh.added = want.added;
-      fresh.stream = StreamTo(want.server, want.thread, now_us_);
+      fresh.stream = StreamTo(want.server, want.thread, context_.now_us());
       if (fresh.stream == nullptr) continue;  // the decoder has seen to it that the server is there
       if (want.in_sync) fresh.phase = SlotBackup::Phase::kInSync;
       fresh.confirmed_index = slot.committed;
-      fresh.since_us = now_us_;
+      fresh.since_us = context_.now_us();
       slot.backups.push_back(std::move(fresh));
     } else if (want.in_sync && it->phase == SlotBackup::Phase::kWaited) {
       it->phase = SlotBackup::Phase::kInSync;

@@ -14,8 +14,8 @@ constexpr size_t kMostLookedAt = 1024;
 }
 
 const RowWeights& ShardImpl::Weigh() const {
-  if (!weights_.Due(tables_.size() * slots_.size(), now_us_)) return weights_;
-  weights_.Begin(now_us_);
+  if (!weights_.Due(tables_.size() * slots_.size(), context_.now_us())) return weights_;
+  weights_.Begin(context_.now_us());
   for (const auto& [id, table] : tables_)
     for (uint32_t local = 0; local < table.rows.size(); ++local)
       if (table.rows[local]) weights_.Add(local, table.sparse(), *table.rows[local]);
@@ -52,7 +52,7 @@ std::vector<wire::StalledRound> ShardImpl::stalled() const {
   std::vector<wire::StalledRound> rounds;
   size_t looked_at = 0;
   for (const auto& [id, request] : parked_.all()) {
-    const int64_t waited_us = now_us_ - request.since_us;
+    const int64_t waited_us = context_.now_us() - request.since_us;
     if (waited_us < kStalledAfterUs || ++looked_at > kMostLookedAt) break;
     const TableState& table = tables_.at(TableId{request.header.table});
     const uint32_t local = WaitsAt(table, request);
