@@ -23,7 +23,7 @@ void ShardImpl::TakePush(const Request& request) {
     if (entry.number == 0) return Violation(request.conn, header, {Code::kProtocol, "push number 0"});
   if (Status s = CheckOwner(request, push.entries); !s.ok()) return outbox_.SendError(request.conn, header, s);
   TableState* table = nullptr;
-  if (Status s = FindTable(request, &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
+  if (Status s = tables_.Find(request.table(), &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
 
   if (Status s = CheckBacklog(); !s.ok()) [[unlikely]] return outbox_.SendError(request.conn, header, s);
 
@@ -38,7 +38,7 @@ void ShardImpl::TakePush(const Request& request) {
   problems_.clear();
   problem_text_.clear();
   only_duplicates_ = true;
-  ForEachPart(table, push, shape,
+  ForEachPart(slots_, table, push, shape,
               [&](const Part& part) { PushPart(request, table, shape, push.params, part); });
   ++stats_.pushes;
   wire::FramePtr reply = wire::EncodePushReply(header, problems_, problem_text_, context_.pool());
@@ -67,23 +67,11 @@ Status ShardImpl::CheckBacklog() const {
   return Status::Ok();
 }
 
-Status ShardImpl::CheckPart(const TableState* table, const Status& shape, const wire::PushParams& params,
-                            const Part& part, const char* what) const {
-  if (!shape.ok()) return shape;
-  const table::SlotTable& rows = *table->rows[part.local];
-  if (!table->sparse()) {
-    if (Status s = CheckDenseCount(table->info.spec, part.entry, rows.rows(), what); !s.ok()) return s;
-  }
-  if (static_cast<PushOp>(params.op) != PushOp::kUpdate)
-    return rows.CheckAssign(part.keys, part.values, part.mask, params.column);
-  return rows.Check(part.keys, part.values, part.mask);
-}
-
 void ShardImpl::PushPart(const Request& request, TableState* table, const Status& shape,
                          const wire::PushParams& params, const Part& part) {
   const Hyper hyper = params.hyper();
   OwnedSlot& slot = slots_[part.local];
-  CountPush(table, part);
+  CountPush(slot, table, part);
   const ClientIndex client = request.client->index;
   const Seq seq{part.entry.number};
   const Seq last = slot.numbers.last(client);
@@ -102,20 +90,10 @@ void ShardImpl::PushPart(const Request& request, TableState* table, const Status
     return RefusePart(request, part, hyper, s);
   if (seq > last) slot.numbers.Use(client, seq);
   const bool dropped = CAIRN_BUG(kAckBeforeApply) && ++parts_pushed_ % 50 == 0;
-  if (!dropped) ApplyPart(*table->rows[part.local], params, part);
+  if (!dropped) ApplyPart(*table->rows[part.local], params, part.keys, part.values, part.mask);
   only_duplicates_ = false;
   ObservePush(request, part, Outcome::kApplied, Code::kOk, hyper, slot.NextPosition());
   ShipPush(request, part, params);
-}
-
-void ShardImpl::ApplyPart(table::SlotTable& rows, const wire::PushParams& params, const Part& part) {
-  switch (static_cast<PushOp>(params.op)) {
-    case PushOp::kUpdate: return rows.Apply(part.keys, part.values, part.mask, params.hyper());
-    case PushOp::kAssign: return rows.Assign(part.keys, part.values, part.mask, params.column);
-    case PushOp::kAssignOnce:
-      if (CAIRN_BUG(kAssignOnceAgain)) return rows.Assign(part.keys, part.values, part.mask, params.column);
-      return rows.AssignMissing(part.keys, part.values, part.mask, params.column);
-  }
 }
 
 void ShardImpl::RefusePart(const Request& request, const Part& part, const Hyper& hyper, const Status& why) {

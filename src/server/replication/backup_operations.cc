@@ -99,7 +99,7 @@ Status ShardImpl::TakeOperation(uint16_t from, const wire::OpView& op) {
     return refuse("not a backup of it");
   OwnedSlot& slot = slots_[local];
   if (h.index > Position::kMaxIndex || h.epoch > Position::kMaxEpoch) return refuse("no position is so far");
-  const bool theirs = context_.state().slots[h.slot].server == from && h.epoch == slot.epoch;
+  const bool theirs = context_.state().slots[h.slot].server == from && h.epoch == slot.epoch();
   if (!theirs) return refuse("it has another primary");
   switch (h.kind) {
     case wire::OpKind::kBegin:
@@ -148,8 +148,8 @@ Status ShardImpl::EndCopy(uint32_t local, const wire::OpView& op) {
   if (!slot.copying || op.header.a != slot.chunks) return {Code::kUnavailable, "a piece of the copy is missing"};
   const std::vector<std::byte> content = slot.copy.Take();
   slot.copying = false;
-  if (!LoadSlot(local, content)) return {Code::kUnavailable, "the copy can't be read"};
-  slot.index = op.header.index;
+  if (!content_.Load(local, content)) return {Code::kUnavailable, "the copy can't be read"};
+  slot.StartAt(op.header.index);
   slot.whole = true;
   if (!ApplyTail(local, op.header.committed)) return {Code::kUnavailable, "an operation does not fit"};
   return Status::Ok();
@@ -157,18 +157,30 @@ Status ShardImpl::EndCopy(uint32_t local, const wire::OpView& op) {
 
 Status ShardImpl::ContinueUnder(OwnedSlot& slot, const wire::OpHeader& header) {
   if (!slot.whole) return {Code::kUnavailable, "the copy is not whole"};
-  if (slot.index > header.index) return {Code::kUnavailable, "it has operations that its new primary has not"};
+  if (slot.index() > header.index) return {Code::kUnavailable, "it has operations that its new primary has not"};
   // What is committed is the same everywhere. All above comes anew, and may be something else: another
   // primary in between may have told this one something that it told nobody else. Until it comes, what is
   // here is kept: it may be acknowledged, and this primary may die before it has sent it again.
   if (slot.held() <= slot.received) slot.kept_epoch = slot.line_epoch;
-  slot.received = std::min(slot.received, std::max(slot.index, header.committed));
+  slot.received = std::min(slot.received, std::max(slot.index(), header.committed));
   const uint64_t kept = CAIRN_BUG(kTailForgotten) ? slot.received : std::max(header.index, slot.received);
   while (slot.held() > kept) PopTail(slot);
   if (slot.received < header.a)
     return {Code::kUnavailable, "its primary can't send again what is missing"};
   slot.line_epoch = header.epoch;
   return Status::Ok();
+}
+
+// Nothing of the slot is here any more; its tables are there, to be loaded into.
+void ShardImpl::ClearSlot(uint32_t local) {
+  OwnedSlot& slot = slots_[local];
+  slot.received = 0;
+  for (const auto& raw : slot.tail) tail_bytes_ -= raw.size();
+  slot.tail.clear();
+  slot.copy.Take();
+  slot.copying = slot.whole = false;
+  slot.chunks = 0;
+  content_.Clear(local);
 }
 
 void ShardImpl::PopTail(OwnedSlot& slot) {
@@ -180,7 +192,7 @@ void ShardImpl::PopTail(OwnedSlot& slot) {
 // line of operations, of which nothing can have been committed.
 bool ShardImpl::Keeps(OwnedSlot& slot, const wire::OpView& op) {
   if (slot.held() < op.header.index) return false;
-  if (wire::SameOperation(slot.tail[op.header.index - slot.index - 1], op.raw)) return true;
+  if (wire::SameOperation(slot.tail[op.header.index - slot.index() - 1], op.raw)) return true;
   while (slot.held() >= op.header.index) PopTail(slot);
   return false;
 }
@@ -188,7 +200,7 @@ bool ShardImpl::Keeps(OwnedSlot& slot, const wire::OpView& op) {
 // All of the tail up to this index; false if something is not what an operation is.
 bool ShardImpl::ApplyTail(uint32_t local, uint64_t committed) {
   OwnedSlot& slot = slots_[local];
-  while (!slot.tail.empty() && slot.index < committed) {
+  while (!slot.tail.empty() && slot.index() < committed) {
     const std::vector<std::byte> raw = std::move(slot.tail.front());
     slot.tail.pop_front();
     tail_bytes_ -= raw.size();
@@ -201,9 +213,9 @@ bool ShardImpl::ApplyTail(uint32_t local, uint64_t committed) {
 bool ShardImpl::ApplyOperation(uint32_t local, const wire::OpView& op) {
   OwnedSlot& slot = slots_[local];
   const wire::OpHeader& h = op.header;
-  slot.index = h.index;
-  auto found = tables_.find(TableId{h.table});
-  TableState* table = found == tables_.end() ? nullptr : &found->second;
+  if (h.index <= slot.index()) return false;
+  slot.ApplyUpTo(h.index);
+  TableState* table = tables_.Find(TableId{h.table});
   if (h.kind == wire::OpKind::kPush || h.kind == wire::OpKind::kRefusal) return ApplyPush(slot, table, op);
   if (table == nullptr) return true;  // dropped meanwhile
   if (!table->sync()) return false;
@@ -250,15 +262,14 @@ bool ShardImpl::ApplyPush(OwnedSlot& slot, TableState* table, const wire::OpView
   const Status fits = assigns ? rows.CheckAssign(op.keys, op.payload, op.mask, op.params.column)
                               : rows.Check(op.keys, op.payload, op.mask);
   if (!fits.ok()) return false;
-  const wire::SlotEntry entry{h.slot, 0, h.b};
-  ApplyPart(rows, op.params, Part{entry, 0, op.keys, op.payload, op.mask});
+  ApplyPart(rows, op.params, op.keys, op.payload, op.mask);
   return true;
 }
 
 // Only where both have applied exactly the same, and have the same tables.
 Status ShardImpl::CompareHash(const OwnedSlot& slot, const wire::OpHeader& header) {
-  if (slot.index != header.index || TablesMark() != header.b) return Status::Ok();
-  if (ContentHash(slot.id) == header.a || CAIRN_BUG(kHashNotCompared)) return Status::Ok();
+  if (slot.index() != header.index || content_.TablesMark() != header.b) return Status::Ok();
+  if (content_.Hash(slots_.LocalOfAny(slot.id.value)) == header.a || CAIRN_BUG(kHashNotCompared)) return Status::Ok();
   context_.Log("ERROR: partition " + std::to_string(slot.id.value) + " differs from its primary's at position " +
       std::to_string(header.epoch) + "." + std::to_string(header.index) + ": it is copied anew. Please report this");
   return {Code::kUnavailable, "its content differs from the primary's"};

@@ -40,11 +40,11 @@ void ShardImpl::Copy(uint32_t local, SlotBackup& backup) {
   const OwnedSlot& slot = slots_[local];
   BackupStream& stream = *backup.stream;
   ByteWriter content;
-  SaveSlot(local, content);
+  content_.Save(local, content);
   stream.copying = local;
   stream.copy = {};
   stream.copy.content = content.Take();
-  stream.copy.index = slot.index;
+  stream.copy.index = slot.index();
   stream.copy.began_us = context_.now_us();
   backup.phase = SlotBackup::Phase::kCopying;
   backup.copy_end = UINT64_MAX;
@@ -59,13 +59,13 @@ void ShardImpl::AddToCopy(BackupStream& stream, SlotBackup& backup, wire::OpKind
   wire::OpHeader header;
   header.kind = kind;
   header.slot = slot.id.value;
-  header.epoch = slot.epoch;
+  header.epoch = slot.epoch();
   header.index = stream.copy.index;
   header.a = a;
   if (kind == wire::OpKind::kEnd) {
     size_t fed = 0;
     for (const SlotBackup& other : slot.backups) fed += other.fed();
-    header.committed = fed == 1 ? slot.index : slot.committed;
+    header.committed = fed == 1 ? slot.index() : slot.committed;
   }
   stream.sender.batch().Add(header, nullptr, {}, {}, payload);
   Shipped(stream.copying, backup, false);

@@ -59,10 +59,10 @@ void ShardImpl::Ship(uint32_t local, wire::OpHeader header, const wire::PushPara
   if (fed == 0) return;
   if (payload.size() + keys.size_bytes() > context_.options().bounds.most_operation_bytes) return ShipNothing(local);
   header.slot = slot.id.value;
-  header.epoch = slot.epoch;
-  header.index = slot.index;
+  header.epoch = slot.epoch();
+  header.index = slot.index();
   // What the only backup receives is committed by that.
-  header.committed = fed == 1 ? slot.index : slot.committed;
+  header.committed = fed == 1 ? slot.index() : slot.committed;
   for (SlotBackup& backup : slot.backups) {
     if (!backup.fed() || backup.broken) continue;
     backup.stream->sender.batch().Add(header, params, keys, mask, payload, keep);
@@ -87,7 +87,7 @@ void ShardImpl::Shipped(uint32_t local, SlotBackup& backup, bool note) {
   ReplicaSender& sender = backup.stream->sender;
   backup.shipped = sender.next_number();
   if (backup.first_shipped == 0) backup.first_shipped = backup.shipped;
-  if (note) backup.stream->notes.push_back({backup.shipped, local, slots_[local].index});
+  if (note) backup.stream->notes.push_back({backup.shipped, local, slots_[local].index()});
   FlushIfFull(sender);
 }
 
@@ -178,7 +178,7 @@ void ShardImpl::OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry
   if (local == OwnedSlots::kNotHere || slots_[local].role != OwnedSlot::Role::kPrimary) return;
   if (CAIRN_BUG(kRefusedSlotCounts)) return;
   OwnedSlot& slot = slots_[local];
-  if (entry.number > slot.epoch) {
+  if (entry.number > slot.epoch()) {
     slot.deposed = true;
     return;
   }
@@ -191,7 +191,7 @@ void ShardImpl::OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry
 }
 
 void ShardImpl::Recommit(OwnedSlot& slot) {
-  uint64_t committed = slot.index;
+  uint64_t committed = slot.index();
   for (const SlotBackup& backup : slot.backups)
     if (backup.waited()) committed = std::min(committed, backup.confirmed_index);
   if (committed <= slot.committed) return;
@@ -213,7 +213,7 @@ std::vector<wire::SlotNews> ShardImpl::news() const {
     const OwnedSlot& slot = slots_[local];
     if (slot.role != OwnedSlot::Role::kPrimary || slot.deposed) continue;
     const auto say = [&](wire::SlotNews::Kind kind, uint16_t server, StateVersion added) {
-      news.push_back({slot.id.value, kind, server, slot.epoch, added});
+      news.push_back({slot.id.value, kind, server, slot.epoch(), added});
     };
     if (slot.ruin != OwnedSlot::Ruin::kNone) {
       say(slot.ruin == OwnedSlot::Ruin::kSpent ? wire::SlotNews::kSpent : wire::SlotNews::kNotWhole,
@@ -253,8 +253,8 @@ void ShardImpl::TellCommits() {
     wire::OpHeader header;
     header.kind = wire::OpKind::kCommit;
     header.slot = slot.id.value;
-    header.epoch = slot.epoch;
-    header.index = slot.index;
+    header.epoch = slot.epoch();
+    header.index = slot.index();
     header.committed = slot.committed;
     for (SlotBackup& backup : slot.backups) {
       if (!backup.fed()) continue;
@@ -284,10 +284,10 @@ wire::OpHeader ShardImpl::HashOf(const OwnedSlot& slot) const {
   wire::OpHeader header;
   header.kind = wire::OpKind::kHash;
   header.slot = slot.id.value;
-  header.epoch = slot.epoch;
-  header.index = slot.index;
-  header.a = ContentHash(slot.id);
-  header.b = TablesMark();
+  header.epoch = slot.epoch();
+  header.index = slot.index();
+  header.a = content_.Hash(slots_.LocalOfAny(slot.id.value));
+  header.b = content_.TablesMark();
   return header;
 }
 
@@ -302,15 +302,12 @@ void ShardImpl::CompareWithHeirs() {
     for (SlotBackup& backup : slot.backups) {
       if (backup.server != context_.state().slots[slot.id.value].heir || !backup.waited() || backup.compared) continue;
       backup.compared = true;
-      uint64_t bytes = 0;
-      for (const auto& [id, table] : tables_)
-        if (table.rows[local]) bytes += table.rows[local]->content_bytes();
-      if (bytes > context_.options().bounds.most_compared_bytes) {
+      if (content_.Bytes(local) > context_.options().bounds.most_compared_bytes) {
         CAIRN_AT_BOUND(kComparedBytes);
         continue;
       }
       wire::OpHeader header = HashOf(slot);
-      header.committed = slot.index;  // as everybody who is waited for has it
+      header.committed = slot.index();  // as everybody who is waited for has it
       backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});
       Shipped(local, backup, false);
     }

@@ -22,7 +22,7 @@ Status ShardImpl::StageParts(const Request& request, TableState& table, const wi
                              std::shared_ptr<KeptFrame>* kept) {
   const Status shape = CheckPushShape(table.info.spec, push, "contribution");
   Status result;
-  ForEachPart(&table, push, shape, [&](const Part& part) {
+  ForEachPart(slots_, &table, push, shape, [&](const Part& part) {
     SlotRound& round = table.rounds[part.local];
     if (request.round() < round.open()) {
       if (CAIRN_BUG(kRoundTwice)) ReopenRound(request, table, push.params, part);
@@ -64,27 +64,27 @@ Status ShardImpl::StagePart(const Request& request, TableState& table, const Par
     contribution.values = part.values;
     contribution.mask = CAIRN_BUG(kMaskIgnored) ? table::Mask() : part.mask;
   }
-  CountPush(&table, part);
+  CountPush(slots_[part.local], &table, part);
   Contribution& added = round.Add(std::move(contribution));
   if (in_order) {
     // Whoever joins with the pending view may have a lower rank, and its place is before this one.
-    if (!table.Held(request.round())) round.FoldInOrder(slots_[part.local].id, table.marks, rows);
+    if (!table.rounds.Held(request.round())) round.FoldInOrder(slots_[part.local].id, table.rounds.marks(), rows);
   } else if (!refused) {
     round.Fold(added, rows);
   }
   if (!added.folded) {
     Buffer& storage = request.frame.storage;
-    if (*kept == nullptr && kept_bytes_ + storage.capacity() > context_.options().early_contribution_budget &&
+    if (*kept == nullptr && tables_.early_bytes() + storage.capacity() > context_.options().early_contribution_budget &&
         !CAIRN_BUG(kEarlyUnbounded)) {
       CAIRN_AT_BOUND(kEarlyBytes);
       round.Remove(request.client->rank, request.incarnation());
       return {Code::kResourceExhausted, "table \"" + table.info.spec.name + "\" is deterministic and rank " +
                                             std::to_string(request.client->rank.value) +
-                                            " is early: " + std::to_string(kept_bytes_) +
+                                            " is early: " + std::to_string(tables_.early_bytes()) +
                                             " bytes wait for their turn already"};
     }
     // The spans stay where they are: a buffer's bytes do not move with it.
-    if (*kept == nullptr) *kept = std::make_shared<KeptFrame>(std::move(storage), &kept_bytes_);
+    if (*kept == nullptr) *kept = std::make_shared<KeptFrame>(std::move(storage), &tables_.early_bytes());
     added.kept = *kept;
   }
   if (context_.observer() != nullptr) {

@@ -14,7 +14,7 @@ void ShardImpl::OnRoundFrame(const Request& request) {
   if (!push.ok()) return Violation(request.conn, header, push.status());
   if (Status s = CheckOwner(request, push->entries); !s.ok()) return outbox_.SendError(request.conn, header, s);
   TableState* table = nullptr;
-  if (Status s = FindTable(request, &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
+  if (Status s = tables_.Find(request.table(), &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
   if (table == nullptr) return outbox_.SendError(request.conn, header, DroppedTable(request.table()));
   if (!table->sync()) return outbox_.SendError(request.conn, header, WrongMode(table->info.spec, "a contribution"));
   const bool marks = header.type == wire::FrameType::kDone || request.has(wire::kFlagDone);
@@ -30,9 +30,9 @@ void ShardImpl::OnRoundFrame(const Request& request) {
   if (staged.ok()) {
     // A joined worker agrees to what the others decide.
     if (decides && !push->params.has(wire::kParamJoined)) {
-      table->marks.Decide(request.incarnation(), request.round(), Decision::Of(push->params));
+      table->rounds.marks().Decide(request.incarnation(), request.round(), Decision::Of(push->params));
     } else if (marks && !decides) {
-      table->marks.Record(request.incarnation(), request.round(), push->params, push->done_bitmap);
+      table->rounds.marks().Record(request.incarnation(), request.round(), push->params, push->done_bitmap);
     }
     AwaitRound(request, *table, *push, marks);
   } else {
@@ -48,10 +48,10 @@ void ShardImpl::OnRoundFrame(const Request& request) {
 // A worker whose first phase ended badly at another slot does not come back to decide: its next
 // round says that it gives this one up.
 void ShardImpl::GiveUpSummedUp(const Request& request, TableState& table) {
-  if (table.summed_at_lowest == 0 || table.lowest_open.Next() != request.round()) return;
+  if (!table.rounds.AnySummedUp() || table.rounds.lowest_open().Next() != request.round()) return;
   Decision skip;
   skip.skip = true;
-  table.marks.Decide(request.incarnation(), table.lowest_open, skip);
+  table.rounds.marks().Decide(request.incarnation(), table.rounds.lowest_open(), skip);
   Reconsider(table);
 }
 
@@ -62,7 +62,7 @@ Status ShardImpl::CheckRound(const Request& request, const TableState& table, co
     return Status(
         code, "round " + std::to_string(round.value) + " of table \"" + table.info.spec.name + "\" " + what);
   };
-  const Member* member = table.marks.Find(request.incarnation());
+  const Member* member = table.rounds.marks().Find(request.incarnation());
   if (member == nullptr && request.client->listed) {
     return problem(Code::kUnavailable, "has to wait: rank " + std::to_string(request.client->rank.value) +
                                            " is not in a view yet");
@@ -84,9 +84,9 @@ Status ShardImpl::CheckRound(const Request& request, const TableState& table, co
     return problem(Code::kUnavailable, "is not open yet in slot " + std::to_string(entry.slot) +
                                            ", which is in round " + std::to_string(open.value));
   }
-  if (marks && table.at_lowest > 0 && table.lowest_open < round) {
+  if (marks && !table.rounds.empty() && table.rounds.lowest_open() < round) {
     return problem(Code::kUnavailable, "is not open yet in every slot: some are in round " +
-                                           std::to_string(table.lowest_open.value));
+                                           std::to_string(table.rounds.lowest_open().value));
   }
   return Status::Ok();
 }

@@ -34,7 +34,7 @@ void ShardImpl::ForEachSlotOf(const ParkedRequest& request, Look look) const {
 
 // Not in any slot where it was otherwise. A shard without slots does not stand in the way.
 bool ShardImpl::AllJoined(const TableState& table, const ParkedRequest& request) const {
-  if (table.joined_slots == 0 && table.at_lowest > 0) return false;
+  if (table.rounds.NoneJoined()) return false;
   bool all = true;
   ForEachSlotOf(request,
                 [&](uint32_t local) { all &= table.rounds[local].AllJoinedIn(Round{request.header.round}); });
@@ -45,7 +45,7 @@ void ShardImpl::AnswerRound(TableState& table, const ParkedRequest& request) {
   const wire::FrameHeader& header = request.header;
   const uint16_t joined = AllJoined(table, request) ? wire::kFlagAllJoined : 0;
   problems_.clear();
-  if (table.unclean_slots > 0) {
+  if (table.rounds.AnyUnclean()) {
     ForEachSlotOf(request, [&](uint32_t local) {
       const Status outcome =
           table.rounds[local].OutcomeFor(Incarnation{header.incarnation}, Round{header.round});

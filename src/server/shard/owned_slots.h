@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/byte_stream.h"
+#include "base/check.h"
 #include "base/ids.h"
 #include "base/planted.h"
 #include "server/push/sequence_numbers.h"
@@ -57,8 +58,6 @@ struct OwnedSlot {
   enum class Ruin : uint8_t { kNone, kNotWhole, kSpent };
   Ruin ruin = Ruin::kNone;
   bool told_nearly_spent = false;
-  uint64_t epoch = 1;
-  uint64_t index = 0;  // of the last operation applied
   StateVersion since;  // frames made under an older state are refused
   SequenceNumbers numbers;
 
@@ -81,7 +80,7 @@ struct OwnedSlot {
   std::deque<std::vector<std::byte>> tail;
   uint64_t kept_epoch = 0;
   // Where the copy is whole: the last operation that it has, of whichever primary.
-  uint64_t held() const { return index + tail.size(); }
+  uint64_t held() const { return index_ + tail.size(); }
   bool copying = false;
   uint64_t chunks = 0;
   ByteWriter copy;
@@ -90,8 +89,34 @@ struct OwnedSlot {
   // Also while it is being handed over: until then nobody else answers for it, so what is said of all
   // slots here has to wait for it.
   bool primary() const { return role == Role::kPrimary; }
-  Position position() const { return Position::Of(epoch, index); }
-  Position NextPosition() { return Position::Of(epoch, ++index); }
+
+  // The epoch of its primary, as the newest state has it.
+  uint64_t epoch() const { return epoch_; }
+  void TakeEpoch(uint64_t epoch) {
+    CAIRN_CHECK(epoch >= epoch_ || CAIRN_ANY_BUG);  // no scheduler of this job takes one back
+    epoch_ = epoch;
+  }
+  // The place of the last operation applied. As the primary each gets the next one; as a backup it is what
+  // the primary says, of each operation and of a copy.
+  uint64_t index() const { return index_; }
+  Position position() const { return Position::Of(epoch_, index_); }
+  Position NextPosition() {
+    CAIRN_CHECK(owned && primary());
+    return Position::Of(epoch_, ++index_);
+  }
+  void ApplyUpTo(uint64_t index) {
+    CAIRN_CHECK(role == Role::kBackup && index > index_);
+    index_ = index;
+  }
+  void ForgetIndex() { index_ = 0; }
+  void StartAt(uint64_t index) {
+    CAIRN_CHECK(role == Role::kBackup && index_ == 0);
+    index_ = index;
+  }
+
+ private:
+  uint64_t epoch_ = 1;
+  uint64_t index_ = 0;
 };
 
 class OwnedSlots {

@@ -20,7 +20,7 @@ void ShardImpl::OnPull(const Request& request) {
   if (!pull.ok()) return Violation(request.conn, header, pull.status());
   if (Status s = CheckOwner(request, pull->entries); !s.ok()) return outbox_.SendError(request.conn, header, s);
   TableState* table = nullptr;
-  if (Status s = FindTable(request, &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
+  if (Status s = tables_.Find(request.table(), &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
   if (table == nullptr) return outbox_.SendError(request.conn, header, DroppedTable(request.table()));
   ++stats_.pulls;
   if (!request.has(wire::kFlagSyncPull)) {
@@ -30,12 +30,12 @@ void ShardImpl::OnPull(const Request& request) {
   if (Status s = CheckPullShape(table->info.spec, pull->entries, pull->keys); !s.ok())
     return outbox_.SendError(request.conn, header, s);
   // A worker asks for the round after its last one, which may be its first and not be open here yet.
-  if (request.round() > std::max(table->highest_open, table->latest_start).Next()) {
+  if (request.round() > std::max(table->rounds.highest_open(), table->rounds.latest_start()).Next()) {
     return outbox_.SendError(
         request.conn, header,
         {Code::kInvalidArgument,
          "table \"" + table->info.spec.name + "\": round " + std::to_string(request.round().value) +
-             " is far ahead, the open one is " + std::to_string(table->highest_open.value)});
+             " is far ahead, the open one is " + std::to_string(table->rounds.highest_open().value)});
   }
   if (parked_.Adopt(header, request.conn) != nullptr) return;
   if (!parked_.HasRoom(request.incarnation(), request.frame.storage.capacity())) {

@@ -204,14 +204,6 @@ std::string ShardImpl::SlotsWords() const {
   return "it has " + std::to_string(owned) + " of " + std::to_string(slots_.slot_count()) + " slots";
 }
 
-Status ShardImpl::FindTable(const Request& request, TableState** table) {
-  auto it = tables_.find(request.table());
-  *table = it == tables_.end() ? nullptr : &it->second;
-  if (*table != nullptr || (request.table() < context_.state().next_table && request.table() != TableId{0}))
-    return Status::Ok();
-  return {Code::kInvalidArgument, "there never was a table " + std::to_string(request.table().value)};
-}
-
 void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
   if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
     return sender->second->OnDisconnect(now_us);
@@ -232,7 +224,7 @@ void ShardImpl::OnTick(int64_t now_us) {
   TellStillWaiting(now_us);
   TellHeld(now_us);
   WatchPositions();
-  AgeHotRows(now_us);
+  tables_.AgeHotRows();
   if (!streams_.empty()) OnTimers(now_us);
 }
 
@@ -259,12 +251,12 @@ void ShardImpl::TellStillWaiting(int64_t now_us) {
   for (auto& [id, request] : parked_.all()) {
     if (request.conn == ConnId{} || now_us - request.told_us < context_.options().still_waiting_us) continue;
     request.told_us = now_us;
-    const TableState& table = tables_.at(TableId{request.header.table});
+    const TableState& table = tables_.all().at(TableId{request.header.table});
     const uint32_t local = WaitsAt(table, request);
     const SlotRound& round = table.rounds[local];
     outbox_.Send(request.conn,
          wire::EncodeControl(wire::StillWaiting{request.header.request_id, table.info.id, round.open(),
-                                                round.MissingRanks(slots_[local].id, table.marks)},
+                                                round.MissingRanks(slots_[local].id, table.rounds.marks())},
                              context_.pool()));
   }
 }
@@ -276,10 +268,7 @@ void ShardImpl::Violation(ConnId conn, const wire::FrameHeader& request, const S
 }
 
 uint64_t ShardImpl::MostBodyBytes(const wire::FrameHeader& header) const {
-  const TableId id{header.table};
-  const auto table = tables_.find(id);
-  return MostRequestBytes(header, table == tables_.end() ? dropped_tables_.Find(id) : &table->second.info.spec,
-                          slots_.slot_count());
+  return MostRequestBytes(header, tables_.SpecOf(TableId{header.table}), slots_.slot_count());
 }
 
 uint64_t ShardImpl::MostAnswerBytes(const wire::FrameHeader& header) const {
@@ -290,7 +279,7 @@ wire::NodeStats ShardImpl::stats() const {
   wire::NodeStats stats = stats_;
   stats.bytes_out = outbox_.bytes_sent();
   stats.connections = connections_.size();
-  const RowWeights& weights = Weigh();
+  const RowWeights& weights = tables_.Weigh();
   stats.rows = weights.rows();
   stats.memory_bytes = weights.memory_bytes();
   stats.dense_bytes = weights.dense_bytes();
@@ -320,7 +309,7 @@ Position ShardImpl::Applied(SlotId slot) const {
   if (RoleOf(slot) == SlotRole::kNone) return {};
   const OwnedSlot& here = slots_[local];
   if (here.role == SlotRole::kPrimary) return here.position();
-  return here.whole ? Position::Of(here.line_epoch, here.index) : Position{};
+  return here.whole ? Position::Of(here.line_epoch, here.index()) : Position{};
 }
 
 bool ShardImpl::WaitsFor(SlotId slot, uint32_t server) const {
@@ -337,6 +326,8 @@ Shard::HighWater ShardImpl::high_water() const {
   now.held_answers = held_.size();
   return now;
 }
+
+uint64_t ShardImpl::ContentHash(SlotId slot) const { return content_.Hash(slots_.LocalOfAny(slot.value)); }
 
 Seq ShardImpl::LastSeq(SlotId slot, Incarnation incarnation) const {
   const uint32_t local = slots_.LocalOfAny(slot.value);
@@ -355,19 +346,17 @@ std::vector<Shard::Refusal> ShardImpl::RefusalsOf(SlotId slot, Incarnation incar
   return refusals;
 }
 
-Round ShardImpl::OpenRound(TableId table, SlotId slot) const {
-  auto it = tables_.find(table);
-  const uint32_t local = slots_.LocalOfAny(slot.value);
-  if (it == tables_.end() || !it->second.sync() || RoleOf(slot) == SlotRole::kNone) return Round{0};
-  return it->second.rounds[local].open();
+Round ShardImpl::OpenRound(TableId id, SlotId slot) const {
+  const TableState* table = tables_.Find(id);
+  if (table == nullptr || !table->sync() || RoleOf(slot) == SlotRole::kNone) return Round{0};
+  return table->rounds[slots_.LocalOfAny(slot.value)].open();
 }
 
-void ShardImpl::ForEachRow(TableId table, SlotId slot,
+void ShardImpl::ForEachRow(TableId id, SlotId slot,
                            const std::function<void(RowKey, std::span<const std::byte>)>& row) const {
-  auto it = tables_.find(table);
-  const uint32_t local = slots_.LocalOfAny(slot.value);
-  if (it == tables_.end() || RoleOf(slot) == SlotRole::kNone) return;
-  it->second.rows[local]->ForEach(row);
+  const TableState* table = tables_.Find(id);
+  if (table == nullptr || RoleOf(slot) == SlotRole::kNone) return;
+  table->rows[slots_.LocalOfAny(slot.value)]->ForEach(row);
 }
 
 bool IsHelloReply(const wire::Frame& frame) {

@@ -23,18 +23,17 @@
 #include <vector>
 
 #include "server/replication/backup_streams.h"
-#include "server/shard/dropped_tables.h"
 #include "server/shard/live_clients.h"
 #include "server/shard/news_flag.h"
 #include "server/shard/outbox.h"
 #include "server/shard/owned_slots.h"
 #include "server/shard/parked.h"
 #include "server/shard/refusal_texts.h"
-#include "server/round/row_weights.h"
+#include "server/shard/request.h"
+#include "server/replication/slot_content.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_context.h"
-#include "server/shard/table_state.h"
-#include "table/memory/arena.h"
+#include "server/shard/tables.h"
 #include "wire/data.h"
 #include "wire/replica.h"
 
@@ -58,11 +57,11 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   wire::NodeStats stats() const override;
   uint64_t MostBodyBytes(const wire::FrameHeader& header) const override;
   uint64_t MostAnswerBytes(const wire::FrameHeader& header) const override;
-  uint64_t reusable_bytes() const override { return arena_.mapped_bytes() - arena_.used_bytes(); }
+  uint64_t reusable_bytes() const override { return tables_.reusable_bytes(); }
   bool TakeNewsFlag() override { return news_.Take(); }
   std::vector<wire::SlotNews> news() const override;
-  std::vector<wire::SlotLoad> loads() const override;
-  HotReport hot_rows() const override;
+  std::vector<wire::SlotLoad> loads() const override { return tables_.loads(); }
+  HotReport hot_rows() const override { return tables_.hot_rows(); }
   std::vector<wire::StalledRound> stalled() const override;
   std::shared_ptr<const wire::ClusterState> passed_state() const override { return passed_state_; }
   SlotRole RoleOf(SlotId slot) const override;
@@ -71,8 +70,8 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   uint64_t ContentHash(SlotId slot) const override;
   bool WaitsFor(SlotId slot, uint32_t server) const override;
   HighWater high_water() const override;
-  uint64_t early_bytes() const override { return kept_bytes_; }
-  uint64_t looks_at_rows() const override { return weights_.looks() + table_updates_; }
+  uint64_t early_bytes() const override { return tables_.early_bytes(); }
+  uint64_t looks_at_rows() const override { return tables_.looks_at_rows(); }
   Seq LastSeq(SlotId slot, Incarnation incarnation) const override;
   std::vector<Refusal> RefusalsOf(SlotId slot, Incarnation incarnation) const override;
   Round OpenRound(TableId table, SlotId slot) const override;
@@ -80,26 +79,6 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
                   const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
 
  private:
-  // A data frame that has passed the fence.
-  struct Request {
-    ConnId conn;
-    const LiveClient* client;
-    wire::InFrame& frame;
-    int64_t now_us;
-    const wire::FrameHeader& header() const { return frame.header; }
-    Incarnation incarnation() const { return client->incarnation; }
-    TableId table() const { return TableId{frame.header.table}; }
-    Round round() const { return Round{frame.header.round}; }
-    bool has(wire::FrameFlag flag) const { return (frame.header.flags & flag) != 0; }
-  };
-  // One slot's part of a push or contribution, where it lies in the frame.
-  struct Part {
-    const wire::SlotEntry& entry;
-    uint32_t local;
-    std::span<const RowKey> keys;
-    std::span<const std::byte> values;
-    table::Mask mask;
-  };
   // What an answer with values is made of.
   struct Reading {
     std::span<const wire::SlotEntry> entries;
@@ -132,8 +111,6 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   Status Fence(const wire::FrameHeader& header, const LiveClient** client);
   void TellFenced(const wire::InFrame& frame, const Status& why);
   Status CheckOwner(const Request& request, std::span<const wire::SlotEntry> entries) const;
-  // Null with ok: the table has been dropped.
-  Status FindTable(const Request& request, TableState** table);
   void Violation(ConnId conn, const wire::FrameHeader& request, const Status& error);  // and closes
   void TellStillWaiting(int64_t now_us);
   void TellHeld(int64_t now_us);
@@ -185,7 +162,6 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   void SendHash();
   wire::OpHeader HashOf(const OwnedSlot& slot) const;
   void CompareWithHeirs();
-  uint64_t TablesMark() const;
 
   // held_answers.cc
   // For an answer about these slots, or about every slot here.
@@ -207,6 +183,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   void TakeOperations(ReplicaSource& source, const wire::InFrame& frame);
   Status TakeOperation(uint16_t from, const wire::OpView& op);
   Status EndCopy(uint32_t local, const wire::OpView& op);
+  void ClearSlot(uint32_t local);
   void PopTail(OwnedSlot& slot);
   bool Keeps(OwnedSlot& slot, const wire::OpView& op);
   Status ContinueUnder(OwnedSlot& slot, const wire::OpHeader& header);
@@ -215,23 +192,10 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   bool ApplyPush(OwnedSlot& slot, TableState* table, const wire::OpView& op);
   Status CompareHash(const OwnedSlot& slot, const wire::OpHeader& header);
 
-  // slot_copy.cc
-  void SaveSlot(uint32_t local, ByteWriter& out) const;
-  void ClearSlot(uint32_t local);
-  bool LoadSlot(uint32_t local, std::span<const std::byte> bytes);
-
   // shard_state.cc
-  void MakeRows(TableState& table, uint32_t local,
-                table::SlotTable::Purpose purpose = table::SlotTable::Purpose::kToUse);
   void DropSources();
   void UpdateClients();
-  // Requires the state before, or null: then everything may have changed.
-  void UpdateTables(const wire::ClusterState* before);
-  void DropTables();
-  void UpdateRounds(TableState& table);
-  void RecountOpen(TableState& table);
   void UpdateHold();
-  bool Touched(const TableState& table) const;
   void AnswerAllParked(const Status& error);
 
   // pushes.cc
@@ -239,26 +203,14 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   void TakePush(const Request& request);
   bool Feeds(const BackupStream& stream) const;
   Status CheckBacklog() const;
-  // Calls take(Part) for each entry; values are cut only if `shape` is ok.
-  template <class Take>
-  void ForEachPart(const TableState* table, const wire::PushView& push, const Status& shape, Take take);
-  Status CheckPart(const TableState* table, const Status& shape, const wire::PushParams& params,
-                   const Part& part, const char* what) const;
   void PushPart(const Request& request, TableState* table, const Status& shape,
                 const wire::PushParams& params, const Part& part);
-  void ApplyPart(table::SlotTable& rows, const wire::PushParams& params, const Part& part);
   void RefusePart(const Request& request, const Part& part, const Hyper& hyper, const Status& why);
   void AddProblem(uint32_t slot, Code code, uint64_t number, const std::string& text);
   void ObservePush(const Request& request, const Part& part, Outcome outcome, Code code, const Hyper& hyper,
                    Position position);
 
-  // work.cc: what requests cost (rule 53), and which rows they ask for. `table` is null if it was dropped.
-  void CountPush(TableState* table, const Part& part) {
-    slots_[part.local].work.Push(part.keys.size(), part.values.size());
-    if (table != nullptr) table->hot.Note(part.keys);
-  }
-  void AgeHotRows(int64_t now_us);
-  const RowWeights& Weigh() const;
+  // work.cc
   void CountPull(TableState& table, uint32_t local, std::span<const RowKey> keys, size_t bytes) {
     slots_[local].work.Pull(keys.size(), bytes);
     table.hot.Note(keys);
@@ -316,13 +268,10 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   std::map<ConnId, Incarnation> connections_;  // those that have said a good Hello
   std::shared_ptr<const wire::ClusterState> passed_state_;  // newer than state_, or null
 
-  table::Arena arena_{context_.options().pages};  // outlives the tables
-  uint64_t kept_bytes_ = 0;  // of early contributions; outlives the tables too
   LiveClients clients_;
   OwnedSlots slots_;
-  std::map<TableId, TableState> tables_;
-  mutable RowWeights weights_;  // of tables_: counted when somebody asks
-  DroppedTables dropped_tables_;
+  Tables tables_{context_, slots_};
+  SlotContent content_{context_, clients_, slots_, tables_};
   ParkedRequests parked_;
   ViewNumber hold_view_;
   std::vector<wire::TableRound> hold_rounds_;
@@ -344,9 +293,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   bool short_of_owners_ = false;  // some slot has fewer owners in sync than min_in_sync
   bool slots_came_ = false;  // with the newest state this shard became the primary of a slot
 
-  int64_t hot_aged_us_ = 0;
   wire::NodeStats stats_;
-  uint64_t table_updates_ = 0;  // pairs of a table and a slot that new states made it look at
   uint64_t parts_pushed_ = 0;     // a planted bug's counter
   bool only_duplicates_ = false;  // another's: of the push under way
   // Kept between frames so that their memory is.
@@ -357,23 +304,5 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   std::vector<uint32_t> moved_slots_;  // summed up or closed
   std::vector<ParkedId> woken_;
 };
-
-template <class Take>
-void ShardImpl::ForEachPart(const TableState* table, const wire::PushView& push, const Status& shape,
-                            Take take) {
-  const size_t unit = table == nullptr ? 0 : UnitBytes(table->info.spec);
-  const bool sparse = table != nullptr && table->sparse();
-  size_t key_at = 0, value_at = 0;
-  for (const wire::SlotEntry& entry : push.entries) {
-    Part part{entry, slots_.LocalOf(entry.slot), {}, {}, push.mask};
-    if (shape.ok()) {
-      if (sparse) part.keys = push.keys.subspan(key_at, entry.count);
-      part.values = push.values.subspan(value_at, entry.count * unit);
-      key_at += entry.count;
-      value_at += entry.count * unit;
-    }
-    take(part);
-  }
-}
 
 }  // namespace cairn::server

@@ -76,7 +76,7 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   std::deque<std::vector<std::byte>> tail;
   if (was == OwnedSlot::Role::kBackup) {
     tail = slot.tail;  // it goes to the other owners too
-    slot.committed = slot.index;
+    slot.committed = slot.index();
     const bool applied = ApplyTail(local, slot.held());
     if (!slot.whole || !applied) Ruin(slot, OwnedSlot::Ruin::kNotWhole);
     if (CAIRN_BUG(kPromoteWithoutNumbers)) slot.numbers.Clear();
@@ -84,10 +84,10 @@ void ShardImpl::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
     slot.deposed = false;
   }
   // It has missed an epoch of another primary, which can have committed nothing without this one.
-  const bool again = was == OwnedSlot::Role::kPrimary && slot.epoch != owner.epoch;
+  const bool again = was == OwnedSlot::Role::kPrimary && slot.epoch() != owner.epoch;
   if (again) slot.deposed = false;
   slot.role = OwnedSlot::Role::kPrimary;
-  slot.epoch = owner.epoch;
+  slot.TakeEpoch(owner.epoch);
   slot.since = owner.since;
   slot.handing_over = owner.heir != wire::kNoServer;
   if (!slot.handing_over)
@@ -120,18 +120,18 @@ void ShardImpl::Ruin(OwnedSlot& slot, OwnedSlot::Ruin ruin) {
   context_.Log("ERROR: partition " + std::to_string(slot.id.value) +
       (ruin == OwnedSlot::Ruin::kNotWhole
            ? " was given to this server, whose copy of it is not whole: the job has to end"
-           : " has had " + std::to_string(slot.index) + " operations, more can't be counted: the job has to end"));
+           : " has had " + std::to_string(slot.index()) + " operations, more can't be counted: the job has to end"));
 }
 
 // Long before an index is too large for a position.
 void ShardImpl::WatchPositions() {
   for (uint32_t local = 0; local < slots_.size(); ++local) {
     OwnedSlot& slot = slots_[local];
-    if (slot.index < kNearlySpent || !slot.primary()) [[likely]] continue;
+    if (slot.index() < kNearlySpent || !slot.primary()) [[likely]] continue;
     if (!std::exchange(slot.told_nearly_spent, true))
-      context_.Log("partition " + std::to_string(slot.id.value) + " has had " + std::to_string(slot.index) + " of " +
+      context_.Log("partition " + std::to_string(slot.id.value) + " has had " + std::to_string(slot.index()) + " of " +
           std::to_string(kSpent) + " operations that can be counted: start the job again before they are used up");
-    if (slot.index >= kSpent && slot.ruin == OwnedSlot::Ruin::kNone) Ruin(slot, OwnedSlot::Ruin::kSpent);
+    if (slot.index() >= kSpent && slot.ruin == OwnedSlot::Ruin::kNone) Ruin(slot, OwnedSlot::Ruin::kSpent);
   }
 }
 
@@ -178,16 +178,16 @@ void ShardImpl::TellPromoted(uint32_t local, SlotBackup& backup, const std::dequ
   wire::OpHeader header;
   header.kind = wire::OpKind::kContinue;
   header.slot = slot.id.value;
-  header.epoch = slot.epoch;
-  header.index = slot.index;
+  header.epoch = slot.epoch();
+  header.index = slot.index();
   header.committed = slot.committed;
-  header.a = slot.index - tail.size();
+  header.a = slot.index() - tail.size();
   backup.stream->sender.batch().Add(header, nullptr, {}, {}, {});
   size_t fed = 0;
   for (const SlotBackup& other : slot.backups) fed += other.fed();
   for (const auto& raw : tail) {
     if (CAIRN_BUG(kTailNotSent)) break;
-    backup.stream->sender.batch().AddRaw(raw, slot.epoch, fed == 1 ? slot.index : slot.committed);
+    backup.stream->sender.batch().AddRaw(raw, slot.epoch(), fed == 1 ? slot.index() : slot.committed);
     Shipped(local, backup, fed > 1);  // large batches leave
   }
   Shipped(local, backup, fed > 1);
@@ -204,21 +204,22 @@ void ShardImpl::BeBackup(uint32_t local, const wire::SlotOwner& owner, const wir
   slot.since = owner.since;
   if (fresh) {
     // In sync at first sight: the cluster has just been formed, and there is nothing yet.
-    slot.index = slot.received = 0;
+    slot.ForgetIndex();
+    slot.received = 0;
     slot.whole = backup.in_sync;
     slot.line_epoch = backup.in_sync ? owner.epoch : 0;
   } else if (was_primary) {
     slot.backups.clear();
     slot.whole = backup.in_sync;  // handed over: the same as the new primary has
-    slot.received = slot.index;
+    slot.received = slot.index();
     slot.line_epoch = 0;
-    for (auto& [id, table] : tables_)  // what was only staged is sent to the new primary
+    for (auto& [id, table] : tables_.all())  // what was only staged is sent to the new primary
       if (table.sync() && local < table.rounds.size()) table.rounds[local].DropStaged(*table.rows[local]);
   } else if (backup.added != slot.added) {
     slot.whole = false;
   }
   slot.added = backup.added;
-  slot.epoch = owner.epoch;
+  slot.TakeEpoch(owner.epoch);
 }
 
 }  // namespace cairn::server
