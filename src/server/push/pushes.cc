@@ -7,7 +7,7 @@
 namespace cairn::server {
 
 void ShardImpl::OnPush(const Request& request) {
-  if (streams_.empty()) return TakePush(request);
+  if (primary_side_.backups().none()) return TakePush(request);
   // What is sent on to backups is sent from where it was received.
   push_body_ = MakeRecycled<const Buffer>(std::move(request.frame.storage));
   TakePush(request);
@@ -21,11 +21,11 @@ void ShardImpl::TakePush(const Request& request) {
   const wire::PushView& push = *decoded;
   for (const wire::SlotEntry& entry : push.entries)
     if (entry.number == 0) return Violation(request.conn, header, {Code::kProtocol, "push number 0"});
-  if (Status s = CheckOwner(request, push.entries); !s.ok()) return outbox_.SendError(request.conn, header, s);
+  if (Status s = slots_.CheckOwner(push.entries, header.state_version, context_.name()); !s.ok()) return outbox_.SendError(request.conn, header, s);
   TableState* table = nullptr;
   if (Status s = tables_.Find(request.table(), &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
 
-  if (Status s = CheckBacklog(); !s.ok()) [[unlikely]] return outbox_.SendError(request.conn, header, s);
+  if (Status s = primary_side_.backups().CheckBacklog(); !s.ok()) [[unlikely]] return outbox_.SendError(request.conn, header, s);
 
   Status shape;
   if (table == nullptr) {
@@ -44,27 +44,7 @@ void ShardImpl::TakePush(const Request& request) {
   wire::FramePtr reply = wire::EncodePushReply(header, problems_, problem_text_, context_.pool());
   const bool duplicate = CAIRN_BUG(kDuplicateUncommitted) && only_duplicates_;
   if (duplicate) return outbox_.Send(request.conn, std::move(reply));
-  SendWhenCommitted(request.conn, std::move(reply), push.entries, false);
-}
-
-bool ShardImpl::Feeds(const BackupStream& stream) const {
-  for (uint32_t local = 0; local < slots_.size(); ++local)
-    for (const SlotBackup& backup : slots_[local].backups)
-      if (backup.stream == &stream && backup.fed()) return true;
-  return false;
-}
-
-// Backups that can't keep up slow down those who push.
-Status ShardImpl::CheckBacklog() const {
-  for (const auto& [key, stream] : streams_) {
-    if (stream->sender.unconfirmed_bytes() <= context_.options().most_unconfirmed_bytes) continue;
-    if (!Feeds(*stream)) continue;  // its server has been dropped: what it still lacks delays nobody
-    CAIRN_AT_BOUND(kUnconfirmedBytes);
-    return {Code::kResourceExhausted, context_.name() + " waits for " + stream->sender.Describe() +
-                                          ", which has not confirmed " +
-                                          std::to_string(stream->sender.unconfirmed_bytes()) + " bytes"};
-  }
-  return Status::Ok();
+  gate_.Send(request.conn, std::move(reply), push.entries, false);
 }
 
 void ShardImpl::PushPart(const Request& request, TableState* table, const Status& shape,
@@ -93,7 +73,7 @@ void ShardImpl::PushPart(const Request& request, TableState* table, const Status
   if (!dropped) ApplyPart(*table->rows[part.local], params, part.keys, part.values, part.mask);
   only_duplicates_ = false;
   ObservePush(request, part, Outcome::kApplied, Code::kOk, hyper, slot.NextPosition());
-  ShipPush(request, part, params);
+  primary_side_.ShipPush(request, part, params, push_body_);
 }
 
 void ShardImpl::RefusePart(const Request& request, const Part& part, const Hyper& hyper, const Status& why) {
@@ -104,7 +84,7 @@ void ShardImpl::RefusePart(const Request& request, const Part& part, const Hyper
   AddProblem(part.entry.slot, why.code(), seq.value, why.message());
   only_duplicates_ = false;
   ObservePush(request, part, Outcome::kRefused, why.code(), hyper, slot.NextPosition());
-  ShipRefusal(request, part, why);
+  primary_side_.ShipRefusal(request, part, why);
 }
 
 void ShardImpl::AddProblem(uint32_t slot, Code code, uint64_t number, const std::string& text) {

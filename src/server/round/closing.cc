@@ -48,11 +48,11 @@ void ShardImpl::CloseWhatMay(TableState& table, uint32_t local) {
 }
 
 void ShardImpl::SumUp(TableState& table, uint32_t local) {
-  const bool want_contributors = context_.observer() != nullptr || !slots_[local].backups.empty();
+  const bool want_contributors = context_.observer() != nullptr || primary_side_.Backed(local);
   const SlotRound::Summed& summed =
       table.rounds.SumUp(local, table.info, *table.rows[local], want_contributors);
   const Position position = slots_[local].NextPosition();
-  ShipSumUp(table, local);
+  primary_side_.ShipSumUp(table.info.id, table.rounds[local], *table.rows[local], local);
   if (context_.observer() == nullptr) return;
   context_.observer()->OnSummedUp(table.info.id, slots_[local].id, table.rounds[local].open(), summed.divisor,
                                   summed.contributors, position);
@@ -65,7 +65,7 @@ void ShardImpl::CloseOnce(TableState& table, uint32_t local) {
   SlotRound::Closed closed =
       round.Decide(table.info, table.rounds.marks(), rows, context_.observer() != nullptr);
   const Position position = slots_[local].NextPosition();
-  ShipClose(table, local, closed);
+  primary_side_.ShipClose(table.info.id, round, closed, rows, local);
   if (table.rounds.Close(local, closed, rows, slots_)) ++stats_.rounds;
   if (context_.observer() == nullptr) return;
   context_.observer()->OnClosed(CloseRecord{

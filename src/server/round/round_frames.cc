@@ -12,7 +12,7 @@ void ShardImpl::OnRoundFrame(const Request& request) {
   const wire::FrameHeader& header = request.header();
   Result<wire::PushView> push = wire::DecodePush(header, request.frame.body());
   if (!push.ok()) return Violation(request.conn, header, push.status());
-  if (Status s = CheckOwner(request, push->entries); !s.ok()) return outbox_.SendError(request.conn, header, s);
+  if (Status s = slots_.CheckOwner(push->entries, header.state_version, context_.name()); !s.ok()) return outbox_.SendError(request.conn, header, s);
   TableState* table = nullptr;
   if (Status s = tables_.Find(request.table(), &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
   if (table == nullptr) return outbox_.SendError(request.conn, header, DroppedTable(request.table()));

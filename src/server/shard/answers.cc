@@ -76,7 +76,7 @@ void ShardImpl::SendRoundAnswer(const ParkedRequest& request, wire::FramePtr fra
     frame->header().state_version = context_.version().value;
     wire::Seal(*frame);
   }
-  SendWhenCommitted(request.conn, std::move(frame), request.entries, request.every_slot);
+  gate_.Send(request.conn, std::move(frame), request.entries, request.every_slot);
 }
 
 // A report for each slot that has one, for a frame that carries a mark. A slot that has closed

@@ -18,7 +18,7 @@ void ShardImpl::OnPull(const Request& request) {
   const wire::FrameHeader& header = request.header();
   Result<wire::PullView> pull = wire::DecodePull(header, request.frame.body());
   if (!pull.ok()) return Violation(request.conn, header, pull.status());
-  if (Status s = CheckOwner(request, pull->entries); !s.ok()) return outbox_.SendError(request.conn, header, s);
+  if (Status s = slots_.CheckOwner(pull->entries, header.state_version, context_.name()); !s.ok()) return outbox_.SendError(request.conn, header, s);
   TableState* table = nullptr;
   if (Status s = tables_.Find(request.table(), &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
   if (table == nullptr) return outbox_.SendError(request.conn, header, DroppedTable(request.table()));
@@ -132,7 +132,7 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
   parts.owned = std::move(values);
   parts.values = std::move(pieces);
   parts.transient = in_place;
-  SendWhenCommitted(conn, wire::EncodeData(std::move(parts), context_.pool()), reading.entries, reading.every_slot);
+  gate_.Send(conn, wire::EncodeData(std::move(parts), context_.pool()), reading.entries, reading.every_slot);
 }
 
 }  // namespace cairn::server

@@ -17,32 +17,24 @@ std::unique_ptr<Shard> Shard::Make(const ShardOptions& options, Network& network
   return std::make_unique<ShardImpl>(options, network, pool, observer);
 }
 
-bool ShardImpl::Slow(const ReplicaSender& sender) const {
-  return std::min(sender.oldest_unconfirmed_us(context_.now_us()), context_.now_us() - context_.awake_us()) >= context_.options().slow_after_us;
-}
-
 void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
   context_.NoteTime(now_us);
   stats_.bytes_in += sizeof(frame.header) + frame.storage.size();
   Dispatch(conn, frame, now_us);
-  if (streams_.empty()) return;
-  StartCopies();
-  FlushStreams();
+  primary_side_.Flush();
 }
 
 void ShardImpl::OnConnected(ConnId conn, int64_t now_us) {
   context_.NoteTime(now_us);
-  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
-    sender->second->OnConnected(now_us);
+  if (ReplicaSender* sender = primary_side_.backups().SenderOn(conn)) sender->OnConnected(now_us);
 }
 
 void ShardImpl::Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us) {
   const wire::FrameHeader& header = frame.header;
-  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
-    return sender->second->OnMessage(frame, now_us);
+  if (ReplicaSender* sender = primary_side_.backups().SenderOn(conn)) return sender->OnMessage(frame, now_us);
   if (header.type == wire::FrameType::kControl) return OnControl(conn, frame);
-  if (header.type == wire::FrameType::kReplicate && replica_conns_.contains(conn))
-    return OnReplicate(conn, frame);
+  if (header.type == wire::FrameType::kReplicate && backup_side_.Knows(conn))
+    return backup_side_.OnFrame(conn, frame);
 
   auto known = connections_.find(conn);
   if (known == connections_.end()) {
@@ -86,8 +78,8 @@ void ShardImpl::OnControl(ConnId conn, const wire::InFrame& frame) {
   if (!message.ok()) {
     problem = message.status();
   } else if (replica != nullptr) {
-    problem = CheckReplicaHello(*replica);
-    if (problem.ok()) return OnReplicaHello(conn, *replica);
+    problem = backup_side_.CheckHello(*replica);
+    if (problem.ok()) return backup_side_.OnHello(conn, *replica);
   } else if (hello == nullptr) {
     problem = {Code::kProtocol, std::string(wire::Name(*message)) + " is not for a shard"};
   } else {
@@ -181,63 +173,21 @@ void ShardImpl::TellFenced(const wire::InFrame& frame, const Status& why) {
   }
 }
 
-Status ShardImpl::CheckOwner(const Request& request, std::span<const wire::SlotEntry> entries) const {
-  for (const wire::SlotEntry& entry : entries) {
-    const uint32_t local = slots_.LocalOf(entry.slot);
-    if (local == OwnedSlots::kNotHere) [[unlikely]] {
-      return {Code::kUnavailable, context_.name() + " is not the owner of slot " + std::to_string(entry.slot) +
-                                      ": " + SlotsWords()};
-    }
-    if (request.header().state_version < slots_[local].since.value) [[unlikely]] {
-      return {Code::kUnavailable, "slot " + std::to_string(entry.slot) + " moved in state " +
-                                      std::to_string(slots_[local].since.value) +
-                                      ", the frame was made under " +
-                                      std::to_string(request.header().state_version)};
-    }
-  }
-  return Status::Ok();
-}
-
-std::string ShardImpl::SlotsWords() const {
-  uint32_t owned = 0;
-  for (uint32_t local = 0; local < slots_.size(); ++local) owned += slots_[local].owned;
-  return "it has " + std::to_string(owned) + " of " + std::to_string(slots_.slot_count()) + " slots";
-}
-
 void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
-  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
-    return sender->second->OnDisconnect(now_us);
-  if (auto source = replica_conns_.find(conn); source != replica_conns_.end()) {
-    if (auto it = sources_.find(source->second); it != sources_.end() && it->second.conn == conn)
-      it->second.conn = ConnId{};
-    replica_conns_.erase(source);
-    return;
-  }
+  if (ReplicaSender* sender = primary_side_.backups().SenderOn(conn)) return sender->OnDisconnect(now_us);
+  if (backup_side_.Knows(conn)) return backup_side_.OnDisconnect(conn);
   connections_.erase(conn);
   parked_.ForgetConnection(conn);
-  // Who asks again gets another answer.
-  std::erase_if(held_, [&](const auto& item) { return item.second.conn == conn; });
+  gate_.Forget(conn);
 }
 
 void ShardImpl::OnTick(int64_t now_us) {
   context_.NoteTime(now_us);
   TellStillWaiting(now_us);
-  TellHeld(now_us);
-  WatchPositions();
+  gate_.TellWaiting();
+  roles_.WatchPositions();
   tables_.AgeHotRows();
-  if (!streams_.empty()) OnTimers(now_us);
-}
-
-void ShardImpl::OnTimers(int64_t now_us) {
-  for (auto& [key, stream] : streams_) {
-    stream->sender.OnTick(now_us);
-    if (Slow(stream->sender)) news_.Raise();
-  }
-  TellCommits();
-  CompareWithHeirs();
-  SendHash();
-  StartCopies();
-  FlushStreams();
+  primary_side_.OnTick();
 }
 
 uint32_t ShardImpl::WaitsAt(const TableState& table, const ParkedRequest& request) const {
@@ -283,10 +233,8 @@ wire::NodeStats ShardImpl::stats() const {
   stats.rows = weights.rows();
   stats.memory_bytes = weights.memory_bytes();
   stats.dense_bytes = weights.dense_bytes();
-  for (const auto& [key, stream] : streams_) {
-    stats.replicated_bytes += stream->sender.sent_bytes();
-    stats.unconfirmed_bytes += stream->sender.unconfirmed_bytes();
-  }
+  stats.replicated_bytes += primary_side_.backups().sent_bytes();
+  stats.unconfirmed_bytes += primary_side_.backups().unconfirmed_bytes();
   return stats;
 }
 
@@ -298,33 +246,22 @@ Shard::SlotRole ShardImpl::RoleOf(SlotId slot) const {
 Position ShardImpl::Received(SlotId slot) const {
   const uint32_t local = slots_.LocalOfAny(slot.value);
   if (RoleOf(slot) == SlotRole::kNone) return {};
-  const OwnedSlot& here = slots_[local];
-  if (here.role == SlotRole::kPrimary) return here.position();
-  if (!here.whole) return {};
-  return Position::Of(here.held() > here.received ? here.kept_epoch : here.line_epoch, here.held());
+  return slots_[local].primary() ? slots_[local].position() : backup_side_.Received(local);
 }
 
 Position ShardImpl::Applied(SlotId slot) const {
   const uint32_t local = slots_.LocalOfAny(slot.value);
   if (RoleOf(slot) == SlotRole::kNone) return {};
-  const OwnedSlot& here = slots_[local];
-  if (here.role == SlotRole::kPrimary) return here.position();
-  return here.whole ? Position::Of(here.line_epoch, here.index()) : Position{};
+  return slots_[local].primary() ? slots_[local].position() : backup_side_.Applied(local);
 }
 
 bool ShardImpl::WaitsFor(SlotId slot, uint32_t server) const {
   if (RoleOf(slot) != SlotRole::kPrimary) return false;
-  for (const SlotBackup& backup : slots_[slots_.LocalOfAny(slot.value)].backups)
-    if (backup.server == server && backup.waited()) return true;
-  return false;
+  return primary_side_.backups().WaitsFor(slots_.LocalOfAny(slot.value), server);
 }
 
 Shard::HighWater ShardImpl::high_water() const {
-  HighWater now;
-  for (const auto& [key, stream] : streams_) now.unconfirmed_bytes += stream->sender.unconfirmed_bytes();
-  now.tail_bytes = tail_bytes_;
-  now.held_answers = held_.size();
-  return now;
+  return {primary_side_.backups().unconfirmed_bytes(), backup_side_.tail_bytes(), gate_.held()};
 }
 
 uint64_t ShardImpl::ContentHash(SlotId slot) const { return content_.Hash(slots_.LocalOfAny(slot.value)); }

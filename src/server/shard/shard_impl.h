@@ -22,7 +22,9 @@
 #include <string>
 #include <vector>
 
-#include "server/replication/backup_streams.h"
+#include "server/replication/backup_side.h"
+#include "server/replication/commit_gate.h"
+#include "server/replication/primary_side.h"
 #include "server/shard/live_clients.h"
 #include "server/shard/news_flag.h"
 #include "server/shard/outbox.h"
@@ -33,13 +35,14 @@
 #include "server/replication/slot_content.h"
 #include "server/shard/shard.h"
 #include "server/shard/shard_context.h"
+#include "server/shard/slot_roles.h"
 #include "server/shard/tables.h"
 #include "wire/data.h"
 #include "wire/replica.h"
 
 namespace cairn::server {
 
-class ShardImpl final : public Shard, private ReplicaSender::Listener {
+class ShardImpl final : public Shard, private PrimarySide::Listener {
  public:
   ShardImpl(const ShardOptions& options, Network& network, BufferPool& pool, ShardObserver* observer)
       : context_(options, pool, observer), network_(network), outbox_(context_, network) {}
@@ -59,7 +62,7 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   uint64_t MostAnswerBytes(const wire::FrameHeader& header) const override;
   uint64_t reusable_bytes() const override { return tables_.reusable_bytes(); }
   bool TakeNewsFlag() override { return news_.Take(); }
-  std::vector<wire::SlotNews> news() const override;
+  std::vector<wire::SlotNews> news() const override { return primary_side_.news(); }
   std::vector<wire::SlotLoad> loads() const override { return tables_.loads(); }
   HotReport hot_rows() const override { return tables_.hot_rows(); }
   std::vector<wire::StalledRound> stalled() const override;
@@ -79,6 +82,9 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
                   const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
 
  private:
+  void OnConfirmed(const BackupStream& stream) override { gate_.OnConfirmed(stream); }
+  void OnStreamGone(const BackupStream& stream) override { gate_.OnStreamGone(stream); }
+
   // What an answer with values is made of.
   struct Reading {
     std::span<const wire::SlotEntry> entries;
@@ -92,108 +98,18 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
     return entries.empty() ? 0 : static_cast<uint8_t>(entries.front().number);
   }
 
-  // The other end of a stream whose primary is elsewhere.
-  using ReceiverKey = std::pair<Incarnation, uint32_t>;  // incarnation, thread
-  struct ReplicaSource {
-    ReplicaReceiver receiver;
-    uint16_t server = 0;
-    ConnId conn;  // the newest
-    bool meant_another = false;  // a planted bug's
-  };
-
   // shard.cc
   void Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us);
   void OnControl(ConnId conn, const wire::InFrame& frame);
-  void OnTimers(int64_t now_us);
-  bool Slow(const ReplicaSender& sender) const;
   bool ComparesStates(ConnId conn, wire::ControlMessage& message);
   Status CheckHello(const wire::Hello& hello) const;
   Status Fence(const wire::FrameHeader& header, const LiveClient** client);
   void TellFenced(const wire::InFrame& frame, const Status& why);
-  Status CheckOwner(const Request& request, std::span<const wire::SlotEntry> entries) const;
   void Violation(ConnId conn, const wire::FrameHeader& request, const Status& error);  // and closes
   void TellStillWaiting(int64_t now_us);
-  void TellHeld(int64_t now_us);
-  std::string HeldFor(const HeldAnswer& held) const;  // whom it waits for, in words
   uint32_t WaitsAt(const TableState& table, const ParkedRequest& request) const;  // local slot
-  std::string SlotsWords() const;
-
-  // slot_owners.cc
-  bool UpdateOwners();
-  void BePrimary(uint32_t local, const wire::SlotOwner& owner);
-  void BeBackup(uint32_t local, const wire::SlotOwner& owner, const wire::Backup& backup);
-  void LetGo(uint32_t local);
-  void Ruin(OwnedSlot& slot, OwnedSlot::Ruin ruin);
-  void WatchPositions();
-  void UpdateBackups(uint32_t local, const wire::SlotOwner& owner);
-  void TellPromoted(uint32_t local, SlotBackup& backup, const std::deque<std::vector<std::byte>>& tail);
-
-  // replication.cc
-  BackupStream* StreamTo(uint16_t server, uint16_t thread, int64_t now_us);
-  void DropStreams();
-  void Ship(uint32_t local, wire::OpHeader header, const wire::PushParams* params, std::span<const RowKey> keys,
-            table::Mask mask, std::span<const std::byte> payload,
-            const std::shared_ptr<const Buffer>& keep = nullptr);
-  void ShipNothing(uint32_t local);
-  void Break(SlotBackup& backup) {
-    backup.broken = true;
-    news_.Raise();
-  }
-  void Shipped(uint32_t local, SlotBackup& backup, bool note);
-  void FlushIfFull(ReplicaSender& sender);
-  void FlushStreams();
-  void ShipPush(const Request& request, const Part& part, const wire::PushParams& params);
-  void ShipRefusal(const Request& request, const Part& part, const Status& why);
-  void ShipSumUp(const TableState& table, uint32_t local);
-  void ShipClose(const TableState& table, uint32_t local, const SlotRound::Closed& closed);
-  void StartCopies();
-  void Copy(uint32_t local, SlotBackup& backup);
-  void AddToCopy(BackupStream& stream, SlotBackup& backup, wire::OpKind kind, uint64_t a,
-                 std::span<const std::byte> payload);
-  void SendChunks(BackupStream& stream);
-  void OnConfirmed(ReplicaSender& sender, uint64_t up_to, std::span<const wire::SlotEntry> refused,
-                   int64_t now_us) override;
-  void OnSlotRefused(BackupStream& stream, const wire::SlotEntry& entry, uint64_t up_to);
-  void Recommit(OwnedSlot& slot);
-  void FinishCopy(BackupStream& stream, uint64_t up_to, int64_t now_us);
-  void CheckCaughtUp();
-  bool Drained(const OwnedSlot& slot) const;
-  void TellCommits();
-  void SendHash();
-  wire::OpHeader HashOf(const OwnedSlot& slot) const;
-  void CompareWithHeirs();
-
-  // held_answers.cc
-  // For an answer about these slots, or about every slot here.
-  void SendWhenCommitted(ConnId conn, wire::FramePtr frame, std::span<const wire::SlotEntry> entries,
-                         bool every_slot);
-  template <class Look>
-  void ForEachLocal(const HeldAnswer& held, Look look) const;
-  void Mark(HeldAnswer& held) const;
-  void AdvanceHeld(uint64_t id);
-  void FailHeld(HeldAnswers::iterator it);
-  void ReleaseConfirmed(BackupStream& stream);
-  void RegateAll();
-
-  // backup_operations.cc
-  Status CheckReplicaHello(const wire::ReplicaHello& hello) const;
-  void OnReplicaHello(ConnId conn, const wire::ReplicaHello& hello);
-  void OnReplicate(ConnId conn, wire::InFrame& frame);
-  void TakeHeldFrames(ReplicaSource& source);
-  void TakeOperations(ReplicaSource& source, const wire::InFrame& frame);
-  Status TakeOperation(uint16_t from, const wire::OpView& op);
-  Status EndCopy(uint32_t local, const wire::OpView& op);
-  void ClearSlot(uint32_t local);
-  void PopTail(OwnedSlot& slot);
-  bool Keeps(OwnedSlot& slot, const wire::OpView& op);
-  Status ContinueUnder(OwnedSlot& slot, const wire::OpHeader& header);
-  bool ApplyTail(uint32_t local, uint64_t committed);
-  bool ApplyOperation(uint32_t local, const wire::OpView& op);
-  bool ApplyPush(OwnedSlot& slot, TableState* table, const wire::OpView& op);
-  Status CompareHash(const OwnedSlot& slot, const wire::OpHeader& header);
 
   // shard_state.cc
-  void DropSources();
   void UpdateClients();
   void UpdateHold();
   void AnswerAllParked(const Status& error);
@@ -201,8 +117,6 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   // pushes.cc
   void OnPush(const Request& request);
   void TakePush(const Request& request);
-  bool Feeds(const BackupStream& stream) const;
-  Status CheckBacklog() const;
   void PushPart(const Request& request, TableState* table, const Status& shape,
                 const wire::PushParams& params, const Part& part);
   void RefusePart(const Request& request, const Part& part, const Hyper& hyper, const Status& why);
@@ -276,22 +190,10 @@ class ShardImpl final : public Shard, private ReplicaSender::Listener {
   ViewNumber hold_view_;
   std::vector<wire::TableRound> hold_rounds_;
 
-  SendersByConn senders_by_conn_;  // outlives the streams
-  std::map<std::pair<Incarnation, uint32_t>, std::unique_ptr<BackupStream>> streams_;
-  std::map<ReceiverKey, ReplicaSource> sources_;
-  std::map<ConnId, ReceiverKey> replica_conns_;
-  HeldAnswers held_;
-  RecycledMap<ConnId, bool> told_;  // of one look at them
-  std::vector<uint64_t> blocked_;        // held until the owners change
-  std::vector<uint32_t> catching_up_;    // slots with a backup that is about to be reported
-  uint64_t next_held_ = 1;
-  uint64_t tail_bytes_ = 0;
-  uint32_t handing_over_ = 0;
-  uint32_t copies_wanted_ = 0;  // backups that wait for their turn to be copied to
-  uint32_t next_hashed_ = 0;
-  int64_t hash_us_ = 0;
-  bool short_of_owners_ = false;  // some slot has fewer owners in sync than min_in_sync
-  bool slots_came_ = false;  // with the newest state this shard became the primary of a slot
+  PrimarySide primary_side_{context_, network_, slots_, content_, news_, *this};
+  BackupSide backup_side_{context_, outbox_, clients_, slots_, tables_, content_};
+  CommitGate gate_{context_, slots_, primary_side_.backups(), outbox_};
+  SlotRoles roles_{context_, slots_, primary_side_, backup_side_, news_};
 
   wire::NodeStats stats_;
   uint64_t parts_pushed_ = 0;     // a planted bug's counter

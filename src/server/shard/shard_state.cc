@@ -23,34 +23,21 @@ void ShardImpl::OnState(std::shared_ptr<const wire::ClusterState> state, int64_t
   if (passed_state_ && passed_state_->version <= context_.version()) passed_state_ = nullptr;
   if (now_us > context_.now_us()) context_.NoteTime(now_us);
   // A request may wait at a slot that moves away; its client finds the new owner.
-  if (context_.registered() && UpdateOwners())
+  if (context_.registered() && roles_.Update())
     AnswerAllParked({Code::kUnavailable, context_.name() + " is no longer the owner of some slots"});
   UpdateClients();
   for (TableId dropped : tables_.Update(before.get()))
     for (const ParkedRequest& request : parked_.TakeTable(dropped))
       if (request.conn != ConnId{}) outbox_.SendError(request.conn, request.header, DroppedTable(dropped));
   UpdateHold();
-  CheckCaughtUp();
-  CompareWithHeirs();
-  RegateAll();
+  primary_side_.OnState();
+  gate_.OnState();
   if (!context_.EndOfJob().ok()) return AnswerAllParked(context_.EndOfJob());
   for (auto& [id, table] : tables_.all())
     if (table.sync()) Reconsider(table);
-  DropSources();
-  for (auto& [key, source] : sources_) TakeHeldFrames(source);
-  StartCopies();
-  FlushStreams();
+  backup_side_.OnState();
+  primary_side_.Flush();
   news_.Raise();
-}
-
-// A server that is gone sends nothing more that counts.
-void ShardImpl::DropSources() {
-  if (CAIRN_BUG(kEpochIgnored)) return;
-  std::erase_if(sources_, [&](const auto& item) {
-    return std::none_of(context_.state().servers.begin(), context_.state().servers.end(),
-                        [&](const auto& server) { return server.incarnation == item.first.first; });
-  });
-  std::erase_if(replica_conns_, [&](const auto& item) { return !sources_.contains(item.second); });
 }
 
 void ShardImpl::UpdateClients() {
@@ -74,13 +61,13 @@ void ShardImpl::UpdateHold() {
                              [&, id = id](const wire::TableRound& r) { return r.table == id; });
     if (said == hold_rounds_.end()) {
       hold_rounds_.push_back({id, start});
-    } else if (slots_came_) {
+    } else if (slots_.totals().came) {
       said->round = start = std::max(said->round, start);  // slots came here: never less
     } else {
       continue;
     }
     if (!CAIRN_BUG(kNoHold)) table.rounds.HoldFrom(start);
-    if (slots_came_ && CAIRN_BUG(kHoldNotInherited)) table.rounds.EndHold();
+    if (slots_.totals().came && CAIRN_BUG(kHoldNotInherited)) table.rounds.EndHold();
   }
 }
 

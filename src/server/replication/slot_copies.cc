@@ -1,22 +1,41 @@
-// Copies of slots, as the primary sends them (docs/internals/consistency.md, rule 43): a slot's content is taken
-// at one position and goes into the stream in pieces, a few at a time, so that operations of other
-// slots pass between them; the slot's own later operations go along, and the backup keeps them.
+#include "server/replication/slot_copies.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/bounds.h"
+#include "base/check.h"
 #include "base/planted.h"
-#include "server/shard/shard_impl.h"
 
 namespace cairn::server {
 
-void ShardImpl::StartCopies() {
-  for (auto& [key, stream] : streams_) {
+void SlotCopies::OnOwners() {
+  wanted_ = 0;
+  for (uint32_t local = 0; local < slots_.size(); ++local)
+    for (const SlotBackup& backup : backups_[local].all) wanted_ += backup.phase == SlotBackup::Phase::kWaiting;
+  for (auto& [key, stream] : backups_.streams()) {
+    stream->first_waiting = 0;
+    if (stream->copying == OwnedSlots::kNotHere || CopiedTo(*stream) != nullptr) continue;
+    stream->copying = OwnedSlots::kNotHere;
+    stream->copy = {};
+  }
+}
+
+SlotBackup* SlotCopies::CopiedTo(BackupStream& stream) {
+  auto& all = backups_[stream.copying].all;
+  auto it = std::find_if(all.begin(), all.end(), [&](const SlotBackup& backup) {
+    return backup.stream == &stream && backup.phase == SlotBackup::Phase::kCopying;
+  });
+  return it == all.end() ? nullptr : &*it;
+}
+
+void SlotCopies::Advance() {
+  for (auto& [key, stream] : backups_.streams()) {
     if (stream->copying != OwnedSlots::kNotHere) {
       SendChunks(*stream);
       continue;
     }
-    if (copies_wanted_ == 0 || context_.now_us() < stream->next_copy_us) continue;
+    if (wanted_ == 0 || context_.now_us() < stream->next_copy_us) continue;
     if (!stream->sender.ready()) continue;
     if (stream->sender.unconfirmed_bytes() > context_.options().bounds.most_before_copy_bytes) {
       CAIRN_AT_BOUND(kBeforeCopyBytes);
@@ -24,37 +43,37 @@ void ShardImpl::StartCopies() {
     }
     while (stream->first_waiting < slots_.size()) {
       const uint32_t local = stream->first_waiting++;
-      OwnedSlot& slot = slots_[local];
-      if (slot.role != OwnedSlot::Role::kPrimary || slot.handing_over) continue;
-      auto it = std::find_if(slot.backups.begin(), slot.backups.end(), [its = stream.get()](const SlotBackup& backup) {
+      if (!slots_[local].primary() || slots_[local].handing_over) continue;
+      auto& all = backups_[local].all;
+      auto it = std::find_if(all.begin(), all.end(), [its = stream.get()](const SlotBackup& backup) {
         return backup.stream == its && backup.phase == SlotBackup::Phase::kWaiting;
       });
-      if (it == slot.backups.end()) continue;
-      Copy(local, *it);
+      if (it == all.end()) continue;
+      Begin(local, *it);
       break;
     }
   }
 }
 
-void ShardImpl::Copy(uint32_t local, SlotBackup& backup) {
-  const OwnedSlot& slot = slots_[local];
+void SlotCopies::Begin(uint32_t local, SlotBackup& backup) {
   BackupStream& stream = *backup.stream;
+  CAIRN_CHECK(stream.copying == OwnedSlots::kNotHere && wanted_ > 0);
   ByteWriter content;
   content_.Save(local, content);
   stream.copying = local;
   stream.copy = {};
   stream.copy.content = content.Take();
-  stream.copy.index = slot.index();
+  stream.copy.index = slots_[local].index();
   stream.copy.began_us = context_.now_us();
   backup.phase = SlotBackup::Phase::kCopying;
   backup.copy_end = UINT64_MAX;
-  --copies_wanted_;
-  AddToCopy(stream, backup, wire::OpKind::kBegin, backup.added.value, {});
+  --wanted_;
+  Add(stream, backup, wire::OpKind::kBegin, backup.added.value, {});
   SendChunks(stream);
 }
 
-void ShardImpl::AddToCopy(BackupStream& stream, SlotBackup& backup, wire::OpKind kind, uint64_t a,
-                          std::span<const std::byte> payload) {
+void SlotCopies::Add(BackupStream& stream, SlotBackup& backup, wire::OpKind kind, uint64_t a,
+                     std::span<const std::byte> payload) {
   const OwnedSlot& slot = slots_[stream.copying];
   wire::OpHeader header;
   header.kind = kind;
@@ -62,56 +81,55 @@ void ShardImpl::AddToCopy(BackupStream& stream, SlotBackup& backup, wire::OpKind
   header.epoch = slot.epoch();
   header.index = stream.copy.index;
   header.a = a;
-  if (kind == wire::OpKind::kEnd) {
-    size_t fed = 0;
-    for (const SlotBackup& other : slot.backups) fed += other.fed();
-    header.committed = fed == 1 ? slot.index() : slot.committed;
-  }
+  if (kind == wire::OpKind::kEnd)
+    header.committed = backups_.CommittedWith(stream.copying, backups_[stream.copying].CountFed());
   stream.sender.batch().Add(header, nullptr, {}, {}, payload);
-  Shipped(stream.copying, backup, false);
+  backups_.Shipped(stream.copying, backup, false);
 }
 
-void ShardImpl::SendChunks(BackupStream& stream) {
+void SlotCopies::SendChunks(BackupStream& stream) {
   SlotCopy& copy = stream.copy;
   if (copy.ended) return;
-  auto& backups = slots_[stream.copying].backups;
-  auto backup = std::find_if(backups.begin(), backups.end(), [&](const SlotBackup& b) {
-    return b.stream == &stream && b.phase == SlotBackup::Phase::kCopying;
-  });
-  if (backup == backups.end() || backup->broken) return;
+  SlotBackup* const backup = CopiedTo(stream);
+  if (backup == nullptr || backup->broken) return;
   while (!copy.under_way.empty() && copy.under_way.front() <= stream.sender.confirmed())
     copy.under_way.pop_front();
-  const bool hurry = copy.behind_bytes > context_.options().bounds.most_later_bytes;
-  const size_t most = hurry ? SIZE_MAX : context_.options().bounds.copy_pieces_under_way;
+  const ShardBounds& bounds = context_.options().bounds;
+  const bool hurry = copy.behind_bytes > bounds.most_later_bytes;
+  const size_t most = hurry ? SIZE_MAX : bounds.copy_pieces_under_way;
   if (hurry) CAIRN_AT_BOUND(kLaterBytes);
   while (copy.sent < copy.content.size() && copy.under_way.size() < most) {
     const auto rest = std::span<const std::byte>(copy.content).subspan(copy.sent);
     const auto chunk = rest.first(std::min(rest.size(), context_.options().copy_chunk_bytes));
     copy.under_way.push_back(stream.sender.next_number());
-    AddToCopy(stream, *backup, wire::OpKind::kChunk, copy.chunks++, chunk);
+    Add(stream, *backup, wire::OpKind::kChunk, copy.chunks++, chunk);
     copy.sent += chunk.size();
   }
   if (copy.sent < copy.content.size()) {
     CAIRN_AT_BOUND(kCopyPieces);
     return;
   }
-  AddToCopy(stream, *backup, wire::OpKind::kEnd, copy.chunks, {});
+  Add(stream, *backup, wire::OpKind::kEnd, copy.chunks, {});
   backup->copy_end = backup->shipped;
   copy.ended = true;
 }
 
+void SlotCopies::NoteBehind(const SlotBackup& backup, size_t bytes) {
+  if (backup.phase == SlotBackup::Phase::kCopying) backup.stream->copy.behind_bytes += bytes;
+}
+
 // The copy is there: from now on this backup's word is waited for.
-void ShardImpl::FinishCopy(BackupStream& stream, uint64_t up_to, int64_t now_us) {
+void SlotCopies::OnConfirmed(BackupStream& stream, uint64_t up_to, int64_t now_us) {
   if (stream.copying == OwnedSlots::kNotHere) return;
   const uint32_t local = stream.copying;
-  OwnedSlot& slot = slots_[local];
-  for (SlotBackup& backup : slot.backups) {
+  BackedSlot& backed = backups_[local];
+  for (SlotBackup& backup : backed.all) {
     if (backup.stream != &stream || backup.phase != SlotBackup::Phase::kCopying) continue;
     if (backup.broken) break;
     if (backup.copy_end > up_to && !CAIRN_BUG(kCaughtUpEarly)) return;
     backup.phase = SlotBackup::Phase::kWaited;
-    backup.confirmed_index = std::max(backup.confirmed_index, slot.committed);
-    for (const SlotBackup& other : slot.backups)
+    backup.confirmed_index = std::max(backup.confirmed_index, backed.committed);
+    for (const SlotBackup& other : backed.all)
       if (other.waited()) backup.caught_up_marks.emplace_back(other.stream, other.shipped);
     catching_up_.push_back(local);
     break;
@@ -124,10 +142,10 @@ void ShardImpl::FinishCopy(BackupStream& stream, uint64_t up_to, int64_t now_us)
   stream.copy = {};
 }
 
-void ShardImpl::CheckCaughtUp() {
+void SlotCopies::CheckCaughtUp() {
   std::erase_if(catching_up_, [&](uint32_t local) {
     bool all = true;
-    for (SlotBackup& backup : slots_[local].backups) {
+    for (SlotBackup& backup : backups_[local].all) {
       if (backup.phase != SlotBackup::Phase::kWaited || backup.caught_up || backup.broken) continue;
       const bool there = std::all_of(backup.caught_up_marks.begin(), backup.caught_up_marks.end(),
                                      [](const auto& m) { return m.first->sender.confirmed() >= m.second; });
