@@ -89,6 +89,10 @@ class OwnedSlots {
   }
   // In any role, or in none any more.
   uint32_t LocalOfAny(uint32_t slot) const { return slot < local_of_.size() ? local_of_[slot] : kNotHere; }
+  OwnedSlot::Role RoleOf(SlotId slot) const {
+    const uint32_t local = LocalOfAny(slot.value);
+    return local == kNotHere ? OwnedSlot::Role::kNone : slots_[local].role;
+  }
   OwnedSlot& operator[](uint32_t local) { return slots_[local]; }
   const OwnedSlot& operator[](uint32_t local) const { return slots_[local]; }
   uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }           // local numbers so far

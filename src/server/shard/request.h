@@ -20,7 +20,6 @@ struct Request {
   ConnId conn;
   const LiveClient* client;
   wire::InFrame& frame;
-  int64_t now_us;
   const wire::FrameHeader& header() const { return frame.header; }
   Incarnation incarnation() const { return client->incarnation; }
   TableId table() const { return TableId{frame.header.table}; }

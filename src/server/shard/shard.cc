@@ -1,27 +1,156 @@
-// Frames in: handshake, fencing, dispatch (docs/internals/consistency.md, rules 11 and 12), and what a shard
-// tells about itself.
+// The shard: it brings its parts together, gives each event to those whose business it is, in order, and
+// tells what they know. Nothing here blocks or allocates per slot or key on the paths of pushes and pulls.
 #include "server/shard/shard.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 
 #include "base/planted.h"
+#include "server/pull/pulls.h"
+#include "server/pull/slot_reader.h"
+#include "server/push/push_admission.h"
+#include "server/replication/backup_side.h"
+#include "server/replication/commit_gate.h"
+#include "server/replication/primary_side.h"
+#include "server/replication/slot_content.h"
+#include "server/round/round_engine.h"
+#include "server/round/round_waits.h"
+#include "server/round/view_hold.h"
+#include "server/shard/live_clients.h"
+#include "server/shard/news_flag.h"
+#include "server/shard/outbox.h"
+#include "server/shard/owned_slots.h"
+#include "server/shard/refusal_texts.h"
+#include "server/shard/request.h"
 #include "server/shard/request_size.h"
-#include "server/shard/shard_impl.h"
-#include "wire/state_exchange.h"
+#include "server/shard/shard_context.h"
+#include "server/shard/slot_roles.h"
+#include "server/shard/tables.h"
+#include "server/shard/worker_connections.h"
 
 namespace cairn::server {
-std::unique_ptr<Shard> Shard::Make(const ShardOptions& options, Network& network, BufferPool& pool,
-                                   ShardObserver* observer) {
-  return std::make_unique<ShardImpl>(options, network, pool, observer);
+namespace {
+
+class ShardImpl final : public Shard, private PrimarySide::Listener {
+ public:
+  ShardImpl(const ShardOptions& options, Network& network, BufferPool& pool, ShardObserver* observer)
+      : context_(options, pool, observer),
+        outbox_(context_, network),
+        tables_(context_, slots_),
+        content_(context_, clients_, slots_, tables_),
+        connections_(context_, outbox_, clients_, news_),
+        primary_side_(context_, network, slots_, content_, news_, *this),
+        backup_side_(context_, outbox_, clients_, slots_, tables_, content_),
+        roles_(context_, slots_, primary_side_, backup_side_, news_),
+        gate_(context_, slots_, primary_side_.backups(), outbox_),
+        reader_(context_, outbox_, slots_, gate_),
+        waits_(context_, outbox_, slots_, tables_, gate_, reader_),
+        rounds_(context_, outbox_, slots_, tables_, primary_side_, waits_),
+        hold_(context_, slots_, tables_),
+        pushes_(context_, outbox_, slots_, tables_, primary_side_, gate_),
+        pulls_(context_, outbox_, slots_, tables_, reader_, waits_) {}
+
+  void OnRegistered(uint32_t server_index, Incarnation incarnation) override;
+  void OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) override;
+  void OnConnected(ConnId conn, int64_t now_us) override;
+  void OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) override;
+  void OnDisconnect(ConnId conn, int64_t now_us) override;
+  void OnTick(int64_t now_us) override;
+  uint64_t MostBodyBytes(const wire::FrameHeader& header) const override;
+  uint64_t MostAnswerBytes(const wire::FrameHeader& header) const override;
+
+  StateVersion version() const override { return context_.version(); }
+  ViewNumber hold_view() const override { return hold_.view(); }
+  std::vector<wire::TableRound> hold_rounds() const override { return hold_.rounds(); }
+  bool TakeNewsFlag() override { return news_.Take(); }
+  std::vector<wire::SlotNews> news() const override { return primary_side_.news(); }
+  std::vector<wire::SlotLoad> loads() const override { return tables_.loads(); }
+  HotReport hot_rows() const override { return tables_.hot_rows(); }
+  uint64_t reusable_bytes() const override { return tables_.reusable_bytes(); }
+  std::vector<wire::StalledRound> stalled() const override { return waits_.stalled(); }
+  ShardContext::StatePtr passed_state() const override { return connections_.passed_state(); }
+  wire::NodeStats stats() const override;
+
+  SlotRole RoleOf(SlotId slot) const override { return slots_.RoleOf(slot); }
+  Position Received(SlotId slot) const override;
+  Position Applied(SlotId slot) const override;
+  uint64_t ContentHash(SlotId slot) const override { return content_.Hash(Local(slot)); }
+  bool WaitsFor(SlotId slot, uint32_t server) const override;
+  HighWater high_water() const override;
+  uint64_t early_bytes() const override { return tables_.early_bytes(); }
+  uint64_t looks_at_rows() const override { return tables_.looks_at_rows(); }
+  Seq LastSeq(SlotId slot, Incarnation incarnation) const override;
+  std::vector<Refusal> RefusalsOf(SlotId slot, Incarnation incarnation) const override;
+  Round OpenRound(TableId table, SlotId slot) const override;
+  void ForEachRow(TableId table, SlotId slot,
+                  const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
+
+ private:
+  void OnConfirmed(const BackupStream& stream) override { gate_.OnConfirmed(stream); }
+  void OnStreamGone(const BackupStream& stream) override { gate_.OnStreamGone(stream); }
+
+  void Dispatch(ConnId conn, wire::InFrame& frame);
+  void OnControl(ConnId conn, const wire::InFrame& frame);
+  Status OnRequest(const Request& request);
+  void UpdateClients();
+  uint32_t Local(SlotId slot) const { return slots_.LocalOfAny(slot.value); }
+
+  ShardContext context_;
+  Outbox outbox_;
+  NewsFlag news_;
+  LiveClients clients_;
+  OwnedSlots slots_;
+  Tables tables_;
+  SlotContent content_;
+  WorkerConnections connections_;
+  PrimarySide primary_side_;
+  BackupSide backup_side_;
+  SlotRoles roles_;
+  CommitGate gate_;
+  SlotReader reader_;
+  RoundWaits waits_;
+  RoundEngine rounds_;
+  ViewHold hold_;
+  PushAdmission pushes_;
+  Pulls pulls_;
+  uint64_t bytes_in_ = 0, round_trips_ = 0;
+};
+
+void ShardImpl::OnRegistered(uint32_t server_index, Incarnation incarnation) {
+  if (context_.registered()) return;
+  context_.Register(server_index, incarnation);
+  if (!context_.has_state()) return;
+  // The state came first: only now is it known which slots are ours.
+  hold_.Forget();
+  OnState(context_.ForgetState(), 0);
 }
 
-void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
-  context_.NoteTime(now_us);
-  stats_.bytes_in += sizeof(frame.header) + frame.storage.size();
-  Dispatch(conn, frame, now_us);
+void ShardImpl::OnState(ShardContext::StatePtr state, int64_t now_us) {
+  if (context_.has_state() && state->version <= context_.version()) return;
+  const ShardContext::StatePtr before = context_.TakeState(std::move(state));
+  connections_.OnState();
+  if (now_us > context_.now_us()) context_.NoteTime(now_us);
+  // A request may wait at a slot that moves away; its client finds the new owner.
+  if (context_.registered() && roles_.Update())
+    waits_.AnswerAll({Code::kUnavailable, context_.name() + " is no longer the owner of some slots"});
+  UpdateClients();
+  for (TableId dropped : tables_.Update(before.get())) waits_.AnswerTable(dropped, DroppedTable(dropped));
+  hold_.Update();
+  primary_side_.OnState();
+  gate_.OnState();
+  if (Status end = context_.EndOfJob(); !end.ok()) return waits_.AnswerAll(end);
+  rounds_.OnState();
+  backup_side_.OnState();
   primary_side_.Flush();
+  news_.Raise();
+}
+
+void ShardImpl::UpdateClients() {
+  for (const LiveClient& gone : clients_.Update(context_.state())) {
+    if (!CAIRN_BUG(kDeathNotFenced)) slots_.Forget(gone.index);
+    waits_.ForgetClient(gone.incarnation);
+    if (context_.observer() != nullptr) context_.observer()->OnRetired(gone.incarnation);
+  }
 }
 
 void ShardImpl::OnConnected(ConnId conn, int64_t now_us) {
@@ -29,192 +158,95 @@ void ShardImpl::OnConnected(ConnId conn, int64_t now_us) {
   if (ReplicaSender* sender = primary_side_.backups().SenderOn(conn)) sender->OnConnected(now_us);
 }
 
-void ShardImpl::Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us) {
+void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
+  context_.NoteTime(now_us);
+  bytes_in_ += sizeof(frame.header) + frame.storage.size();
+  Dispatch(conn, frame);
+  primary_side_.Flush();
+}
+
+void ShardImpl::Dispatch(ConnId conn, wire::InFrame& frame) {
   const wire::FrameHeader& header = frame.header;
-  if (ReplicaSender* sender = primary_side_.backups().SenderOn(conn)) return sender->OnMessage(frame, now_us);
+  if (ReplicaSender* sender = primary_side_.backups().SenderOn(conn))
+    return sender->OnMessage(frame, context_.now_us());
   if (header.type == wire::FrameType::kControl) return OnControl(conn, frame);
   if (header.type == wire::FrameType::kReplicate && backup_side_.Knows(conn))
     return backup_side_.OnFrame(conn, frame);
 
-  auto known = connections_.find(conn);
-  if (known == connections_.end()) {
-    outbox_.Send(conn, wire::EncodeControl(wire::Refusal{header.request_id, Code::kProtocol,
-                                                 context_.name() + ": a data connection starts with Hello"},
-                                   context_.pool()));
-    network_.Close(conn);
-    return;
+  const Incarnation* const known = connections_.Find(conn);
+  if (known == nullptr) {
+    const wire::Refusal refusal{header.request_id, Code::kProtocol,
+                                context_.name() + ": a data connection starts with Hello"};
+    outbox_.Send(conn, wire::EncodeControl(refusal, context_.pool()));
+    return outbox_.Close(conn);
   }
-  if (known->second.value != header.incarnation) {
-    return Violation(
-        conn, header,
-        {Code::kProtocol, "frame of incarnation " + std::to_string(header.incarnation) +
-                              " on a connection of incarnation " + std::to_string(known->second.value)});
+  Status violation;
+  if (known->value == header.incarnation) {
+    const LiveClient* client = nullptr;
+    if (Status fenced = connections_.Fence(frame, &client); !fenced.ok())
+      return outbox_.SendError(conn, header, fenced);
+    if ((header.flags & wire::kFlagTrip) != 0) ++round_trips_;
+    violation = OnRequest({conn, client, frame});
+  } else {
+    violation = {Code::kProtocol, "frame of incarnation " + std::to_string(header.incarnation) +
+                                      " on a connection of incarnation " + std::to_string(known->value)};
   }
-  const LiveClient* client = nullptr;
-  if (Status fenced = Fence(header, &client); !fenced.ok()) {
-    TellFenced(frame, fenced);
-    return outbox_.SendError(conn, header, fenced);
-  }
-  if ((header.flags & wire::kFlagTrip) != 0) ++stats_.round_trips;
-  const Request request{conn, client, frame, now_us};
-  switch (header.type) {
-    case wire::FrameType::kPush: return OnPush(request);
+  if (violation.ok()) return;
+  outbox_.SendError(conn, header, violation.With(context_.name()));
+  OnDisconnect(conn, 0);
+  outbox_.Close(conn);
+}
+
+Status ShardImpl::OnRequest(const Request& request) {
+  switch (request.header().type) {
+    case wire::FrameType::kPush: return pushes_.OnPush(request);
     case wire::FrameType::kContribute:
-    case wire::FrameType::kDone: return OnRoundFrame(request);
-    case wire::FrameType::kPull: return OnPull(request);
+    case wire::FrameType::kDone: return rounds_.OnFrame(request);
+    case wire::FrameType::kPull: return pulls_.OnPull(request);
     default:
-      return Violation(conn, header,
-                       {Code::kProtocol, "frame type " + std::to_string(static_cast<int>(header.type)) +
-                                             " is not for a server"});
+      return {Code::kProtocol, "frame type " + std::to_string(static_cast<int>(request.header().type)) +
+                                   " is not for a server"};
   }
 }
 
 void ShardImpl::OnControl(ConnId conn, const wire::InFrame& frame) {
   Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
-  const wire::Hello* hello = message.ok() ? std::get_if<wire::Hello>(&*message) : nullptr;
-  const auto* replica = message.ok() ? std::get_if<wire::ReplicaHello>(&*message) : nullptr;
-  Status problem;
-  if (message.ok() && connections_.contains(conn) && ComparesStates(conn, *message)) return;
-  if (!message.ok()) {
-    problem = message.status();
-  } else if (replica != nullptr) {
-    problem = backup_side_.CheckHello(*replica);
-    if (problem.ok()) return backup_side_.OnHello(conn, *replica);
-  } else if (hello == nullptr) {
-    problem = {Code::kProtocol, std::string(wire::Name(*message)) + " is not for a shard"};
-  } else {
-    problem = CheckHello(*hello);
+  Status problem = message.status();
+  if (message.ok()) {
+    if (connections_.Find(conn) != nullptr && connections_.ComparesStates(conn, *message)) return;
+    if (const auto* replica = std::get_if<wire::ReplicaHello>(&*message)) {
+      problem = backup_side_.CheckHello(*replica);
+      if (problem.ok()) return backup_side_.OnHello(conn, *replica);
+    } else if (const auto* hello = std::get_if<wire::Hello>(&*message)) {
+      problem = connections_.OnHello(conn, *hello);
+      if (problem.ok()) return;
+    } else {
+      problem = {Code::kProtocol, std::string(wire::Name(*message)) + " is not for a shard"};
+    }
   }
-  if (problem.ok()) {
-    connections_[conn] = hello->incarnation;
-    outbox_.Send(conn, wire::EncodeControl(wire::HelloReply{wire::kProtocolVersion, context_.version()}, context_.pool()));
-    return;
-  }
-  outbox_.Send(conn, wire::EncodeControl(wire::Refusal{frame.header.request_id, problem.code(),
-                                               context_.name() + ": " + problem.message()},
-                                 context_.pool()));
-  if (problem.code() == Code::kProtocol) {
-    OnDisconnect(conn, 0);
-    network_.Close(conn);
-  }
-}
-
-// True if the message was about the cluster's state. Whatever a worker has was told by a scheduler, so it
-// is durable; the server's control side takes it for all shards.
-bool ShardImpl::ComparesStates(ConnId conn, wire::ControlMessage& message) {
-  if (const auto* at = std::get_if<wire::StateAt>(&message)) {
-    if (CAIRN_BUG(kStatesNotPassed)) return true;
-    if (auto answer = wire::AnswerTo(*at, context_.state())) outbox_.Send(conn, wire::EncodeControl(*answer, context_.pool()));
-    return true;
-  }
-  auto* passed = std::get_if<wire::StateMessage>(&message);
-  if (passed == nullptr) return false;
-  const StateVersion newest = passed_state_ ? passed_state_->version : context_.version();
-  const bool same_slots = context_.state().slots.empty() || passed->state.slots.size() == context_.state().slots.size();
-  if (passed->state.version <= newest || !same_slots) return true;
-  passed_state_ = std::make_shared<const wire::ClusterState>(std::move(passed->state));
-  news_.Raise();
-  return true;
-}
-
-Status ShardImpl::CheckHello(const wire::Hello& hello) const {
-  if (hello.protocol_min > wire::kProtocolVersion || hello.protocol_max < wire::kProtocolVersion) {
-    return {Code::kProtocol, "speaks protocol " + std::to_string(wire::kProtocolVersion) + ", the worker " +
-                                 std::to_string(hello.protocol_min) + " to " +
-                                 std::to_string(hello.protocol_max) + ": use the same release everywhere"};
-  }
-  if (!context_.registered() || !context_.has_state()) return {Code::kUnavailable, "not registered yet"};
-  if (!hello.cluster_id.empty() && hello.cluster_id != context_.state().cluster_id) {
-    return {Code::kProtocol,
-            "belongs to cluster " + context_.state().cluster_id + ", the worker to " + hello.cluster_id};
-  }
-  if (hello.server_incarnation != context_.incarnation() || hello.thread != context_.options().thread) {
-    return {Code::kProtocol, "is thread " + std::to_string(context_.options().thread) + " of incarnation " +
-                                 std::to_string(context_.incarnation().value) + ", the worker asks for thread " +
-                                 std::to_string(hello.thread) + " of incarnation " +
-                                 std::to_string(hello.server_incarnation.value)};
-  }
-  if (clients_.Find(hello.incarnation) != nullptr) return Status::Ok();
-  if (hello.incarnation >= context_.state().next_incarnation)
-    return {Code::kUnavailable, "has not heard of this worker yet"};
-  return {Code::kRetired, "incarnation " + std::to_string(hello.incarnation.value) +
-                              " has left or was declared dead: restart the process"};
-}
-
-Status ShardImpl::Fence(const wire::FrameHeader& header, const LiveClient** client) {
-  if (!context_.has_state()) return {Code::kUnavailable, context_.name() + " has no state yet"};
-  if (context_.state().phase == wire::Phase::kFailed) return context_.EndOfJob();
-  const Incarnation incarnation{header.incarnation};
-  *client = clients_.Find(incarnation);
-  if (*client == nullptr && incarnation >= context_.state().next_incarnation)
-    return {Code::kUnavailable, context_.name() + " has not heard of this worker yet"};
-  if (*client == nullptr && CAIRN_BUG(kForgetWatermark) && header.type == wire::FrameType::kPush)
-    *client = clients_.Admit(incarnation);
-  if (*client == nullptr) {
-    return {Code::kRetired, "incarnation " + std::to_string(incarnation.value) +
-                                " has left or was declared dead: restart the process"};
-  }
-  if (header.state_version > context_.version().value) {
-    return {Code::kUnavailable, context_.name() + " has state " + std::to_string(context_.version().value) +
-                                    ", the frame was made under " + std::to_string(header.state_version)};
-  }
-  return context_.EndOfJob();
-}
-
-void ShardImpl::TellFenced(const wire::InFrame& frame, const Status& why) {
-  const wire::FrameHeader& header = frame.header;
-  if (context_.observer() == nullptr || why.code() != Code::kRetired || header.type != wire::FrameType::kPush) return;
-  Result<wire::PushView> push = wire::DecodePush(header, frame.body());
-  if (!push.ok()) return;
-  for (const wire::SlotEntry& entry : push->entries) {
-    context_.observer()->OnPush(SlotId{entry.slot}, Incarnation{header.incarnation}, Seq{entry.number},
-                      TableId{header.table}, Outcome::kRetired, why.code(), {}, {}, push->params.hyper(),
-                      Position{});
-  }
+  const wire::Refusal refusal{frame.header.request_id, problem.code(),
+                              context_.name() + ": " + problem.message()};
+  outbox_.Send(conn, wire::EncodeControl(refusal, context_.pool()));
+  if (problem.code() != Code::kProtocol) return;
+  OnDisconnect(conn, 0);
+  outbox_.Close(conn);
 }
 
 void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
   if (ReplicaSender* sender = primary_side_.backups().SenderOn(conn)) return sender->OnDisconnect(now_us);
   if (backup_side_.Knows(conn)) return backup_side_.OnDisconnect(conn);
-  connections_.erase(conn);
-  parked_.ForgetConnection(conn);
+  connections_.Forget(conn);
+  waits_.ForgetConnection(conn);
   gate_.Forget(conn);
 }
 
 void ShardImpl::OnTick(int64_t now_us) {
   context_.NoteTime(now_us);
-  TellStillWaiting(now_us);
+  waits_.TellWaiting();
   gate_.TellWaiting();
   roles_.WatchPositions();
   tables_.AgeHotRows();
   primary_side_.OnTick();
-}
-
-uint32_t ShardImpl::WaitsAt(const TableState& table, const ParkedRequest& request) const {
-  if (!request.every_slot) return slots_.LocalOf(request.entries[request.next].slot);
-  uint32_t local = 0;
-  while (!slots_[local].primary() || Reached(table.rounds[local], request)) ++local;
-  return local;
-}
-
-void ShardImpl::TellStillWaiting(int64_t now_us) {
-  for (auto& [id, request] : parked_.all()) {
-    if (request.conn == ConnId{} || now_us - request.told_us < context_.options().still_waiting_us) continue;
-    request.told_us = now_us;
-    const TableState& table = tables_.all().at(TableId{request.header.table});
-    const uint32_t local = WaitsAt(table, request);
-    const SlotRound& round = table.rounds[local];
-    outbox_.Send(request.conn,
-         wire::EncodeControl(wire::StillWaiting{request.header.request_id, table.info.id, round.open(),
-                                                round.MissingRanks(slots_[local].id, table.rounds.marks())},
-                             context_.pool()));
-  }
-}
-
-void ShardImpl::Violation(ConnId conn, const wire::FrameHeader& request, const Status& error) {
-  outbox_.SendError(conn, request, error.With(context_.name()));
-  OnDisconnect(conn, 0);
-  network_.Close(conn);
 }
 
 uint64_t ShardImpl::MostBodyBytes(const wire::FrameHeader& header) const {
@@ -226,59 +258,52 @@ uint64_t ShardImpl::MostAnswerBytes(const wire::FrameHeader& header) const {
 }
 
 wire::NodeStats ShardImpl::stats() const {
-  wire::NodeStats stats = stats_;
+  wire::NodeStats stats;
+  stats.pushes = pushes_.pushes();
+  stats.pulls = pulls_.pulls();
+  stats.rounds = rounds_.rounds();
+  stats.bytes_in = bytes_in_;
   stats.bytes_out = outbox_.bytes_sent();
+  stats.round_trips = round_trips_;
   stats.connections = connections_.size();
   const RowWeights& weights = tables_.Weigh();
   stats.rows = weights.rows();
   stats.memory_bytes = weights.memory_bytes();
   stats.dense_bytes = weights.dense_bytes();
-  stats.replicated_bytes += primary_side_.backups().sent_bytes();
-  stats.unconfirmed_bytes += primary_side_.backups().unconfirmed_bytes();
+  stats.replicated_bytes = primary_side_.backups().sent_bytes();
+  stats.unconfirmed_bytes = primary_side_.backups().unconfirmed_bytes();
   return stats;
 }
 
-Shard::SlotRole ShardImpl::RoleOf(SlotId slot) const {
-  const uint32_t local = slots_.LocalOfAny(slot.value);
-  return local == OwnedSlots::kNotHere ? SlotRole::kNone : slots_[local].role;
-}
-
 Position ShardImpl::Received(SlotId slot) const {
-  const uint32_t local = slots_.LocalOfAny(slot.value);
   if (RoleOf(slot) == SlotRole::kNone) return {};
-  return slots_[local].primary() ? slots_[local].position() : backup_side_.Received(local);
+  return slots_[Local(slot)].primary() ? slots_[Local(slot)].position() : backup_side_.Received(Local(slot));
 }
 
 Position ShardImpl::Applied(SlotId slot) const {
-  const uint32_t local = slots_.LocalOfAny(slot.value);
   if (RoleOf(slot) == SlotRole::kNone) return {};
-  return slots_[local].primary() ? slots_[local].position() : backup_side_.Applied(local);
+  return slots_[Local(slot)].primary() ? slots_[Local(slot)].position() : backup_side_.Applied(Local(slot));
 }
 
 bool ShardImpl::WaitsFor(SlotId slot, uint32_t server) const {
-  if (RoleOf(slot) != SlotRole::kPrimary) return false;
-  return primary_side_.backups().WaitsFor(slots_.LocalOfAny(slot.value), server);
+  return RoleOf(slot) == SlotRole::kPrimary && primary_side_.backups().WaitsFor(Local(slot), server);
 }
 
 Shard::HighWater ShardImpl::high_water() const {
   return {primary_side_.backups().unconfirmed_bytes(), backup_side_.tail_bytes(), gate_.held()};
 }
 
-uint64_t ShardImpl::ContentHash(SlotId slot) const { return content_.Hash(slots_.LocalOfAny(slot.value)); }
-
 Seq ShardImpl::LastSeq(SlotId slot, Incarnation incarnation) const {
-  const uint32_t local = slots_.LocalOfAny(slot.value);
   const LiveClient* client = clients_.Find(incarnation);
   if (RoleOf(slot) == SlotRole::kNone || client == nullptr) return Seq{0};
-  return slots_[local].numbers.last(client->index);
+  return slots_[Local(slot)].numbers.last(client->index);
 }
 
 std::vector<Shard::Refusal> ShardImpl::RefusalsOf(SlotId slot, Incarnation incarnation) const {
   std::vector<Refusal> refusals;
-  const uint32_t local = slots_.LocalOfAny(slot.value);
   const LiveClient* client = clients_.Find(incarnation);
   if (RoleOf(slot) == SlotRole::kNone || client == nullptr) return refusals;
-  slots_[local].numbers.ForEachRefusal(
+  slots_[Local(slot)].numbers.ForEachRefusal(
       client->index, [&](Seq seq, const Status& why) { refusals.push_back({seq, why}); });
   return refusals;
 }
@@ -286,14 +311,20 @@ std::vector<Shard::Refusal> ShardImpl::RefusalsOf(SlotId slot, Incarnation incar
 Round ShardImpl::OpenRound(TableId id, SlotId slot) const {
   const TableState* table = tables_.Find(id);
   if (table == nullptr || !table->sync() || RoleOf(slot) == SlotRole::kNone) return Round{0};
-  return table->rounds[slots_.LocalOfAny(slot.value)].open();
+  return table->rounds[Local(slot)].open();
 }
 
 void ShardImpl::ForEachRow(TableId id, SlotId slot,
                            const std::function<void(RowKey, std::span<const std::byte>)>& row) const {
   const TableState* table = tables_.Find(id);
-  if (table == nullptr || RoleOf(slot) == SlotRole::kNone) return;
-  table->rows[slots_.LocalOfAny(slot.value)]->ForEach(row);
+  if (table != nullptr && RoleOf(slot) != SlotRole::kNone) table->rows[Local(slot)]->ForEach(row);
+}
+
+}  // namespace
+
+std::unique_ptr<Shard> Shard::Make(const ShardOptions& options, Network& network, BufferPool& pool,
+                                   ShardObserver* observer) {
+  return std::make_unique<ShardImpl>(options, network, pool, observer);
 }
 
 bool IsHelloReply(const wire::Frame& frame) {

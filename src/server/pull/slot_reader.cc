@@ -1,11 +1,9 @@
-// Reads (docs/internals/consistency.md, rules 22, 31, 37 and 38): values of many slots in one answer, each slot's
-// part with its position. Rows are gathered into a pooled buffer, dense values sent from where they lie.
-// A pull never changes anything.
-#include <algorithm>
-#include <vector>
+#include "server/pull/slot_reader.h"
+
+#include <utility>
 
 #include "base/planted.h"
-#include "server/shard/shard_impl.h"
+#include "server/shard/refusal_texts.h"
 #include "wire/coding.h"
 
 namespace cairn::server {
@@ -14,46 +12,22 @@ namespace {
 constexpr size_t kInPlaceBytes = 2048;
 }  // namespace
 
-void ShardImpl::OnPull(const Request& request) {
-  const wire::FrameHeader& header = request.header();
-  Result<wire::PullView> pull = wire::DecodePull(header, request.frame.body());
-  if (!pull.ok()) return Violation(request.conn, header, pull.status());
-  if (Status s = slots_.CheckOwner(pull->entries, header.state_version, context_.name()); !s.ok()) return outbox_.SendError(request.conn, header, s);
-  TableState* table = nullptr;
-  if (Status s = tables_.Find(request.table(), &table); !s.ok()) return outbox_.SendError(request.conn, header, s);
-  if (table == nullptr) return outbox_.SendError(request.conn, header, DroppedTable(request.table()));
-  ++stats_.pulls;
-  if (!request.has(wire::kFlagSyncPull)) {
-    return SendValues(request.conn, header, *table, {pull->entries, pull->keys, ColumnOf(pull->entries)});
-  }
-  if (!table->sync()) return outbox_.SendError(request.conn, header, WrongMode(table->info.spec, "a sync pull"));
-  if (Status s = CheckPullShape(table->info.spec, pull->entries, pull->keys); !s.ok())
-    return outbox_.SendError(request.conn, header, s);
-  // A worker asks for the round after its last one, which may be its first and not be open here yet.
-  if (request.round() > std::max(table->rounds.highest_open(), table->rounds.latest_start()).Next()) {
-    return outbox_.SendError(
-        request.conn, header,
-        {Code::kInvalidArgument,
-         "table \"" + table->info.spec.name + "\": round " + std::to_string(request.round().value) +
-             " is far ahead, the open one is " + std::to_string(table->rounds.highest_open().value)});
-  }
-  if (parked_.Adopt(header, request.conn) != nullptr) return;
-  if (!parked_.HasRoom(request.incarnation(), request.frame.storage.capacity())) {
-    return outbox_.SendError(request.conn, header, {Code::kResourceExhausted, "too many requests wait for a round"});
-  }
-  ParkedRequest waits;
-  waits.conn = request.conn;
-  waits.header = header;
-  waits.needed = request.round();
-  waits.entries = pull->entries;
-  waits.keys = pull->keys;
-  waits.storage = std::move(request.frame.storage);
-  waits.since_us = waits.told_us = request.now_us;
-  AdvanceParked(*table, parked_.Add(std::move(waits)));
+wire::DataParts RoundReply(const TableState& table, const wire::FrameHeader& request, StateVersion version) {
+  wire::DataParts parts;
+  parts.type = wire::FrameType::kRoundReply;
+  parts.request_id = request.request_id;
+  parts.incarnation = Incarnation{request.incarnation};
+  parts.state_version = version;
+  parts.round = Round{request.round};
+  parts.table = table.info.id;
+  // Only gradients are mostly zeros.
+  const WireFormat format = table.info.spec.wire;
+  if (format != WireFormat::kTopK) parts.coding = wire::CodingOf(format);
+  return parts;
 }
 
-Status ShardImpl::CheckReading(const wire::FrameHeader& request, const TableState& table,
-                               const Reading& reading, uint64_t* bytes) const {
+Status SlotReader::Check(const wire::FrameHeader& request, const TableState& table, const Reading& reading,
+                         uint64_t* bytes) const {
   const TableSpec& spec = table.info.spec;
   if (Status s = CheckPullShape(spec, reading.entries, reading.keys); !s.ok()) return s;
   const bool when_assigned =
@@ -87,11 +61,10 @@ Status ShardImpl::CheckReading(const wire::FrameHeader& request, const TableStat
                                       ": pull fewer rows at a time"};
 }
 
-void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableState& table,
-                           const Reading& reading) {
+void SlotReader::Send(ConnId conn, const wire::FrameHeader& request, TableState& table, const Reading& reading) {
   const bool sparse = table.sparse();
   uint64_t bytes = 0;
-  if (Status problem = CheckReading(request, table, reading, &bytes); !problem.ok())
+  if (Status problem = Check(request, table, reading, &bytes); !problem.ok())
     return outbox_.SendError(conn, request, problem);
 
   // A dense table's values are sent from where they lie.
@@ -100,7 +73,7 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
   wire::Pieces pieces;
   Buffer values = context_.pool().Get(in_place ? 0 : bytes);
   std::byte* out = values.data();
-  reply_entries_.clear();
+  entries_.clear();
   size_t key_at = 0;
   for (const wire::SlotEntry& entry : reading.entries) {
     const uint32_t local = slots_.LocalOf(entry.slot);
@@ -110,7 +83,8 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
       const std::vector<std::byte> zeros(part.size() * UnitBytes(table.info.spec));
       rows.Apply(part, zeros, {}, Hyper{0, 0});
     }
-    CountPull(table, local, part, rows.ReadBytes(part.size(), reading.column));
+    slots_[local].work.Pull(part.size(), rows.ReadBytes(part.size(), reading.column));
+    table.hot.Note(part);
     if (in_place) {
       pieces.push_back(rows.View(reading.column));
     } else {
@@ -120,15 +94,15 @@ void ShardImpl::SendValues(ConnId conn, const wire::FrameHeader& request, TableS
     key_at += part.size();
     const bool all = !sparse || reading.column == kKeyColumn;
     const uint32_t count = all ? static_cast<uint32_t>(rows.rows()) : entry.count;
-    reply_entries_.push_back({entry.slot, count, slots_[local].position().packed});
+    entries_.push_back({entry.slot, count, slots_[local].position().packed});
   }
   if (reading.column == 0 && !in_place) {
     (void)wire::RoundValues(table.info.spec.wire, wire::TooLarge::kLargest, values.bytes());
   }
-  wire::DataParts parts = RoundReply(table, request);
+  wire::DataParts parts = RoundReply(table, request, context_.version());
   if (request.type == wire::FrameType::kPull) parts.type = wire::FrameType::kPullReply;
   parts.flags = (request.flags & wire::kFlagValuesChecked) | reading.reply_flags;  // as the asker does it
-  parts.entries = reply_entries_;
+  parts.entries = entries_;
   parts.owned = std::move(values);
   parts.values = std::move(pieces);
   parts.transient = in_place;
