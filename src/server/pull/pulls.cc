@@ -48,8 +48,8 @@ Status Pulls::CheckSync(const Request& request, const TableState& table, const w
   const Round open = table.rounds.highest_open();
   if (request.round() <= std::max(open, table.rounds.latest_start()).Next()) return Status::Ok();
   return {Code::kInvalidArgument, "table \"" + table.info.spec.name + "\": round " +
-                                      std::to_string(request.round().value) + " is far ahead, the open one is " +
-                                      std::to_string(open.value)};
+                                      std::to_string(request.round().value) +
+                                      " is far ahead, the open one is " + std::to_string(open.value)};
 }
 
 }  // namespace cairn::server

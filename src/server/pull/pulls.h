@@ -18,8 +18,8 @@ namespace cairn::server {
 class Pulls {
  public:
   // All outlive it.
-  Pulls(const ShardContext& context, Outbox& outbox, const OwnedSlots& slots, Tables& tables, SlotReader& reader,
-        RoundWaits& waits)
+  Pulls(const ShardContext& context, Outbox& outbox, const OwnedSlots& slots, Tables& tables,
+        SlotReader& reader, RoundWaits& waits)
       : context_(context), outbox_(outbox), slots_(slots), tables_(tables), reader_(reader), waits_(waits) {}
 
   // Not ok: no worker of ours sends such a frame, and it has not been answered.

@@ -61,7 +61,8 @@ Status SlotReader::Check(const wire::FrameHeader& request, const TableState& tab
                                       ": pull fewer rows at a time"};
 }
 
-void SlotReader::Send(ConnId conn, const wire::FrameHeader& request, TableState& table, const Reading& reading) {
+void SlotReader::Send(ConnId conn, const wire::FrameHeader& request, TableState& table,
+                      const Reading& reading) {
   const bool sparse = table.sparse();
   uint64_t bytes = 0;
   if (Status problem = Check(request, table, reading, &bytes); !problem.ok())

@@ -1,5 +1,5 @@
-// Values of many slots as one answer, each slot's part with its position (docs/internals/consistency.md, rules
-// 22, 31, 37 and 38). Rows are gathered into a pooled buffer, dense values sent from where they lie.
+// Values of many slots as one answer, each slot's part with its position (docs/internals/consistency.md,
+// rules 22, 31, 37 and 38). Rows are gathered into a pooled buffer, dense values sent from where they lie.
 // Reading never changes anything. The shard's thread owns it.
 #pragma once
 

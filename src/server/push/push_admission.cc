@@ -47,7 +47,8 @@ Status PushAdmission::Take(const Request& request) {
   ForEachPart(slots_, table, push, shape,
               [&](const Part& part) { TakePart(request, table, shape, push.params, part); });
   ++pushes_;
-  wire::FramePtr reply = wire::EncodePushReply(header, problems_.entries(), problems_.text(), context_.pool());
+  wire::FramePtr reply =
+      wire::EncodePushReply(header, problems_.entries(), problems_.text(), context_.pool());
   if (AnswersAtOnce()) {
     outbox_.Send(request.conn, std::move(reply));
   } else {
@@ -68,11 +69,12 @@ void PushAdmission::TakePart(const Request& request, TableState* table, const St
     const Status* refusal = slot.numbers.RefusalOf(client, seq);
     if (CAIRN_BUG(kRefusalForgotten)) refusal = nullptr;
     if (refusal != nullptr) problems_.Add(part.entry.slot, refusal->code(), seq.value, refusal->message());
-    return Observe(request, part, Outcome::kDuplicate, refusal != nullptr ? refusal->code() : Code::kOk, hyper,
-                   slot.position());
+    return Observe(request, part, Outcome::kDuplicate, refusal != nullptr ? refusal->code() : Code::kOk,
+                   hyper, slot.position());
   }
   if (seq > last.Next() && !CAIRN_BUG(kSkipGaps)) {
-    problems_.Add(part.entry.slot, Code::kUnavailable, last.Next().value, "a push before this one is missing");
+    problems_.Add(part.entry.slot, Code::kUnavailable, last.Next().value,
+                  "a push before this one is missing");
     return Observe(request, part, Outcome::kGap, Code::kUnavailable, hyper, slot.position());
   }
   if (Status s = CheckPart(table, shape, params, part, "push"); !s.ok()) [[unlikely]]
@@ -102,8 +104,7 @@ void PushAdmission::Observe(const Request& request, const Part& part, Outcome ou
   if (context_.observer() == nullptr) return;
   const bool applied = outcome == Outcome::kApplied;
   context_.observer()->OnPush(SlotId{part.entry.slot}, request.incarnation(), Seq{part.entry.number},
-                              request.table(), outcome, code,
-                              applied ? part.keys : std::span<const RowKey>{},
+                              request.table(), outcome, code, applied ? part.keys : std::span<const RowKey>{},
                               applied ? part.values : std::span<const std::byte>{}, hyper, position);
 }
 

@@ -1,6 +1,6 @@
-// Numbered pushes (docs/internals/consistency.md, rules 13, 14, 31 and 36): each slot's part is checked whole and
-// then applied, straight from the receive buffer, exactly once; then it goes to the backups, and the answer
-// to the commit gate. The shard's thread owns it.
+// Numbered pushes (docs/internals/consistency.md, rules 13, 14, 31 and 36): each slot's part is checked whole
+// and then applied, straight from the receive buffer, exactly once; then it goes to the backups, and the
+// answer to the commit gate. The shard's thread owns it.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class PushAdmission {
 
  private:
   Status Take(const Request& request);
-  void TakePart(const Request& request, TableState* table, const Status& shape, const wire::PushParams& params,
-                const Part& part);
+  void TakePart(const Request& request, TableState* table, const Status& shape,
+                const wire::PushParams& params, const Part& part);
   void RefusePart(const Request& request, const Part& part, const Hyper& hyper, const Status& why);
   void Observe(const Request& request, const Part& part, Outcome outcome, Code code, const Hyper& hyper,
                Position position) const;

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/planted.h"
-#include "server/round/round.h"
+#include "server/round/slot_round.h"
 #include "server/shard/request.h"
 
 namespace cairn::server {
@@ -82,8 +82,8 @@ Status BackupSide::CheckHello(const wire::ReplicaHello& hello) const {
   if (hello.from_incarnation >= state.next_incarnation)
     return {Code::kUnavailable, "has not heard of this server yet"};
   if (CAIRN_BUG(kEpochIgnored)) return Status::Ok();
-  return {Code::kRetired, "incarnation " + std::to_string(hello.from_incarnation.value) +
-                              " was declared dead or has left"};
+  return {Code::kRetired,
+          "incarnation " + std::to_string(hello.from_incarnation.value) + " was declared dead or has left"};
 }
 
 void BackupSide::OnHello(ConnId conn, const wire::ReplicaHello& hello) {
@@ -136,7 +136,8 @@ void BackupSide::TakeHeldFrames(Source& source) {
 void BackupSide::TakeOperations(Source& source, const wire::InFrame& frame) {
   // It is not damaged (it has passed its checksum, or came from this host): from another release, or a bug.
   if (Status bad = wire::CheckOps(frame.body()); !bad.ok())
-    return context_.Log("server " + std::to_string(source.server) + " sent what can't be read: " + bad.message());
+    return context_.Log("server " + std::to_string(source.server) +
+                        " sent what can't be read: " + bad.message());
   const auto& owners = context_.state().slots;
   wire::OpReader reader(frame.body());
   wire::OpView op;
@@ -192,7 +193,7 @@ Status BackupSide::TakeOperation(uint16_t from, const wire::OpView& op) {
   if (!here.whole) return Status::Ok();  // the rest of the copy comes first
   CAIRN_CHECK((slots_[local].index() <= here.received && here.received <= Held(local)) || CAIRN_ANY_BUG);
   return ApplyTail(local, std::min(h.committed, here.received)) ? Status::Ok()
-                                                               : Refused("an operation does not fit");
+                                                                : Refused("an operation does not fit");
 }
 
 // An operation proper: the next one, or one that is known.
@@ -305,13 +306,13 @@ bool BackupSide::Apply(uint32_t local, const wire::OpView& op) {
     if (!round.LoadSummed(Round{h.a}, in)) return false;
     return in.Get<uint8_t>() == 0 || rows.LoadStaged(in);
   }
-  SlotRound::Closed closed;
+  ClosedRound closed;
   if (!LoadClosed(in, &closed)) return false;
   if (in.Get<uint8_t>() != 0) {
     if (rows.staged()) rows.DropStaged();
     if (!rows.LoadStaged(in)) return false;
   }
-  if (closed.effect != SlotRound::Effect::kNothing && !rows.staged()) return false;
+  if (closed.effect != ClosedRound::Effect::kNothing && !rows.staged()) return false;
   if (CAIRN_BUG(kOutcomeNotReplicated)) {
     closed.outcome = Status::Ok();
     closed.refused.clear();

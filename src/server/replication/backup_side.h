@@ -29,7 +29,12 @@ class BackupSide {
   // All outlive it.
   BackupSide(const ShardContext& context, Outbox& outbox, const LiveClients& clients, OwnedSlots& slots,
              Tables& tables, SlotContent& content)
-      : context_(context), outbox_(outbox), clients_(clients), slots_(slots), tables_(tables), content_(content) {}
+      : context_(context),
+        outbox_(outbox),
+        clients_(clients),
+        slots_(slots),
+        tables_(tables),
+        content_(content) {}
 
   // Slots, by local number; as shard/slot_roles.cc says.
   void AddSlot() { backups_.emplace_back(); }

@@ -86,8 +86,8 @@ BackupStream* Backups::StreamTo(uint16_t server, uint16_t thread) {
     route.endpoint = peer->endpoint;
     ReplicaStreamTimes times;
     times.resend_after_us = context_.options().resend_after_us;
-    stream = std::make_unique<BackupStream>(std::move(route), times, network_, context_.pool(), senders_by_conn_,
-                                            listener_);
+    stream = std::make_unique<BackupStream>(std::move(route), times, network_, context_.pool(),
+                                            senders_by_conn_, listener_);
     stream->sender.Start(context_.now_us());
   }
   return stream.get();
@@ -215,9 +215,8 @@ Status Backups::CheckBacklog() const {
 
 bool Backups::WaitsFor(uint32_t local, uint32_t server) const {
   const auto& all = backed_[local].all;
-  return std::any_of(all.begin(), all.end(), [&](const SlotBackup& backup) {
-    return backup.server == server && backup.waited();
-  });
+  return std::any_of(all.begin(), all.end(),
+                     [&](const SlotBackup& backup) { return backup.server == server && backup.waited(); });
 }
 
 uint64_t Backups::sent_bytes() const {

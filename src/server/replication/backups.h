@@ -77,8 +77,8 @@ struct SlotBackup {
   uint64_t first_shipped = 0;    // the first frame with anything for this backup
   bool caught_up = false;        // kWaited: all that was shipped before is confirmed by all
   std::vector<std::pair<BackupStream*, uint64_t>> caught_up_marks;  // what that was
-  bool compared = false;         // as the heir, with what the primary has
-  bool broken = false;           // it refuses what it is sent, under our own epoch
+  bool compared = false;                                            // as the heir, with what the primary has
+  bool broken = false;  // it refuses what it is sent, under our own epoch
   bool waited() const { return phase >= (CAIRN_BUG(kCaughtUpNotWaited) ? Phase::kInSync : Phase::kWaited); }
   // It gets operations (and has, or will have, what comes before them).
   bool fed() const { return phase >= Phase::kCopying; }
@@ -93,7 +93,8 @@ struct BackedSlot {
   bool commit_untold = false;
   bool deposed = false;  // a backup has a newer epoch: nothing more is acknowledged
 
-  // Those that are fed, and those that can't follow too: until they are dropped they may be on record as in sync.
+  // Those that are fed, and those that can't follow too: until they are dropped they may be on record as in
+  // sync.
   size_t CountFed() const;
   // All that is waited for is confirmed.
   bool Drained() const;

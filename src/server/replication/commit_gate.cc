@@ -11,7 +11,8 @@ namespace cairn::server {
 
 void CommitGate::Send(ConnId conn, wire::FramePtr frame, std::span<const wire::SlotEntry> entries,
                       bool every_slot) {
-  if (backups_.none() && !slots_.totals().short_of_owners) [[likely]] return outbox_.Send(conn, std::move(frame));
+  if (backups_.none() && !slots_.totals().short_of_owners) [[likely]]
+    return outbox_.Send(conn, std::move(frame));
   Held held;
   held.conn = conn;
   held.frame = std::move(frame);
@@ -29,7 +30,8 @@ void CommitGate::Send(ConnId conn, wire::FramePtr frame, std::span<const wire::S
   const uint64_t id = next_++;
   held_.emplace(id, std::move(held));
   Advance(id);
-  if (auto waits = held_.find(id); waits != held_.end()) wire::KeepValues(*waits->second.frame, context_.pool());
+  if (auto waits = held_.find(id); waits != held_.end())
+    wire::KeepValues(*waits->second.frame, context_.pool());
 }
 
 template <class Look>
@@ -144,9 +146,10 @@ void CommitGate::TellWaiting() {
       continue;
     held.told_us = context_.now_us();
     const wire::FrameHeader& answer = held.frame->header();
-    outbox_.Send(held.conn, wire::EncodeControl(wire::StillWaiting{answer.request_id, TableId{answer.table},
-                                                                   Round{0}, {}, WaitsFor(held)},
-                                                context_.pool()));
+    outbox_.Send(held.conn, wire::EncodeControl(
+                                wire::StillWaiting{
+                                    answer.request_id, TableId{answer.table}, Round{0}, {}, WaitsFor(held)},
+                                context_.pool()));
   }
 }
 

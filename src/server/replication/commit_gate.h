@@ -1,5 +1,5 @@
-// Nothing is answered before it is committed (docs/internals/consistency.md, rule 41): answers wait here until
-// the backups have confirmed what they are about. The shard's thread owns it.
+// Nothing is answered before it is committed (docs/internals/consistency.md, rule 41): answers wait here
+// until the backups have confirmed what they are about. The shard's thread owns it.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ class CommitGate {
   struct Held {
     ConnId conn;
     wire::FramePtr frame;
-    bool every_slot = false;          // is about all slots of the shard
-    RecycledVector<uint32_t> locals;  // else: about these
+    bool every_slot = false;                                         // is about all slots of the shard
+    RecycledVector<uint32_t> locals;                                 // else: about these
     RecycledVector<std::pair<const BackupStream*, uint64_t>> marks;  // frames that have to be confirmed
     int64_t told_us = 0;  // when it was made, or its client was last told that it waits
   };
@@ -65,8 +65,8 @@ class CommitGate {
   uint64_t next_ = 1;
   // Those that wait for a stream: (frame, held answer), by frame.
   std::map<const BackupStream*, RecycledDeque<std::pair<uint64_t, uint64_t>>> waiting_;
-  std::vector<uint64_t> blocked_;    // held until the owners change
-  RecycledMap<ConnId, bool> told_;   // of one look at them
+  std::vector<uint64_t> blocked_;   // held until the owners change
+  RecycledMap<ConnId, bool> told_;  // of one look at them
 };
 
 }  // namespace cairn::server

@@ -121,7 +121,7 @@ void PrimarySide::ShipSumUp(TableId table, const SlotRound& round, const table::
   Ship(local, header, nullptr, {}, {}, payload.bytes());
 }
 
-void PrimarySide::ShipClose(TableId table, const SlotRound& round, const SlotRound::Closed& closed,
+void PrimarySide::ShipClose(TableId table, const SlotRound& round, const ClosedRound& closed,
                             const table::SlotTable& rows, uint32_t local) {
   if (!Backed(local)) return;
   wire::OpHeader header;
@@ -130,7 +130,7 @@ void PrimarySide::ShipClose(TableId table, const SlotRound& round, const SlotRou
   header.a = round.open().value;
   ByteWriter payload;
   SaveClosed(closed, payload);
-  const bool sums = closed.effect != SlotRound::Effect::kNothing && !closed.two_phase;
+  const bool sums = closed.effect != ClosedRound::Effect::kNothing && !closed.two_phase;
   payload.Put(static_cast<uint8_t>(sums));
   if (sums) rows.SaveStaged(payload);
   Ship(local, header, nullptr, {}, {}, payload.bytes());
@@ -195,9 +195,9 @@ std::vector<wire::SlotNews> PrimarySide::news() const {
       }
     }
     const uint16_t heir = context_.state().slots[slot.id.value].heir;
-    const bool compared =
-        std::any_of(backed.all.begin(), backed.all.end(),
-                    [&](const SlotBackup& backup) { return backup.server == heir && backup.compared; });
+    const bool compared = std::any_of(backed.all.begin(), backed.all.end(), [&](const SlotBackup& backup) {
+      return backup.server == heir && backup.compared;
+    });
     if (slot.handing_over && ((compared && backed.Drained()) || CAIRN_BUG(kHandoverUndrained)))
       say(wire::SlotNews::kHandedOver, heir, StateVersion{0});
   }

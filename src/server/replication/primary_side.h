@@ -15,7 +15,7 @@
 #include "server/replication/replica_stream.h"
 #include "server/replication/slot_content.h"
 #include "server/replication/slot_copies.h"
-#include "server/round/round.h"
+#include "server/round/slot_round.h"
 #include "server/shard/news_flag.h"
 #include "server/shard/owned_slots.h"
 #include "server/shard/request.h"
@@ -38,8 +38,8 @@ class PrimarySide final : private ReplicaSender::Listener {
   };
 
   // All outlive it.
-  PrimarySide(const ShardContext& context, Network& network, const OwnedSlots& slots, const SlotContent& content,
-              NewsFlag& news, Listener& listener);
+  PrimarySide(const ShardContext& context, Network& network, const OwnedSlots& slots,
+              const SlotContent& content, NewsFlag& news, Listener& listener);
 
   Backups& backups() { return backups_; }
   const Backups& backups() const { return backups_; }
@@ -60,7 +60,7 @@ class PrimarySide final : private ReplicaSender::Listener {
   void ShipRefusal(const Request& request, const Part& part, const Status& why);
   void ShipSumUp(TableId table, const SlotRound& round, const table::SlotTable& rows, uint32_t local);
   // Before the round is closed here: the sums are gone then.
-  void ShipClose(TableId table, const SlotRound& round, const SlotRound::Closed& closed,
+  void ShipClose(TableId table, const SlotRound& round, const ClosedRound& closed,
                  const table::SlotTable& rows, uint32_t local);
 
   void OnTick();
@@ -70,8 +70,8 @@ class PrimarySide final : private ReplicaSender::Listener {
  private:
   void OnConfirmed(ReplicaSender& sender, uint64_t up_to, std::span<const wire::SlotEntry> refused,
                    int64_t now_us) override;
-  void Ship(uint32_t local, wire::OpHeader header, const wire::PushParams* params, std::span<const RowKey> keys,
-            table::Mask mask, std::span<const std::byte> payload,
+  void Ship(uint32_t local, wire::OpHeader header, const wire::PushParams* params,
+            std::span<const RowKey> keys, table::Mask mask, std::span<const std::byte> payload,
             const std::shared_ptr<const Buffer>& keep = nullptr);
   void ShipNothing(uint32_t local);
   void TellCommits();

@@ -181,6 +181,7 @@ void ReplicaSender::OnAck(const wire::InFrame& frame, int64_t now_us) {
     queue_.pop_front();
     ++confirmed_;
   }
+  CAIRN_CHECK(queue_.size() == last_number() - confirmed_);  // what is not confirmed is kept, and no more
   if (news) progress_us_ = confirmed_us_ = now_us;
   if (news || queue_.empty()) back_off_us_ = times_.reconnect_min_us;
   if (news || !refused->empty()) listener_.OnConfirmed(*this, up_to, *refused, now_us);

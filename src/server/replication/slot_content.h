@@ -1,5 +1,5 @@
-// A whole slot as bytes and back (docs/internals/consistency.md, rule 43): every table's rows and rounds, and the
-// sequence numbers with their refusals. And the hash that owners compare (rule 51). The primary saves, a
+// A whole slot as bytes and back (docs/internals/consistency.md, rule 43): every table's rows and rounds, and
+// the sequence numbers with their refusals. And the hash that owners compare (rule 51). The primary saves, a
 // backup clears and loads. No state of its own; the shard's thread.
 #pragma once
 

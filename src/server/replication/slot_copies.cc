@@ -12,7 +12,8 @@ namespace cairn::server {
 void SlotCopies::OnOwners() {
   wanted_ = 0;
   for (uint32_t local = 0; local < slots_.size(); ++local)
-    for (const SlotBackup& backup : backups_[local].all) wanted_ += backup.phase == SlotBackup::Phase::kWaiting;
+    for (const SlotBackup& backup : backups_[local].all)
+      wanted_ += backup.phase == SlotBackup::Phase::kWaiting;
   for (auto& [key, stream] : backups_.streams()) {
     stream->first_waiting = 0;
     if (stream->copying == OwnedSlots::kNotHere || CopiedTo(*stream) != nullptr) continue;

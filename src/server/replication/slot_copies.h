@@ -1,5 +1,5 @@
-// Copies of slots, as the primary sends them (docs/internals/consistency.md, rule 43): a slot's content is taken
-// at one position and goes into the stream in pieces, a few at a time, so that operations of other
+// Copies of slots, as the primary sends them (docs/internals/consistency.md, rule 43): a slot's content is
+// taken at one position and goes into the stream in pieces, a few at a time, so that operations of other
 // slots pass between them; the slot's own later operations go along, and the backup keeps them. One copy at a
 // time for each stream. The shard's thread owns it.
 #pragma once
@@ -21,8 +21,8 @@ namespace cairn::server {
 class SlotCopies {
  public:
   // All outlive it.
-  SlotCopies(const ShardContext& context, const OwnedSlots& slots, const SlotContent& content, Backups& backups,
-             NewsFlag& news)
+  SlotCopies(const ShardContext& context, const OwnedSlots& slots, const SlotContent& content,
+             Backups& backups, NewsFlag& news)
       : context_(context), slots_(slots), content_(content), backups_(backups), news_(news) {}
 
   // A new state has changed who backs what: forgets copies to those who do not any more.

@@ -149,7 +149,7 @@ Status RoundEngine::StageParts(const Request& request, TableState& table, const 
       if (CAIRN_BUG(kRoundTwice)) ReopenRound(request, table, push.params, part);
       return;
     }
-    if (round.Find(request.client->rank, request.incarnation()) != nullptr) return;  // a copy
+    if (round.contributions().Find(request.client->rank, request.incarnation()) != nullptr) return;  // a copy
     if (round.summed() != nullptr) {
       result = {Code::kInvalidArgument, "round " + std::to_string(request.round().value) + " of table \"" +
                                             table.info.spec.name + "\" is summed up in slot " +
@@ -186,20 +186,21 @@ Status RoundEngine::StagePart(const Request& request, TableState& table, const P
     contribution.mask = CAIRN_BUG(kMaskIgnored) ? table::Mask() : part.mask;
   }
   CountPush(slots_[part.local], &table, part);
-  Contribution& added = round.Add(std::move(contribution));
+  Contribution& added = round.contributions().Add(std::move(contribution));
   if (in_order) {
     // Whoever joins with the pending view may have a lower rank, and its place is before this one.
     if (!table.rounds.Held(request.round()))
-      round.FoldInOrder(slots_[part.local].id, table.rounds.marks(), rows);
+      round.contributions().FoldInOrder(round.open(), slots_[part.local].id, table.rounds.marks(), rows);
   } else if (!refused) {
-    round.Fold(added, rows);
+    round.contributions().Fold(added, rows);
   }
   if (!added.folded) {
     Buffer& storage = request.frame.storage;
     const uint64_t budget = context_.options().early_contribution_budget;
-    if (*kept == nullptr && tables_.early_bytes() + storage.capacity() > budget && !CAIRN_BUG(kEarlyUnbounded)) {
+    if (*kept == nullptr && tables_.early_bytes() + storage.capacity() > budget &&
+        !CAIRN_BUG(kEarlyUnbounded)) {
       CAIRN_AT_BOUND(kEarlyBytes);
-      round.Remove(request.client->rank, request.incarnation());
+      round.contributions().Remove(request.client->rank, request.incarnation());
       return {Code::kResourceExhausted, "table \"" + table.info.spec.name + "\" is deterministic and rank " +
                                             std::to_string(request.client->rank.value) +
                                             " is early: " + std::to_string(tables_.early_bytes()) +
@@ -210,8 +211,8 @@ Status RoundEngine::StagePart(const Request& request, TableState& table, const P
     added.kept = *kept;
   }
   if (context_.observer() != nullptr) {
-    context_.observer()->OnStaged(slots_[part.local].id, request.incarnation(), table.info.id, request.round(),
-                                  added.weight, refused, part.keys, part.values);
+    context_.observer()->OnStaged(slots_[part.local].id, request.incarnation(), table.info.id,
+                                  request.round(), added.weight, refused, part.keys, part.values);
   }
   return Status::Ok();
 }
@@ -228,8 +229,15 @@ void RoundEngine::ReopenRound(const Request& request, TableState& table, const w
   rows.ApplyStaged(hyper, params.weight, 1.0);
   const Position position = slots_[part.local].NextPosition();
   if (context_.observer() == nullptr) return;
-  CloseRecord record{table.info.id, slots_[part.local].id, request.round(), context_.version(), {},
-                     params.weight, hyper, Code::kOk, position};
+  CloseRecord record{table.info.id,
+                     slots_[part.local].id,
+                     request.round(),
+                     context_.version(),
+                     {},
+                     params.weight,
+                     hyper,
+                     Code::kOk,
+                     position};
   record.contributors.push_back(
       {request.incarnation(), request.client->rank, params.weight, /*live=*/true, /*gradient=*/true, false});
   context_.observer()->OnClosed(record);
@@ -258,8 +266,8 @@ void RoundEngine::Reconsider(TableState& table, std::span<const wire::SlotEntry>
 void RoundEngine::CloseWhatMay(TableState& table, uint32_t local) {
   SlotRound& round = table.rounds[local];
   const SlotId slot = slots_[local].id;
-  if (round.HasUnfolded() && !table.rounds.Held(round.open())) {
-    round.FoldInOrder(slot, table.rounds.marks(), *table.rows[local]);
+  if (round.contributions().HasUnfolded() && !table.rounds.Held(round.open())) {
+    round.contributions().FoldInOrder(round.open(), slot, table.rounds.marks(), *table.rows[local]);
   }
   // One close may allow the next, where nobody is awaited in it; a later start bounds that.
   bool moved = false;
@@ -291,8 +299,7 @@ void RoundEngine::CloseOnce(TableState& table, uint32_t local) {
   SlotRound& round = table.rounds[local];
   const Round closing = round.open();
   table::SlotTable& rows = *table.rows[local];
-  SlotRound::Closed closed =
-      round.Decide(table.info, table.rounds.marks(), rows, context_.observer() != nullptr);
+  ClosedRound closed = round.Decide(table.info, table.rounds.marks(), rows, context_.observer() != nullptr);
   const Position position = slots_[local].NextPosition();
   primary_side_.ShipClose(table.info.id, round, closed, rows, local);
   if (table.rounds.Close(local, closed, rows, slots_)) ++rounds_;

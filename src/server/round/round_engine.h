@@ -11,8 +11,8 @@
 
 #include "cairn/status.h"
 #include "server/replication/primary_side.h"
-#include "server/round/round.h"
 #include "server/round/round_waits.h"
+#include "server/round/slot_round.h"
 #include "server/shard/outbox.h"
 #include "server/shard/owned_slots.h"
 #include "server/shard/request.h"

@@ -27,7 +27,8 @@ bool RoundWaits::CheckRoom(const wire::FrameHeader& header, ConnId conn, uint64_
 void RoundWaits::Await(TableState& table, ParkedRequest request) {
   request.since_us = request.told_us = context_.now_us();
   ParkedRequest& parked = parked_.Add(std::move(request));
-  if (CAIRN_BUG(kAckAtStaging) && parked.header.type == wire::FrameType::kContribute) return Answer(table, parked);
+  if (CAIRN_BUG(kAckAtStaging) && parked.header.type == wire::FrameType::kContribute)
+    return Answer(table, parked);
   Advance(table, parked);
 }
 
@@ -176,11 +177,11 @@ void RoundWaits::TellWaiting() {
     const TableState& table = *tables_.Find(TableId{request.header.table});
     const uint32_t local = WaitsAt(table, request);
     const SlotRound& round = table.rounds[local];
-    outbox_.Send(request.conn,
-                 wire::EncodeControl(
-                     wire::StillWaiting{request.header.request_id, table.info.id, round.open(),
-                                        round.MissingRanks(slots_[local].id, table.rounds.marks())},
-                     context_.pool()));
+    outbox_.Send(
+        request.conn,
+        wire::EncodeControl(wire::StillWaiting{request.header.request_id, table.info.id, round.open(),
+                                               round.MissingRanks(slots_[local].id, table.rounds.marks())},
+                            context_.pool()));
   }
 }
 

@@ -11,6 +11,7 @@ namespace cairn::server {
 void TableRounds::Update(const wire::ClusterState& state, const wire::TableInfo& table,
                          const OwnedSlots& slots) {
   rounds_.resize(slots.size());
+  waiting_.resize(slots.size());
   std::vector<Member> members;
   for (const wire::WorkerInfo& worker : state.workers) {
     if (worker.join_view == ViewNumber{0}) continue;
@@ -76,7 +77,7 @@ const SlotRound::Summed& TableRounds::SumUp(uint32_t local, const wire::TableInf
   return summed;
 }
 
-bool TableRounds::Close(uint32_t local, const SlotRound::Closed& closed, table::SlotTable& rows,
+bool TableRounds::Close(uint32_t local, const ClosedRound& closed, table::SlotTable& rows,
                         const OwnedSlots& slots) {
   SlotRound& round = rounds_[local];
   const Round closing = round.open();
@@ -102,7 +103,7 @@ void TableRounds::TakeWoken(std::span<const uint32_t> moved, Round lowest_before
     woken->insert(woken->end(), waiting.begin(), waiting.end());
     waiting.clear();
   };
-  for (uint32_t local : moved) take(rounds_[local].waiting);
+  for (uint32_t local : moved) take(waiting_[local]);
   const bool risen = lowest_open_ > lowest_before;
   if (risen) take(waiting_for_all_);
   if (risen || AllSummedUp()) take(waiting_for_reports_);

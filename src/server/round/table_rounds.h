@@ -1,5 +1,5 @@
-// The rounds of one sync table in all slots of a shard: each slot's open round (round.h), the marks of the
-// workers, and what follows for the table as a whole: the lowest and the highest round that is open in a
+// The rounds of one sync table in all slots of a shard: each slot's open round (slot_round.h), the marks of
+// the workers, and what follows for the table as a whole: the lowest and the highest round that is open in a
 // slot that this shard is the primary of, and how many slots stand there. Only SumUp and Close of this class
 // move such a slot, so that the counts stay true. Bookkeeping; the round engine decides when. One thread.
 #pragma once
@@ -11,7 +11,7 @@
 
 #include "base/ids.h"
 #include "server/round/done_marks.h"
-#include "server/round/round.h"
+#include "server/round/slot_round.h"
 #include "server/shard/owned_slots.h"
 #include "server/shard/parked.h"
 #include "table/slot_table.h"
@@ -59,11 +59,11 @@ class TableRounds {
   const SlotRound::Summed& SumUp(uint32_t local, const wire::TableInfo& table, table::SlotTable& rows,
                                  bool want_contributors);
   // True if this slot is the first to close the round.
-  bool Close(uint32_t local, const SlotRound::Closed& closed, table::SlotTable& rows, const OwnedSlots& slots);
+  bool Close(uint32_t local, const ClosedRound& closed, table::SlotTable& rows, const OwnedSlots& slots);
 
   // Requests that wait: until the open round of a slot moves; for done marks, until the lowest open round
   // rises, or (first phase) is summed up in every slot.
-  void WaitAt(uint32_t local, ParkedId id) { rounds_[local].waiting.push_back(id); }
+  void WaitAt(uint32_t local, ParkedId id) { waiting_[local].push_back(id); }
   void WaitForAll(ParkedId id, bool first_phase) {
     (first_phase ? waiting_for_reports_ : waiting_for_all_).push_back(id);
   }
@@ -82,6 +82,7 @@ class TableRounds {
   uint32_t summed_at_lowest_ = 0;  // and those of them in which it is summed up
   uint32_t unclean_slots_ = 0;
   uint32_t joined_slots_ = 0;
+  std::vector<std::vector<ParkedId>> waiting_;  // by local slot
   std::vector<ParkedId> waiting_for_all_, waiting_for_reports_;
 };
 

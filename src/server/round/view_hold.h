@@ -21,7 +21,7 @@ class ViewHold {
 
   // By the context's state, after slots and tables have been looked at.
   void Update();
-  void Forget() { view_ = ViewNumber{0}; }  // the state that began it
+  void Forget() { view_ = ViewNumber{0}; }   // the state that began it
   ViewNumber view() const { return view_; }  // 0: nothing is held
   const std::vector<wire::TableRound>& rounds() const { return rounds_; }
 

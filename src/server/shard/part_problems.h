@@ -20,8 +20,8 @@ class PartProblems {
   }
   // `number`: of the push, or 0. A refusal's text says more than a gap's, which is unavailable.
   void Add(uint32_t slot, Code code, uint64_t number, const std::string& text) {
-    if (entries_.empty() || (code != Code::kUnavailable &&
-                             entries_.back().count == static_cast<uint32_t>(Code::kUnavailable))) {
+    if (entries_.empty() ||
+        (code != Code::kUnavailable && entries_.back().count == static_cast<uint32_t>(Code::kUnavailable))) {
       text_ = text;
     }
     entries_.push_back({slot, static_cast<uint32_t>(code), number});

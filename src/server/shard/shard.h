@@ -87,14 +87,14 @@ struct ShardOptions {
   // Of the values of one answer; leaves room for header and entries.
   uint64_t most_value_bytes = wire::kMaxBodyBytes - (uint64_t{2} << 20);
   // Replication.
-  int64_t resend_after_us = 3'000'000;  // a stream without a confirmation for so long is made anew
-  int64_t slow_after_us = 10'000'000;   // a backup that has not confirmed for so long is reported
+  int64_t resend_after_us = 3'000'000;   // a stream without a confirmation for so long is made anew
+  int64_t slow_after_us = 10'000'000;    // a backup that has not confirmed for so long is reported
   size_t copy_chunk_bytes = 256 * 1024;  // a slot is copied in pieces of this size
-  int64_t hash_every_us = 5'000'000;    // between two comparisons with the backups
+  int64_t hash_every_us = 5'000'000;     // between two comparisons with the backups
   uint64_t most_unconfirmed_bytes = uint64_t{256} << 20;  // per stream; beyond it pushes have to wait
   ShardBounds bounds;
   std::function<void(const std::string&)> log;  // what users must know; may be empty
-  table::PageSupply* pages = nullptr;  // touches memory before tables grow; outlives the shard
+  table::PageSupply* pages = nullptr;           // touches memory before tables grow; outlives the shard
 };
 
 class Shard {

@@ -123,7 +123,8 @@ void SlotRoles::Ruin(OwnedSlot& slot, OwnedSlot::Ruin ruin) {
 void SlotRoles::WatchPositions() {
   for (uint32_t local = 0; local < slots_.size(); ++local) {
     OwnedSlot& slot = slots_[local];
-    if (slot.index() < kNearlySpent || !slot.primary()) [[likely]] continue;
+    if (slot.index() < kNearlySpent || !slot.primary()) [[likely]]
+      continue;
     if (!std::exchange(slot.told_nearly_spent, true))
       context_.Log("partition " + std::to_string(slot.id.value) + " has had " + std::to_string(slot.index()) +
                    " of " + std::to_string(kSpent) +

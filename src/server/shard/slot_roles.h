@@ -17,9 +17,13 @@ namespace cairn::server {
 class SlotRoles {
  public:
   // All outlive it.
-  SlotRoles(const ShardContext& context, OwnedSlots& slots, PrimarySide& primary_side, BackupSide& backup_side,
-            NewsFlag& news)
-      : context_(context), slots_(slots), primary_side_(primary_side), backup_side_(backup_side), news_(news) {}
+  SlotRoles(const ShardContext& context, OwnedSlots& slots, PrimarySide& primary_side,
+            BackupSide& backup_side, NewsFlag& news)
+      : context_(context),
+        slots_(slots),
+        primary_side_(primary_side),
+        backup_side_(backup_side),
+        news_(news) {}
 
   // By the context's state; requires that the server is registered. True if a slot for which requests may be
   // waiting is no longer taken care of here.

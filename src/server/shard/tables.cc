@@ -76,9 +76,8 @@ const TableSpec* Tables::SpecOf(TableId id) const {
 
 void Tables::MakeRows(TableState& table, uint32_t local, table::SlotTable::Purpose purpose) {
   CAIRN_CHECK(slots_[local].present() && local < table.rows.size());
-  table.rows[local] =
-      table::SlotTable::Make(table.info, slots_[local].id, static_cast<uint32_t>(context_.state().slots.size()),
-                             arena_, purpose);
+  table.rows[local] = table::SlotTable::Make(
+      table.info, slots_[local].id, static_cast<uint32_t>(context_.state().slots.size()), arena_, purpose);
 }
 
 void Tables::AgeHotRows() {

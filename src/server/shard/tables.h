@@ -9,10 +9,10 @@
 
 #include "base/ids.h"
 #include "cairn/status.h"
-#include "server/shard/row_weights.h"
 #include "server/shard/dropped_tables.h"
 #include "server/shard/hot_report.h"
 #include "server/shard/owned_slots.h"
+#include "server/shard/row_weights.h"
 #include "server/shard/shard_context.h"
 #include "server/shard/table_state.h"
 #include "table/memory/arena.h"

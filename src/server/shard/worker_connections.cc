@@ -36,9 +36,9 @@ Status WorkerConnections::CheckHello(const wire::Hello& hello) const {
   }
   if (hello.server_incarnation != context_.incarnation() || hello.thread != context_.options().thread) {
     return {Code::kProtocol, "is thread " + std::to_string(context_.options().thread) + " of incarnation " +
-                                 std::to_string(context_.incarnation().value) + ", the worker asks for thread " +
-                                 std::to_string(hello.thread) + " of incarnation " +
-                                 std::to_string(hello.server_incarnation.value)};
+                                 std::to_string(context_.incarnation().value) +
+                                 ", the worker asks for thread " + std::to_string(hello.thread) +
+                                 " of incarnation " + std::to_string(hello.server_incarnation.value)};
   }
   if (clients_.Find(hello.incarnation) != nullptr) return Status::Ok();
   if (hello.incarnation >= context_.state().next_incarnation)

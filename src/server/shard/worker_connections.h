@@ -1,5 +1,6 @@
-// Connections of workers to a shard (docs/internals/consistency.md, rules 11 and 12): the handshake, the fence
-// that each of their frames passes, and what they say of the cluster's state. The shard's thread owns it.
+// Connections of workers to a shard (docs/internals/consistency.md, rules 11 and 12): the handshake, the
+// fence that each of their frames passes, and what they say of the cluster's state. The shard's thread owns
+// it.
 #pragma once
 
 #include <map>
