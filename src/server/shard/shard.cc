@@ -16,6 +16,7 @@
 #include "server/round/round_engine.h"
 #include "server/round/round_waits.h"
 #include "server/round/view_hold.h"
+#include "server/shard/inspection.h"
 #include "server/shard/live_clients.h"
 #include "server/shard/news_flag.h"
 #include "server/shard/outbox.h"
@@ -48,7 +49,8 @@ class ShardImpl final : public Shard, private PrimarySide::Listener {
         rounds_(context_, outbox_, slots_, tables_, primary_side_, waits_),
         hold_(context_, slots_, tables_),
         pushes_(context_, outbox_, slots_, tables_, primary_side_, gate_),
-        pulls_(context_, outbox_, slots_, tables_, reader_, waits_) {}
+        pulls_(context_, outbox_, slots_, tables_, reader_, waits_),
+        inspection_(clients_, slots_, tables_, primary_side_, backup_side_, gate_) {}
 
   void OnRegistered(uint32_t server_index, Incarnation incarnation) override;
   void OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) override;
@@ -72,18 +74,22 @@ class ShardImpl final : public Shard, private PrimarySide::Listener {
   wire::NodeStats stats() const override;
 
   SlotRole RoleOf(SlotId slot) const override { return slots_.RoleOf(slot); }
-  Position Received(SlotId slot) const override;
-  Position Applied(SlotId slot) const override;
-  uint64_t ContentHash(SlotId slot) const override { return content_.Hash(Local(slot)); }
-  bool WaitsFor(SlotId slot, uint32_t server) const override;
-  HighWater high_water() const override;
+  Position Received(SlotId slot) const override { return inspection_.Received(slot); }
+  Position Applied(SlotId slot) const override { return inspection_.Applied(slot); }
+  uint64_t ContentHash(SlotId slot) const override { return content_.Hash(slots_.LocalOfAny(slot.value)); }
+  bool WaitsFor(SlotId slot, uint32_t server) const override { return inspection_.WaitsFor(slot, server); }
+  HighWater high_water() const override { return inspection_.high_water(); }
   uint64_t early_bytes() const override { return tables_.early_bytes(); }
   uint64_t looks_at_rows() const override { return tables_.looks_at_rows(); }
-  Seq LastSeq(SlotId slot, Incarnation incarnation) const override;
-  std::vector<Refusal> RefusalsOf(SlotId slot, Incarnation incarnation) const override;
-  Round OpenRound(TableId table, SlotId slot) const override;
+  Seq LastSeq(SlotId slot, Incarnation of) const override { return inspection_.LastSeq(slot, of); }
+  std::vector<Refusal> RefusalsOf(SlotId slot, Incarnation of) const override {
+    return inspection_.RefusalsOf(slot, of);
+  }
+  Round OpenRound(TableId table, SlotId slot) const override { return inspection_.OpenRound(table, slot); }
   void ForEachRow(TableId table, SlotId slot,
-                  const std::function<void(RowKey, std::span<const std::byte>)>& row) const override;
+                  const std::function<void(RowKey, std::span<const std::byte>)>& row) const override {
+    inspection_.ForEachRow(table, slot, row);
+  }
 
  private:
   void OnConfirmed(const BackupStream& stream) override { gate_.OnConfirmed(stream); }
@@ -93,7 +99,6 @@ class ShardImpl final : public Shard, private PrimarySide::Listener {
   void OnControl(ConnId conn, const wire::InFrame& frame);
   Status OnRequest(const Request& request);
   void UpdateClients();
-  uint32_t Local(SlotId slot) const { return slots_.LocalOfAny(slot.value); }
 
   ShardContext context_;
   Outbox outbox_;
@@ -113,6 +118,7 @@ class ShardImpl final : public Shard, private PrimarySide::Listener {
   ViewHold hold_;
   PushAdmission pushes_;
   Pulls pulls_;
+  Inspection inspection_;
   uint64_t bytes_in_ = 0, round_trips_ = 0;
 };
 
@@ -273,51 +279,6 @@ wire::NodeStats ShardImpl::stats() const {
   stats.replicated_bytes = primary_side_.backups().sent_bytes();
   stats.unconfirmed_bytes = primary_side_.backups().unconfirmed_bytes();
   return stats;
-}
-
-Position ShardImpl::Received(SlotId slot) const {
-  if (RoleOf(slot) == SlotRole::kNone) return {};
-  return slots_[Local(slot)].primary() ? slots_[Local(slot)].position() : backup_side_.Received(Local(slot));
-}
-
-Position ShardImpl::Applied(SlotId slot) const {
-  if (RoleOf(slot) == SlotRole::kNone) return {};
-  return slots_[Local(slot)].primary() ? slots_[Local(slot)].position() : backup_side_.Applied(Local(slot));
-}
-
-bool ShardImpl::WaitsFor(SlotId slot, uint32_t server) const {
-  return RoleOf(slot) == SlotRole::kPrimary && primary_side_.backups().WaitsFor(Local(slot), server);
-}
-
-Shard::HighWater ShardImpl::high_water() const {
-  return {primary_side_.backups().unconfirmed_bytes(), backup_side_.tail_bytes(), gate_.held()};
-}
-
-Seq ShardImpl::LastSeq(SlotId slot, Incarnation incarnation) const {
-  const LiveClient* client = clients_.Find(incarnation);
-  if (RoleOf(slot) == SlotRole::kNone || client == nullptr) return Seq{0};
-  return slots_[Local(slot)].numbers.last(client->index);
-}
-
-std::vector<Shard::Refusal> ShardImpl::RefusalsOf(SlotId slot, Incarnation incarnation) const {
-  std::vector<Refusal> refusals;
-  const LiveClient* client = clients_.Find(incarnation);
-  if (RoleOf(slot) == SlotRole::kNone || client == nullptr) return refusals;
-  slots_[Local(slot)].numbers.ForEachRefusal(
-      client->index, [&](Seq seq, const Status& why) { refusals.push_back({seq, why}); });
-  return refusals;
-}
-
-Round ShardImpl::OpenRound(TableId id, SlotId slot) const {
-  const TableState* table = tables_.Find(id);
-  if (table == nullptr || !table->sync() || RoleOf(slot) == SlotRole::kNone) return Round{0};
-  return table->rounds[Local(slot)].open();
-}
-
-void ShardImpl::ForEachRow(TableId id, SlotId slot,
-                           const std::function<void(RowKey, std::span<const std::byte>)>& row) const {
-  const TableState* table = tables_.Find(id);
-  if (table != nullptr && RoleOf(slot) != SlotRole::kNone) table->rows[Local(slot)]->ForEach(row);
 }
 
 }  // namespace
