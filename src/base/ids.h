@@ -38,7 +38,7 @@ inline constexpr uint8_t kKeyColumn = 14;
 struct Position {
   static constexpr int kIndexBits = 40;
   // A million operations a second for twelve days. A primary says so and stops well before it
-  // (server/shard/slot_owners.cc): a position that began again at 0 would look older than all others.
+  // (server/shard/slot_roles.cc): a position that began again at 0 would look older than all others.
   static constexpr uint64_t kMaxIndex = (uint64_t{1} << kIndexBits) - 1;
   static constexpr uint64_t kMaxEpoch = (uint64_t{1} << (64 - kIndexBits)) - 1;
   uint64_t packed = 0;

@@ -15,6 +15,9 @@ enum class Bug {
 inline thread_local Bug active = Bug::kNone;
 }  // namespace cairn::planted
 #define CAIRN_BUG(name) (::cairn::planted::active == ::cairn::planted::Bug::name)
+// Some bug is: what correct peers keep to may not hold.
+#define CAIRN_ANY_BUG (::cairn::planted::active != ::cairn::planted::Bug::kNone)
 #else
 #define CAIRN_BUG(name) false
+#define CAIRN_ANY_BUG false
 #endif

@@ -20,11 +20,11 @@ namespace cairn::server {
 struct ServerControlOptions {
   wire::Endpoint scheduler;
   std::vector<wire::Endpoint> standbys;  // further schedulers of the job: tried in turn with the first
-  wire::Endpoint endpoint;      // where workers reach this server
-  std::string cluster_id;       // empty: whatever cluster the scheduler has
+  wire::Endpoint endpoint;               // where workers reach this server
+  std::string cluster_id;                // empty: whatever cluster the scheduler has
   uint32_t threads = 1;
   int32_t wanted_rank = -1;
-  uint64_t uid = 0;             // random, unique to this start
+  uint64_t uid = 0;  // random, unique to this start
   int64_t heartbeat_us = 1'000'000;
   int64_t register_deadline_us = 600'000'000;  // gives up if no scheduler answers
   int64_t orphan_after_us = 600'000'000;       // leaves if the scheduler is not heard for so long

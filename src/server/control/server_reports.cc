@@ -1,10 +1,7 @@
-// States to the shards, their reports back, and the end of the job: a server leaves when every one
-// of its shards has seen the end and the scheduler has been told (docs/internals/consistency.md, rule 10).
+#include "server/control/server_reports.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "base/planted.h"
-#include "server/control/server_control_impl.h"
 
 namespace cairn::server {
 namespace {
@@ -46,14 +43,10 @@ void AddStats(wire::NodeStats& sum, const wire::NodeStats& stats) {
   // Of one worker's trip every shard that it touches sees a part: the most of one shard is nearest.
   sum.round_trips = std::max(sum.round_trips, stats.round_trips);
 }
-
-bool Over(const wire::ClusterState& state) {
-  return state.phase == wire::Phase::kEnded || state.phase == wire::Phase::kFailed;
-}
 }  // namespace
 
-MergedReport Merge(const std::vector<ShardReport>& reports) {
-  MergedReport merged;
+ServerReports::Merged ServerReports::Merge(const std::vector<ShardReport>& reports) {
+  Merged merged;
   if (reports.empty()) return merged;
   merged.version = reports[0].version;
   merged.hold_view = reports[0].hold_view;
@@ -75,90 +68,34 @@ MergedReport Merge(const std::vector<ShardReport>& reports) {
   return merged;
 }
 
-void ServerControlImpl::OnReports(const std::vector<ShardReport>& reports, int64_t now_us) {
-  if (finished_) return;
-  for (const ShardReport& report : reports)
-    if (report.passed_state) TakePassed(report.passed_state);
-  if (finished_) return;
-  MergedReport merged = Merge(reports);
-  const bool changed = merged.version != report_.version || merged.hold_view != report_.hold_view ||
-                       merged.hold_rounds != report_.hold_rounds || merged.news != report_.news;
-  report_ = std::move(merged);
-  if (!ending_ && state_ && Over(*state_) && report_.version >= state_->version) {
-    ending_ = true;
-    ending_since_us_ = now_us;
-    if (connected() && known_) Say(now_us);
-    return;
-  }
-  if (changed && connected() && known_) Say(now_us);
+bool ServerReports::Take(const std::vector<ShardReport>& reports) {
+  Merged merged = Merge(reports);
+  const bool changed = merged.version != merged_.version || merged.hold_view != merged_.hold_view ||
+                       merged.hold_rounds != merged_.hold_rounds || merged.news != merged_.news;
+  merged_ = std::move(merged);
+  return changed;
 }
 
-void ServerControlImpl::OnState(wire::ClusterState state, int64_t now_us) {
-  if (!known_ || state.cluster_id != cluster_id_) return;
-  if (!Heard(state.term, now_us) || (state_ && state.version <= state_->version)) return;
-  SetState(std::make_shared<const wire::ClusterState>(std::move(state)));
+void ServerReports::FillBrief(wire::Heartbeat& heartbeat) const {
+  heartbeat.version = merged_.version;
+  heartbeat.stats = merged_.stats;
 }
 
-// From a worker, which had it from a scheduler that is silent now. It says nothing of whether one lives.
-void ServerControlImpl::TakePassed(const std::shared_ptr<const wire::ClusterState>& state) {
-  if (!known_ || state->cluster_id != cluster_id_ || state->term < term_) return;
-  if (state_ == nullptr || state->version <= state_->version) return;
-  term_ = state->term;
-  Log("took state " + std::to_string(state->version.value) + " from a worker: the scheduler is silent");
-  SetState(state);
-}
-
-void ServerControlImpl::SetState(std::shared_ptr<const wire::ClusterState> state) {
-  state_ = std::move(state);
-  if (CAIRN_BUG(kServerLeavesEarly) && !state_->done_ranks.empty()) return Finish(Status::Ok());
-  events_.on_state(state_);
-}
-
-void ServerControlImpl::Drain(int64_t now_us) {
-  if (leaving_ || finished_) return;
-  leaving_ = true;
-  if (!known_ || CAIRN_BUG(kLeavesUndrained)) return Finish(Status::Ok());
-  Log("leaving: its partitions move to other servers first");
-  if (connected()) Say(now_us);
-}
-
-void ServerControlImpl::LeaveJob() {
-  if (state_->phase == wire::Phase::kEnded) return Finish(Status::Ok());
-  Finish({Code::kJobFailed, state_->failure});
-}
-
-wire::Heartbeat ServerControlImpl::MakeBriefHeartbeat() const {
-  wire::Heartbeat heartbeat;
-  heartbeat.incarnation = incarnation_;
-  heartbeat.uid = options_.uid;
-  heartbeat.version = report_.version;
-  heartbeat.end_confirmed = ending_;
-  heartbeat.stats = report_.stats;
-  if (options_.memory_left) {
-    heartbeat.stats.memory = options_.memory_left();
-    heartbeat.stats.memory.bytes += report_.reusable_bytes;
-  }
-  heartbeat.leaving = leaving_;
-  return heartbeat;
-}
-
-wire::Heartbeat ServerControlImpl::MakeHeartbeat() {
-  wire::Heartbeat heartbeat = MakeBriefHeartbeat();
-  heartbeat.hold_view = report_.hold_view;
-  heartbeat.open_rounds = report_.hold_rounds;
-  heartbeat.hold_version = report_.version;
-  heartbeat.hot_rows = report_.hot.rows;
-  heartbeat.sampled = report_.hot.sampled;
+void ServerReports::Fill(wire::Heartbeat& heartbeat) {
+  heartbeat.hold_view = merged_.hold_view;
+  heartbeat.open_rounds = merged_.hold_rounds;
+  heartbeat.hold_version = merged_.version;
+  heartbeat.hot_rows = merged_.hot.rows;
+  heartbeat.sampled = merged_.hot.sampled;
   // News are repeated until the state has them: the first ones make room for the others.
-  heartbeat.news.assign(report_.news.begin(),
-                        report_.news.begin() + static_cast<int64_t>(std::min(report_.news.size(), kMostNews)));
-  const size_t loads = std::min(report_.loads.size(), kMostLoads);
-  if (next_load_ >= report_.loads.size()) next_load_ = 0;
+  const size_t news = std::min(merged_.news.size(), kMostNews);
+  heartbeat.news.assign(merged_.news.begin(), merged_.news.begin() + static_cast<int64_t>(news));
+  const size_t loads = std::min(merged_.loads.size(), kMostLoads);
+  if (next_load_ >= merged_.loads.size()) next_load_ = 0;
   for (size_t i = 0; i < loads; ++i)
-    heartbeat.loads.push_back(report_.loads[(next_load_ + i) % report_.loads.size()]);
+    heartbeat.loads.push_back(merged_.loads[(next_load_ + i) % merged_.loads.size()]);
   next_load_ += loads;
-  heartbeat.stalled = report_.stalled;
-  return heartbeat;
+  heartbeat.stalled = merged_.stalled;
 }
 
 }  // namespace cairn::server

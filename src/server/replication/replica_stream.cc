@@ -18,13 +18,13 @@ uint64_t SizeOf(const wire::InFrame& frame) { return sizeof(wire::FrameHeader) +
 }  // namespace
 
 ReplicaSender::ReplicaSender(ReplicaRoute route, const ReplicaStreamTimes& times, Network& network,
-                             BufferPool& pool, SendersByConn& by_conn, Owner& owner)
+                             BufferPool& pool, SendersByConn& by_conn, Listener& listener)
     : route_(std::move(route)),
       times_(times),
       network_(network),
       pool_(pool),
       by_conn_(by_conn),
-      owner_(owner),
+      listener_(listener),
       back_off_us_(times.reconnect_min_us),
       batch_(pool) {}
 
@@ -181,9 +181,10 @@ void ReplicaSender::OnAck(const wire::InFrame& frame, int64_t now_us) {
     queue_.pop_front();
     ++confirmed_;
   }
+  CAIRN_CHECK(queue_.size() == last_number() - confirmed_);  // what is not confirmed is kept, and no more
   if (news) progress_us_ = confirmed_us_ = now_us;
   if (news || queue_.empty()) back_off_us_ = times_.reconnect_min_us;
-  if (news || !refused->empty()) owner_.OnConfirmed(*this, up_to, *refused, now_us);
+  if (news || !refused->empty()) listener_.OnConfirmed(*this, up_to, *refused, now_us);
 }
 
 int64_t ReplicaSender::oldest_unconfirmed_us(int64_t now_us) const {

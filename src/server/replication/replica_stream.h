@@ -45,9 +45,9 @@ struct ReplicaStreamTimes {
 // What it keeps is bounded by its owner, who looks at unconfirmed_bytes().
 class ReplicaSender {
  public:
-  class Owner {
+  class Listener {
    public:
-    virtual ~Owner() = default;
+    virtual ~Listener() = default;
     // Every frame up to `up_to` has been taken. `refused`, by slot: the receiver has taken nothing of
     // these slots in some frame up to `up_to` (and nothing in later ones up to it), since it knows of a
     // newer epoch (`number`) or does not back them: none of those frames counts for them. Called for
@@ -59,7 +59,7 @@ class ReplicaSender {
 
   // `by_conn` has this sender under its connection while it has one. All references outlive it.
   ReplicaSender(ReplicaRoute route, const ReplicaStreamTimes& times, Network& network, BufferPool& pool,
-                SendersByConn& by_conn, Owner& owner);
+                SendersByConn& by_conn, Listener& listener);
   ~ReplicaSender();
   ReplicaSender(const ReplicaSender&) = delete;
   ReplicaSender& operator=(const ReplicaSender&) = delete;
@@ -113,7 +113,7 @@ class ReplicaSender {
   Network& network_;
   BufferPool& pool_;
   SendersByConn& by_conn_;
-  Owner& owner_;
+  Listener& listener_;
 
   Phase phase_ = Phase::kOff;
   ConnId conn_;

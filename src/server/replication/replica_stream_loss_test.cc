@@ -20,7 +20,7 @@ namespace {
 using Verdict = ReplicaReceiver::Verdict;
 
 // A third of the way through, the receiver begins to refuse slot 2; it learns of new states late.
-class LossyRun : public ReplicaSender::Owner {
+class LossyRun : public ReplicaSender::Listener {
  public:
   static constexpr uint64_t kFrames = 300;
   static constexpr uint32_t kSlots = 4, kRefusedSlot = 2;

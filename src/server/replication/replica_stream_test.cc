@@ -22,7 +22,7 @@ struct Confirmation {
   bool operator==(const Confirmation&) const = default;
 };
 
-class ReplicaSending : public ::testing::Test, public ReplicaSender::Owner {
+class ReplicaSending : public ::testing::Test, public ReplicaSender::Listener {
  protected:
   ReplicaSending() : net(pool) {
     route.cluster_id = "test";

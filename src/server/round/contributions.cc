@@ -1,117 +1,123 @@
-// The parts of contributions to sync rounds (docs/internals/consistency.md, rules 15, 21 and 30): staged once
-// per worker, slot and round, as one unit.
-#include <utility>
+#include "server/round/contributions.h"
 
-#include "base/bounds.h"
+#include <algorithm>
+#include <tuple>
+
+#include "base/check.h"
 #include "base/planted.h"
-#include "server/shard/shard_impl.h"
+#include "server/round/closed_round.h"
 
 namespace cairn::server {
 namespace {
-
-// What the values are multiplied by in the sum. A table that sums takes them as they are, but for
-// an assign, which is a mean everywhere.
-double FactorOf(const TableSpec& spec, const wire::PushParams& params) {
-  const bool sum = spec.optimizer == OptimizerKind::kSum && params.op == 0;
-  return sum ? params.value_scale : params.weight * params.value_scale;
-}
-
+auto Place(const Contribution& c) { return std::tie(c.rank, c.incarnation); }
 }  // namespace
 
-Status ShardImpl::StageParts(const Request& request, TableState& table, const wire::PushView& push,
-                             std::shared_ptr<KeptFrame>* kept) {
-  const Status shape = CheckPushShape(table.info.spec, push, "contribution");
-  Status result;
-  ForEachPart(&table, push, shape, [&](const Part& part) {
-    SlotRound& round = table.rounds[part.local];
-    if (request.round() < round.open()) {
-      if (CAIRN_BUG(kRoundTwice)) ReopenRound(request, table, push.params, part);
-      return;
-    }
-    if (round.Find(request.client->rank, request.incarnation()) != nullptr) return;  // a copy
-    if (round.summed() != nullptr) {
-      result = {Code::kInvalidArgument, "round " + std::to_string(request.round().value) + " of table \"" +
-                                            table.info.spec.name + "\" is summed up in slot " +
-                                            std::to_string(part.entry.slot) + ": the done mark of rank " +
-                                            std::to_string(request.client->rank.value) +
-                                            " has to name this slot"};
-      return;
-    }
-    Contribution contribution;
-    contribution.incarnation = request.incarnation();
-    contribution.rank = request.client->rank;
-    contribution.terms = RoundTerms::Of(push.params);
-    contribution.not_finite = push.params.has(wire::kParamNotFinite);
-    contribution.weight = push.params.weight;
-    contribution.factor = FactorOf(table.info.spec, push.params);
-    contribution.refused = CheckPart(&table, shape, push.params, part, "contribution");
-    if (Status s = StagePart(request, table, part, std::move(contribution), kept); !s.ok()) result = s;
-  });
-  return result;
+const Contribution* Contributions::Find(Rank rank, Incarnation incarnation) const {
+  const auto wanted = std::tie(rank, incarnation);
+  auto it = std::lower_bound(all_.begin(), all_.end(), wanted,
+                             [](const Contribution& c, const auto& w) { return Place(c) < w; });
+  return it != all_.end() && Place(*it) == wanted ? &*it : nullptr;
 }
 
-Status ShardImpl::StagePart(const Request& request, TableState& table, const Part& part,
-                            Contribution contribution, std::shared_ptr<KeptFrame>* kept) {
-  SlotRound& round = table.rounds[part.local];
-  table::SlotTable& rows = *table.rows[part.local];
-  const bool refused = !contribution.refused.ok();
-  const bool in_order = table.info.spec.deterministic && !CAIRN_BUG(kArrivalOrder);
-  if (refused) {
-    contribution.weight = 0;
-    contribution.folded = true;
-  } else {
-    contribution.keys = part.keys;
-    contribution.values = part.values;
-    contribution.mask = CAIRN_BUG(kMaskIgnored) ? table::Mask() : part.mask;
-  }
-  CountPush(&table, part);
-  Contribution& added = round.Add(std::move(contribution));
-  if (in_order) {
-    // Whoever joins with the pending view may have a lower rank, and its place is before this one.
-    if (!table.Held(request.round())) round.FoldInOrder(slots_[part.local].id, table.marks, rows);
-  } else if (!refused) {
-    round.Fold(added, rows);
-  }
-  if (!added.folded) {
-    Buffer& storage = request.frame.storage;
-    if (*kept == nullptr && kept_bytes_ + storage.capacity() > options_.early_contribution_budget &&
-        !CAIRN_BUG(kEarlyUnbounded)) {
-      CAIRN_AT_BOUND(kEarlyBytes);
-      round.Remove(request.client->rank, request.incarnation());
-      return {Code::kResourceExhausted, "table \"" + table.info.spec.name + "\" is deterministic and rank " +
-                                            std::to_string(request.client->rank.value) +
-                                            " is early: " + std::to_string(kept_bytes_) +
-                                            " bytes wait for their turn already"};
-    }
-    // The spans stay where they are: a buffer's bytes do not move with it.
-    if (*kept == nullptr) *kept = std::make_shared<KeptFrame>(std::move(storage), &kept_bytes_);
-    added.kept = *kept;
-  }
-  if (observer_ != nullptr) {
-    observer_->OnStaged(slots_[part.local].id, request.incarnation(), table.info.id, request.round(),
-                        added.weight, refused, part.keys, part.values);
-  }
-  return Status::Ok();
+Contribution& Contributions::Add(Contribution contribution) {
+  if (!contribution.folded) ++unfolded_;
+  auto at =
+      std::upper_bound(all_.begin(), all_.end(), contribution,
+                       [](const Contribution& a, const Contribution& b) { return Place(a) < Place(b); });
+  return *all_.insert(at, std::move(contribution));
 }
 
-// What a server without rule 15 would do with a late copy: the round is applied a second time.
-void ShardImpl::ReopenRound(const Request& request, TableState& table, const wire::PushParams& params,
-                            const Part& part) {
-  table::SlotTable& rows = *table.rows[part.local];
-  const SlotRound& round = table.rounds[part.local];
-  if (request.round().Next() != round.open() || rows.staged() || !(params.weight > 0)) return;
-  if (params.op != 0 || !rows.Check(part.keys, part.values, part.mask).ok()) return;
-  const Hyper hyper = params.hyper();
-  rows.Stage(part.keys, part.values, part.mask, FactorOf(table.info.spec, params));
-  rows.ApplyStaged(hyper, params.weight, 1.0);
-  const Position position = slots_[part.local].NextPosition();
-  if (observer_ == nullptr) return;
-  CloseRecord record{
-      table.info.id, slots_[part.local].id, request.round(), version(), {}, params.weight, hyper, Code::kOk,
-      position};
-  record.contributors.push_back(
-      {request.incarnation(), request.client->rank, params.weight, /*live=*/true, /*gradient=*/true, false});
-  observer_->OnClosed(record);
+void Contributions::Remove(Rank rank, Incarnation incarnation) {
+  const Contribution* it = Find(rank, incarnation);
+  CAIRN_CHECK(it != nullptr && !it->folded && unfolded_ > 0);
+  --unfolded_;
+  all_.erase(all_.begin() + (it - all_.data()));
+}
+
+void Contributions::Clear() {
+  all_.clear();
+  unfolded_ = 0;
+}
+
+void Contributions::Fold(Contribution& contribution, table::SlotTable& rows) {
+  CAIRN_CHECK(!contribution.folded && unfolded_ > 0);
+  rows.Stage(contribution.keys, contribution.values, contribution.mask, contribution.factor);
+  contribution.folded = true;
+  contribution.keys = {};
+  contribution.values = {};
+  contribution.mask = {};
+  contribution.kept.reset();
+  --unfolded_;
+}
+
+void Contributions::FoldInOrder(Round round, SlotId slot, const DoneMarks& marks, table::SlotTable& rows) {
+  if (unfolded_ == 0) return;
+  const std::vector<Member>& members = marks.members();
+  size_t m = 0;
+  for (Contribution& c : all_) {
+    if (c.folded) continue;
+    for (; m < members.size() && members[m].rank < c.rank; ++m) {
+      const Member& lower = members[m];
+      if (!lower.AwaitedIn(round) || Find(lower.rank, lower.incarnation) != nullptr)
+        continue;  // that one came before c
+      if (!lower.MarkedFor(round) || lower.mark.NamesSlot(slot)) return;
+    }
+    Fold(c, rows);
+  }
+}
+
+void Contributions::FoldRest(table::SlotTable& rows) {
+  if (unfolded_ == 0) return;
+  for (Contribution& c : all_)
+    if (!c.folded) Fold(c, rows);
+}
+
+double Contributions::SumWeights(Round round, const DoneMarks& marks,
+                                 std::vector<Contributor>* contributors) const {
+  double sum = 0;
+  for (const Member& member : marks.members()) {
+    if (!member.AwaitedIn(round)) continue;
+    const Contribution* mine = Find(member.rank, member.incarnation);
+    const bool refused = mine != nullptr && !mine->refused.ok();
+    double weight = refused ? 0 : member.mark.weight;
+    if (CAIRN_BUG(kDivisorByGradient) && mine == nullptr) weight = 0;
+    sum += weight;
+    if (contributors != nullptr) {
+      contributors->push_back({member.incarnation, member.rank, weight, /*live=*/true,
+                               /*gradient=*/mine != nullptr && !refused, refused});
+    }
+  }
+  for (const Contribution& c : all_) {
+    if (marks.Find(c.incarnation) != nullptr) continue;
+    const bool refused = !c.refused.ok();
+    const double weight = refused ? 0 : c.weight;
+    if (!CAIRN_BUG(kDeadWeightLost)) sum += weight;
+    if (contributors != nullptr)
+      contributors->push_back({c.incarnation, c.rank, weight, /*live=*/false, !refused, refused});
+  }
+  return sum;
+}
+
+void Contributions::Save(ByteWriter& out) const {
+  out.Put(uint64_t{all_.size()});
+  for (const Contribution& c : all_) {
+    out.Put(c.incarnation.value);
+    out.Put(c.rank.value);
+    out.Put(c.weight);
+    SaveStatus(c.refused, out);
+  }
+}
+
+void Contributions::Load(ByteReader& in) {
+  for (uint64_t n = in.GetCount(29); n > 0; --n) {
+    Contribution c;
+    c.incarnation = Incarnation{in.Get<uint64_t>()};
+    c.rank = Rank{in.Get<uint32_t>()};
+    c.weight = in.Get<double>();
+    c.refused = LoadStatus(in);
+    c.folded = true;
+    if (!CAIRN_BUG(kSummedContributorsLost)) Add(std::move(c));
+  }
 }
 
 }  // namespace cairn::server

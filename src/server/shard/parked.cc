@@ -56,6 +56,7 @@ void ParkedRequests::Remove(ParkedId id) {
 
 void ParkedRequests::Unload(const ParkedRequest& request) {
   auto load = per_client_.find(Incarnation{request.header.incarnation});
+  CAIRN_CHECK(load != per_client_.end() && load->second.bytes >= request.storage.capacity());
   load->second.bytes -= request.storage.capacity();
   if (--load->second.requests == 0) per_client_.erase(load);
 }

@@ -1,308 +1,262 @@
-// Frames in: handshake, fencing, dispatch (docs/internals/consistency.md, rules 11 and 12), and what a shard
-// tells about itself.
+// The shard: it brings its parts together, gives each event to those whose business it is, in order, and
+// tells what they know. Nothing here blocks or allocates per slot or key on the paths of pushes and pulls.
 #include "server/shard/shard.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 
 #include "base/planted.h"
+#include "server/pull/pulls.h"
+#include "server/pull/slot_reader.h"
+#include "server/push/push_admission.h"
+#include "server/replication/backup_side.h"
+#include "server/replication/commit_gate.h"
+#include "server/replication/primary_side.h"
+#include "server/replication/slot_content.h"
+#include "server/round/round_engine.h"
+#include "server/round/round_waits.h"
+#include "server/round/view_hold.h"
+#include "server/shard/inspection.h"
+#include "server/shard/live_clients.h"
+#include "server/shard/news_flag.h"
+#include "server/shard/outbox.h"
+#include "server/shard/owned_slots.h"
+#include "server/shard/refusal_texts.h"
+#include "server/shard/request.h"
 #include "server/shard/request_size.h"
-#include "server/shard/shard_impl.h"
-#include "wire/state_exchange.h"
+#include "server/shard/shard_context.h"
+#include "server/shard/slot_roles.h"
+#include "server/shard/tables.h"
+#include "server/shard/worker_connections.h"
 
 namespace cairn::server {
 namespace {
-constexpr int64_t kOwnPauseUs = 1'000'000;  // ticks come every 100 ms
-}  // namespace
 
-std::unique_ptr<Shard> Shard::Make(const ShardOptions& options, Network& network, BufferPool& pool,
-                                   ShardObserver* observer) {
-  return std::make_unique<ShardImpl>(options, network, pool, observer);
+class ShardImpl final : public Shard, private PrimarySide::Listener {
+ public:
+  ShardImpl(const ShardOptions& options, Network& network, BufferPool& pool, ShardObserver* observer)
+      : context_(options, pool, observer),
+        outbox_(context_, network),
+        tables_(context_, slots_),
+        content_(context_, clients_, slots_, tables_),
+        connections_(context_, outbox_, clients_, news_),
+        primary_side_(context_, network, slots_, content_, news_, *this),
+        backup_side_(context_, outbox_, clients_, slots_, tables_, content_),
+        roles_(context_, slots_, primary_side_, backup_side_, news_),
+        gate_(context_, slots_, primary_side_.backups(), outbox_),
+        reader_(context_, outbox_, slots_, gate_),
+        waits_(context_, outbox_, slots_, tables_, gate_, reader_),
+        rounds_(context_, outbox_, slots_, tables_, primary_side_, waits_),
+        hold_(context_, slots_, tables_),
+        pushes_(context_, outbox_, slots_, tables_, primary_side_, gate_),
+        pulls_(context_, outbox_, slots_, tables_, reader_, waits_),
+        inspection_(clients_, slots_, tables_, primary_side_, backup_side_, gate_) {}
+
+  void OnRegistered(uint32_t server_index, Incarnation incarnation) override;
+  void OnState(std::shared_ptr<const wire::ClusterState> state, int64_t now_us) override;
+  void OnConnected(ConnId conn, int64_t now_us) override;
+  void OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) override;
+  void OnDisconnect(ConnId conn, int64_t now_us) override;
+  void OnTick(int64_t now_us) override;
+  uint64_t MostBodyBytes(const wire::FrameHeader& header) const override;
+  uint64_t MostAnswerBytes(const wire::FrameHeader& header) const override;
+
+  StateVersion version() const override { return context_.version(); }
+  ViewNumber hold_view() const override { return hold_.view(); }
+  std::vector<wire::TableRound> hold_rounds() const override { return hold_.rounds(); }
+  bool TakeNewsFlag() override { return news_.Take(); }
+  std::vector<wire::SlotNews> news() const override { return primary_side_.news(); }
+  std::vector<wire::SlotLoad> loads() const override { return tables_.loads(); }
+  HotReport hot_rows() const override { return tables_.hot_rows(); }
+  uint64_t reusable_bytes() const override { return tables_.reusable_bytes(); }
+  std::vector<wire::StalledRound> stalled() const override { return waits_.stalled(); }
+  ShardContext::StatePtr passed_state() const override { return connections_.passed_state(); }
+  wire::NodeStats stats() const override;
+
+  SlotRole RoleOf(SlotId slot) const override { return slots_.RoleOf(slot); }
+  Position Received(SlotId slot) const override { return inspection_.Received(slot); }
+  Position Applied(SlotId slot) const override { return inspection_.Applied(slot); }
+  uint64_t ContentHash(SlotId slot) const override { return content_.Hash(slots_.LocalOfAny(slot.value)); }
+  bool WaitsFor(SlotId slot, uint32_t server) const override { return inspection_.WaitsFor(slot, server); }
+  HighWater high_water() const override { return inspection_.high_water(); }
+  uint64_t early_bytes() const override { return tables_.early_bytes(); }
+  uint64_t looks_at_rows() const override { return tables_.looks_at_rows(); }
+  Seq LastSeq(SlotId slot, Incarnation of) const override { return inspection_.LastSeq(slot, of); }
+  std::vector<Refusal> RefusalsOf(SlotId slot, Incarnation of) const override {
+    return inspection_.RefusalsOf(slot, of);
+  }
+  Round OpenRound(TableId table, SlotId slot) const override { return inspection_.OpenRound(table, slot); }
+  void ForEachRow(TableId table, SlotId slot,
+                  const std::function<void(RowKey, std::span<const std::byte>)>& row) const override {
+    inspection_.ForEachRow(table, slot, row);
+  }
+
+ private:
+  void OnConfirmed(const BackupStream& stream) override { gate_.OnConfirmed(stream); }
+  void OnStreamGone(const BackupStream& stream) override { gate_.OnStreamGone(stream); }
+
+  void Dispatch(ConnId conn, wire::InFrame& frame);
+  void OnControl(ConnId conn, const wire::InFrame& frame);
+  Status OnRequest(const Request& request);
+  void UpdateClients();
+
+  ShardContext context_;
+  Outbox outbox_;
+  NewsFlag news_;
+  LiveClients clients_;
+  OwnedSlots slots_;
+  Tables tables_;
+  SlotContent content_;
+  WorkerConnections connections_;
+  PrimarySide primary_side_;
+  BackupSide backup_side_;
+  SlotRoles roles_;
+  CommitGate gate_;
+  SlotReader reader_;
+  RoundWaits waits_;
+  RoundEngine rounds_;
+  ViewHold hold_;
+  PushAdmission pushes_;
+  Pulls pulls_;
+  Inspection inspection_;
+  uint64_t bytes_in_ = 0, round_trips_ = 0;
+};
+
+void ShardImpl::OnRegistered(uint32_t server_index, Incarnation incarnation) {
+  if (context_.registered()) return;
+  context_.Register(server_index, incarnation);
+  if (!context_.has_state()) return;
+  // The state came first: only now is it known which slots are ours.
+  hold_.Forget();
+  OnState(context_.ForgetState(), 0);
 }
 
-// If this thread did not run, it could not hear confirmations either: nobody else was slow.
-void ShardImpl::NoteTime(int64_t now_us) {
-  if (now_us - now_us_ > kOwnPauseUs) awake_us_ = now_us;
-  now_us_ = now_us;
+void ShardImpl::OnState(ShardContext::StatePtr state, int64_t now_us) {
+  if (context_.has_state() && state->version <= context_.version()) return;
+  const ShardContext::StatePtr before = context_.TakeState(std::move(state));
+  connections_.OnState();
+  if (now_us > context_.now_us()) context_.NoteTime(now_us);
+  // A request may wait at a slot that moves away; its client finds the new owner.
+  if (context_.registered() && roles_.Update())
+    waits_.AnswerAll({Code::kUnavailable, context_.name() + " is no longer the owner of some slots"});
+  UpdateClients();
+  for (TableId dropped : tables_.Update(before.get())) waits_.AnswerTable(dropped, DroppedTable(dropped));
+  hold_.Update();
+  primary_side_.OnState();
+  gate_.OnState();
+  if (Status end = context_.EndOfJob(); !end.ok()) return waits_.AnswerAll(end);
+  rounds_.OnState();
+  backup_side_.OnState();
+  primary_side_.Flush();
+  news_.Raise();
 }
 
-bool ShardImpl::Slow(const ReplicaSender& sender) const {
-  return std::min(sender.oldest_unconfirmed_us(now_us_), now_us_ - awake_us_) >= options_.slow_after_us;
-}
-
-void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
-  NoteTime(now_us);
-  stats_.bytes_in += sizeof(frame.header) + frame.storage.size();
-  Dispatch(conn, frame, now_us);
-  if (streams_.empty()) return;
-  StartCopies();
-  FlushStreams();
+void ShardImpl::UpdateClients() {
+  for (const LiveClient& gone : clients_.Update(context_.state())) {
+    if (!CAIRN_BUG(kDeathNotFenced)) slots_.Forget(gone.index);
+    waits_.ForgetClient(gone.incarnation);
+    if (context_.observer() != nullptr) context_.observer()->OnRetired(gone.incarnation);
+  }
 }
 
 void ShardImpl::OnConnected(ConnId conn, int64_t now_us) {
-  NoteTime(now_us);
-  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
-    sender->second->OnConnected(now_us);
+  context_.NoteTime(now_us);
+  if (ReplicaSender* sender = primary_side_.backups().SenderOn(conn)) sender->OnConnected(now_us);
 }
 
-void ShardImpl::Dispatch(ConnId conn, wire::InFrame& frame, int64_t now_us) {
-  const wire::FrameHeader& header = frame.header;
-  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
-    return sender->second->OnMessage(frame, now_us);
-  if (header.type == wire::FrameType::kControl) return OnControl(conn, frame);
-  if (header.type == wire::FrameType::kReplicate && replica_conns_.contains(conn))
-    return OnReplicate(conn, frame);
+void ShardImpl::OnMessage(ConnId conn, wire::InFrame& frame, int64_t now_us) {
+  context_.NoteTime(now_us);
+  bytes_in_ += sizeof(frame.header) + frame.storage.size();
+  Dispatch(conn, frame);
+  primary_side_.Flush();
+}
 
-  auto known = connections_.find(conn);
-  if (known == connections_.end()) {
-    Send(conn, wire::EncodeControl(wire::Refusal{header.request_id, Code::kProtocol,
-                                                 options_.name + ": a data connection starts with Hello"},
-                                   pool_));
-    network_.Close(conn);
-    return;
+void ShardImpl::Dispatch(ConnId conn, wire::InFrame& frame) {
+  const wire::FrameHeader& header = frame.header;
+  if (ReplicaSender* sender = primary_side_.backups().SenderOn(conn))
+    return sender->OnMessage(frame, context_.now_us());
+  if (header.type == wire::FrameType::kControl) return OnControl(conn, frame);
+  if (header.type == wire::FrameType::kReplicate && backup_side_.Knows(conn))
+    return backup_side_.OnFrame(conn, frame);
+
+  const Incarnation* const known = connections_.Find(conn);
+  if (known == nullptr) {
+    const wire::Refusal refusal{header.request_id, Code::kProtocol,
+                                context_.name() + ": a data connection starts with Hello"};
+    outbox_.Send(conn, wire::EncodeControl(refusal, context_.pool()));
+    return outbox_.Close(conn);
   }
-  if (known->second.value != header.incarnation) {
-    return Violation(
-        conn, header,
-        {Code::kProtocol, "frame of incarnation " + std::to_string(header.incarnation) +
-                              " on a connection of incarnation " + std::to_string(known->second.value)});
+  Status violation;
+  if (known->value == header.incarnation) {
+    const LiveClient* client = nullptr;
+    if (Status fenced = connections_.Fence(frame, &client); !fenced.ok())
+      return outbox_.SendError(conn, header, fenced);
+    if ((header.flags & wire::kFlagTrip) != 0) ++round_trips_;
+    violation = OnRequest({conn, client, frame});
+  } else {
+    violation = {Code::kProtocol, "frame of incarnation " + std::to_string(header.incarnation) +
+                                      " on a connection of incarnation " + std::to_string(known->value)};
   }
-  const LiveClient* client = nullptr;
-  if (Status fenced = Fence(header, &client); !fenced.ok()) {
-    TellFenced(frame, fenced);
-    return SendError(conn, header, fenced);
-  }
-  if ((header.flags & wire::kFlagTrip) != 0) ++stats_.round_trips;
-  const Request request{conn, client, frame, now_us};
-  switch (header.type) {
-    case wire::FrameType::kPush: return OnPush(request);
+  if (violation.ok()) return;
+  outbox_.SendError(conn, header, violation.With(context_.name()));
+  OnDisconnect(conn, 0);
+  outbox_.Close(conn);
+}
+
+Status ShardImpl::OnRequest(const Request& request) {
+  switch (request.header().type) {
+    case wire::FrameType::kPush: return pushes_.OnPush(request);
     case wire::FrameType::kContribute:
-    case wire::FrameType::kDone: return OnRoundFrame(request);
-    case wire::FrameType::kPull: return OnPull(request);
+    case wire::FrameType::kDone: return rounds_.OnFrame(request);
+    case wire::FrameType::kPull: return pulls_.OnPull(request);
     default:
-      return Violation(conn, header,
-                       {Code::kProtocol, "frame type " + std::to_string(static_cast<int>(header.type)) +
-                                             " is not for a server"});
+      return {Code::kProtocol, "frame type " + std::to_string(static_cast<int>(request.header().type)) +
+                                   " is not for a server"};
   }
 }
 
 void ShardImpl::OnControl(ConnId conn, const wire::InFrame& frame) {
   Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
-  const wire::Hello* hello = message.ok() ? std::get_if<wire::Hello>(&*message) : nullptr;
-  const auto* replica = message.ok() ? std::get_if<wire::ReplicaHello>(&*message) : nullptr;
-  Status problem;
-  if (message.ok() && connections_.contains(conn) && ComparesStates(conn, *message)) return;
-  if (!message.ok()) {
-    problem = message.status();
-  } else if (replica != nullptr) {
-    problem = CheckReplicaHello(*replica);
-    if (problem.ok()) return OnReplicaHello(conn, *replica);
-  } else if (hello == nullptr) {
-    problem = {Code::kProtocol, std::string(wire::Name(*message)) + " is not for a shard"};
-  } else {
-    problem = CheckHello(*hello);
-  }
-  if (problem.ok()) {
-    connections_[conn] = hello->incarnation;
-    Send(conn, wire::EncodeControl(wire::HelloReply{wire::kProtocolVersion, version()}, pool_));
-    return;
-  }
-  Send(conn, wire::EncodeControl(wire::Refusal{frame.header.request_id, problem.code(),
-                                               options_.name + ": " + problem.message()},
-                                 pool_));
-  if (problem.code() == Code::kProtocol) {
-    OnDisconnect(conn, 0);
-    network_.Close(conn);
-  }
-}
-
-// True if the message was about the cluster's state. Whatever a worker has was told by a scheduler, so it
-// is durable; the server's control side takes it for all shards.
-bool ShardImpl::ComparesStates(ConnId conn, wire::ControlMessage& message) {
-  if (const auto* at = std::get_if<wire::StateAt>(&message)) {
-    if (CAIRN_BUG(kStatesNotPassed)) return true;
-    if (auto answer = wire::AnswerTo(*at, *state_)) Send(conn, wire::EncodeControl(*answer, pool_));
-    return true;
-  }
-  auto* passed = std::get_if<wire::StateMessage>(&message);
-  if (passed == nullptr) return false;
-  const StateVersion newest = passed_state_ ? passed_state_->version : state_->version;
-  const bool same_slots = state_->slots.empty() || passed->state.slots.size() == state_->slots.size();
-  if (passed->state.version <= newest || !same_slots) return true;
-  passed_state_ = std::make_shared<const wire::ClusterState>(std::move(passed->state));
-  news_changed_ = true;
-  return true;
-}
-
-Status ShardImpl::CheckHello(const wire::Hello& hello) const {
-  if (hello.protocol_min > wire::kProtocolVersion || hello.protocol_max < wire::kProtocolVersion) {
-    return {Code::kProtocol, "speaks protocol " + std::to_string(wire::kProtocolVersion) + ", the worker " +
-                                 std::to_string(hello.protocol_min) + " to " +
-                                 std::to_string(hello.protocol_max) + ": use the same release everywhere"};
-  }
-  if (!registered_ || !state_) return {Code::kUnavailable, "not registered yet"};
-  if (!hello.cluster_id.empty() && hello.cluster_id != state_->cluster_id) {
-    return {Code::kProtocol,
-            "belongs to cluster " + state_->cluster_id + ", the worker to " + hello.cluster_id};
-  }
-  if (hello.server_incarnation != server_incarnation_ || hello.thread != options_.thread) {
-    return {Code::kProtocol, "is thread " + std::to_string(options_.thread) + " of incarnation " +
-                                 std::to_string(server_incarnation_.value) + ", the worker asks for thread " +
-                                 std::to_string(hello.thread) + " of incarnation " +
-                                 std::to_string(hello.server_incarnation.value)};
-  }
-  if (clients_.Find(hello.incarnation) != nullptr) return Status::Ok();
-  if (hello.incarnation >= state_->next_incarnation)
-    return {Code::kUnavailable, "has not heard of this worker yet"};
-  return {Code::kRetired, "incarnation " + std::to_string(hello.incarnation.value) +
-                              " has left or was declared dead: restart the process"};
-}
-
-Status ShardImpl::Fence(const wire::FrameHeader& header, const LiveClient** client) {
-  if (!state_) return {Code::kUnavailable, options_.name + " has no state yet"};
-  if (state_->phase == wire::Phase::kFailed) return EndOfJob();
-  const Incarnation incarnation{header.incarnation};
-  *client = clients_.Find(incarnation);
-  if (*client == nullptr && incarnation >= state_->next_incarnation)
-    return {Code::kUnavailable, options_.name + " has not heard of this worker yet"};
-  if (*client == nullptr && CAIRN_BUG(kForgetWatermark) && header.type == wire::FrameType::kPush)
-    *client = clients_.Admit(incarnation);
-  if (*client == nullptr) {
-    return {Code::kRetired, "incarnation " + std::to_string(incarnation.value) +
-                                " has left or was declared dead: restart the process"};
-  }
-  if (header.state_version > state_->version.value) {
-    return {Code::kUnavailable, options_.name + " has state " + std::to_string(state_->version.value) +
-                                    ", the frame was made under " + std::to_string(header.state_version)};
-  }
-  return EndOfJob();
-}
-
-void ShardImpl::TellFenced(const wire::InFrame& frame, const Status& why) {
-  const wire::FrameHeader& header = frame.header;
-  if (observer_ == nullptr || why.code() != Code::kRetired || header.type != wire::FrameType::kPush) return;
-  Result<wire::PushView> push = wire::DecodePush(header, frame.body());
-  if (!push.ok()) return;
-  for (const wire::SlotEntry& entry : push->entries) {
-    observer_->OnPush(SlotId{entry.slot}, Incarnation{header.incarnation}, Seq{entry.number},
-                      TableId{header.table}, Outcome::kRetired, why.code(), {}, {}, push->params.hyper(),
-                      Position{});
-  }
-}
-
-Status ShardImpl::CheckOwner(const Request& request, std::span<const wire::SlotEntry> entries) const {
-  for (const wire::SlotEntry& entry : entries) {
-    const uint32_t local = slots_.LocalOf(entry.slot);
-    if (local == OwnedSlots::kNotHere) [[unlikely]] {
-      return {Code::kUnavailable, options_.name + " is not the owner of slot " + std::to_string(entry.slot) +
-                                      ": " + SlotsWords()};
-    }
-    if (request.header().state_version < slots_[local].since.value) [[unlikely]] {
-      return {Code::kUnavailable, "slot " + std::to_string(entry.slot) + " moved in state " +
-                                      std::to_string(slots_[local].since.value) +
-                                      ", the frame was made under " +
-                                      std::to_string(request.header().state_version)};
+  Status problem = message.status();
+  if (message.ok()) {
+    if (connections_.Find(conn) != nullptr && connections_.ComparesStates(conn, *message)) return;
+    if (const auto* replica = std::get_if<wire::ReplicaHello>(&*message)) {
+      problem = backup_side_.CheckHello(*replica);
+      if (problem.ok()) return backup_side_.OnHello(conn, *replica);
+    } else if (const auto* hello = std::get_if<wire::Hello>(&*message)) {
+      problem = connections_.OnHello(conn, *hello);
+      if (problem.ok()) return;
+    } else {
+      problem = {Code::kProtocol, std::string(wire::Name(*message)) + " is not for a shard"};
     }
   }
-  return Status::Ok();
-}
-
-std::string ShardImpl::SlotsWords() const {
-  uint32_t owned = 0;
-  for (uint32_t local = 0; local < slots_.size(); ++local) owned += slots_[local].owned;
-  return "it has " + std::to_string(owned) + " of " + std::to_string(slots_.slot_count()) + " slots";
-}
-
-Status ShardImpl::FindTable(const Request& request, TableState** table) {
-  auto it = tables_.find(request.table());
-  *table = it == tables_.end() ? nullptr : &it->second;
-  if (*table != nullptr || (request.table() < state_->next_table && request.table() != TableId{0}))
-    return Status::Ok();
-  return {Code::kInvalidArgument, "there never was a table " + std::to_string(request.table().value)};
+  const wire::Refusal refusal{frame.header.request_id, problem.code(),
+                              context_.name() + ": " + problem.message()};
+  outbox_.Send(conn, wire::EncodeControl(refusal, context_.pool()));
+  if (problem.code() != Code::kProtocol) return;
+  OnDisconnect(conn, 0);
+  outbox_.Close(conn);
 }
 
 void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
-  if (auto sender = senders_by_conn_.find(conn); sender != senders_by_conn_.end())
-    return sender->second->OnDisconnect(now_us);
-  if (auto source = replica_conns_.find(conn); source != replica_conns_.end()) {
-    if (auto it = sources_.find(source->second); it != sources_.end() && it->second.conn == conn)
-      it->second.conn = ConnId{};
-    replica_conns_.erase(source);
-    return;
-  }
-  connections_.erase(conn);
-  parked_.ForgetConnection(conn);
-  // Who asks again gets another answer.
-  std::erase_if(held_, [&](const auto& item) { return item.second.conn == conn; });
+  if (ReplicaSender* sender = primary_side_.backups().SenderOn(conn)) return sender->OnDisconnect(now_us);
+  if (backup_side_.Knows(conn)) return backup_side_.OnDisconnect(conn);
+  connections_.Forget(conn);
+  waits_.ForgetConnection(conn);
+  gate_.Forget(conn);
 }
 
 void ShardImpl::OnTick(int64_t now_us) {
-  NoteTime(now_us);
-  TellStillWaiting(now_us);
-  TellHeld(now_us);
-  WatchPositions();
-  AgeHotRows(now_us);
-  if (!streams_.empty()) OnTimers(now_us);
-}
-
-void ShardImpl::OnTimers(int64_t now_us) {
-  for (auto& [key, stream] : streams_) {
-    stream->sender.OnTick(now_us);
-    if (Slow(stream->sender)) news_changed_ = true;
-  }
-  TellCommits();
-  CompareWithHeirs();
-  SendHash();
-  StartCopies();
-  FlushStreams();
-}
-
-uint32_t ShardImpl::WaitsAt(const TableState& table, const ParkedRequest& request) const {
-  if (!request.every_slot) return slots_.LocalOf(request.entries[request.next].slot);
-  uint32_t local = 0;
-  while (!slots_[local].primary() || Reached(table.rounds[local], request)) ++local;
-  return local;
-}
-
-void ShardImpl::TellStillWaiting(int64_t now_us) {
-  for (auto& [id, request] : parked_.all()) {
-    if (request.conn == ConnId{} || now_us - request.told_us < options_.still_waiting_us) continue;
-    request.told_us = now_us;
-    const TableState& table = tables_.at(TableId{request.header.table});
-    const uint32_t local = WaitsAt(table, request);
-    const SlotRound& round = table.rounds[local];
-    Send(request.conn,
-         wire::EncodeControl(wire::StillWaiting{request.header.request_id, table.info.id, round.open(),
-                                                round.MissingRanks(slots_[local].id, table.marks)},
-                             pool_));
-  }
-}
-
-void ShardImpl::Send(ConnId conn, wire::FramePtr frame) {
-  stats_.bytes_out += frame->bytes();
-  network_.Send(conn, std::move(frame));
-}
-
-// The version says to a client with an older state that there is a newer one.
-void ShardImpl::SendError(ConnId conn, const wire::FrameHeader& request, const Status& error) {
-  wire::FramePtr frame = wire::EncodeError(request, error, pool_);
-  frame->header().state_version = version().value;
-  wire::Seal(*frame);
-  Send(conn, std::move(frame));
-}
-
-void ShardImpl::Violation(ConnId conn, const wire::FrameHeader& request, const Status& error) {
-  SendError(conn, request, error.With(options_.name));
-  OnDisconnect(conn, 0);
-  network_.Close(conn);
+  context_.NoteTime(now_us);
+  waits_.TellWaiting();
+  gate_.TellWaiting();
+  roles_.WatchPositions();
+  tables_.AgeHotRows();
+  primary_side_.OnTick();
 }
 
 uint64_t ShardImpl::MostBodyBytes(const wire::FrameHeader& header) const {
-  const TableId id{header.table};
-  const auto table = tables_.find(id);
-  return MostRequestBytes(header, table == tables_.end() ? dropped_tables_.Find(id) : &table->second.info.spec,
-                          slots_.slot_count());
+  return MostRequestBytes(header, tables_.SpecOf(TableId{header.table}), slots_.slot_count());
 }
 
 uint64_t ShardImpl::MostAnswerBytes(const wire::FrameHeader& header) const {
@@ -310,86 +264,28 @@ uint64_t ShardImpl::MostAnswerBytes(const wire::FrameHeader& header) const {
 }
 
 wire::NodeStats ShardImpl::stats() const {
-  wire::NodeStats stats = stats_;
+  wire::NodeStats stats;
+  stats.pushes = pushes_.pushes();
+  stats.pulls = pulls_.pulls();
+  stats.rounds = rounds_.rounds();
+  stats.bytes_in = bytes_in_;
+  stats.bytes_out = outbox_.bytes_sent();
+  stats.round_trips = round_trips_;
   stats.connections = connections_.size();
-  const RowWeights& weights = Weigh();
+  const RowWeights& weights = tables_.Weigh();
   stats.rows = weights.rows();
   stats.memory_bytes = weights.memory_bytes();
   stats.dense_bytes = weights.dense_bytes();
-  for (const auto& [key, stream] : streams_) {
-    stats.replicated_bytes += stream->sender.sent_bytes();
-    stats.unconfirmed_bytes += stream->sender.unconfirmed_bytes();
-  }
+  stats.replicated_bytes = primary_side_.backups().sent_bytes();
+  stats.unconfirmed_bytes = primary_side_.backups().unconfirmed_bytes();
   return stats;
 }
 
-Shard::SlotRole ShardImpl::RoleOf(SlotId slot) const {
-  const uint32_t local = slots_.LocalOfAny(slot.value);
-  return local == OwnedSlots::kNotHere ? SlotRole::kNone : slots_[local].role;
-}
+}  // namespace
 
-Position ShardImpl::Received(SlotId slot) const {
-  const uint32_t local = slots_.LocalOfAny(slot.value);
-  if (RoleOf(slot) == SlotRole::kNone) return {};
-  const OwnedSlot& here = slots_[local];
-  if (here.role == SlotRole::kPrimary) return here.position();
-  if (!here.whole) return {};
-  return Position::Of(here.held() > here.received ? here.kept_epoch : here.line_epoch, here.held());
-}
-
-Position ShardImpl::Applied(SlotId slot) const {
-  const uint32_t local = slots_.LocalOfAny(slot.value);
-  if (RoleOf(slot) == SlotRole::kNone) return {};
-  const OwnedSlot& here = slots_[local];
-  if (here.role == SlotRole::kPrimary) return here.position();
-  return here.whole ? Position::Of(here.line_epoch, here.index) : Position{};
-}
-
-bool ShardImpl::WaitsFor(SlotId slot, uint32_t server) const {
-  if (RoleOf(slot) != SlotRole::kPrimary) return false;
-  for (const SlotBackup& backup : slots_[slots_.LocalOfAny(slot.value)].backups)
-    if (backup.server == server && backup.waited()) return true;
-  return false;
-}
-
-Shard::HighWater ShardImpl::high_water() const {
-  HighWater now;
-  for (const auto& [key, stream] : streams_) now.unconfirmed_bytes += stream->sender.unconfirmed_bytes();
-  now.tail_bytes = tail_bytes_;
-  now.held_answers = held_.size();
-  return now;
-}
-
-Seq ShardImpl::LastSeq(SlotId slot, Incarnation incarnation) const {
-  const uint32_t local = slots_.LocalOfAny(slot.value);
-  const LiveClient* client = clients_.Find(incarnation);
-  if (RoleOf(slot) == SlotRole::kNone || client == nullptr) return Seq{0};
-  return slots_[local].numbers.last(client->index);
-}
-
-std::vector<Shard::Refusal> ShardImpl::RefusalsOf(SlotId slot, Incarnation incarnation) const {
-  std::vector<Refusal> refusals;
-  const uint32_t local = slots_.LocalOfAny(slot.value);
-  const LiveClient* client = clients_.Find(incarnation);
-  if (RoleOf(slot) == SlotRole::kNone || client == nullptr) return refusals;
-  slots_[local].numbers.ForEachRefusal(
-      client->index, [&](Seq seq, const Status& why) { refusals.push_back({seq, why}); });
-  return refusals;
-}
-
-Round ShardImpl::OpenRound(TableId table, SlotId slot) const {
-  auto it = tables_.find(table);
-  const uint32_t local = slots_.LocalOfAny(slot.value);
-  if (it == tables_.end() || !it->second.sync() || RoleOf(slot) == SlotRole::kNone) return Round{0};
-  return it->second.rounds[local].open();
-}
-
-void ShardImpl::ForEachRow(TableId table, SlotId slot,
-                           const std::function<void(RowKey, std::span<const std::byte>)>& row) const {
-  auto it = tables_.find(table);
-  const uint32_t local = slots_.LocalOfAny(slot.value);
-  if (it == tables_.end() || RoleOf(slot) == SlotRole::kNone) return;
-  it->second.rows[local]->ForEach(row);
+std::unique_ptr<Shard> Shard::Make(const ShardOptions& options, Network& network, BufferPool& pool,
+                                   ShardObserver* observer) {
+  return std::make_unique<ShardImpl>(options, network, pool, observer);
 }
 
 bool IsHelloReply(const wire::Frame& frame) {

@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/ids.h"
 #include "cairn/types.h"
+#include "server/shard/hot_report.h"
 #include "server/shard/shard_bounds.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
@@ -86,14 +87,14 @@ struct ShardOptions {
   // Of the values of one answer; leaves room for header and entries.
   uint64_t most_value_bytes = wire::kMaxBodyBytes - (uint64_t{2} << 20);
   // Replication.
-  int64_t resend_after_us = 3'000'000;  // a stream without a confirmation for so long is made anew
-  int64_t slow_after_us = 10'000'000;   // a backup that has not confirmed for so long is reported
+  int64_t resend_after_us = 3'000'000;   // a stream without a confirmation for so long is made anew
+  int64_t slow_after_us = 10'000'000;    // a backup that has not confirmed for so long is reported
   size_t copy_chunk_bytes = 256 * 1024;  // a slot is copied in pieces of this size
-  int64_t hash_every_us = 5'000'000;    // between two comparisons with the backups
+  int64_t hash_every_us = 5'000'000;     // between two comparisons with the backups
   uint64_t most_unconfirmed_bytes = uint64_t{256} << 20;  // per stream; beyond it pushes have to wait
   ShardBounds bounds;
   std::function<void(const std::string&)> log;  // what users must know; may be empty
-  table::PageSupply* pages = nullptr;  // touches memory before tables grow; outlives the shard
+  table::PageSupply* pages = nullptr;           // touches memory before tables grow; outlives the shard
 };
 
 class Shard {
@@ -130,10 +131,7 @@ class Shard {
   virtual std::vector<wire::SlotNews> news() const = 0;
   virtual std::vector<wire::SlotLoad> loads() const = 0;
   // The rows that are asked for most, of the tables that are; no more than a heartbeat takes.
-  struct HotReport {
-    std::vector<wire::HotRow> rows;
-    std::vector<wire::SampledTable> sampled;
-  };
+  using HotReport = server::HotReport;
   virtual HotReport hot_rows() const = 0;
   // The newest state that a worker has passed on, if it is newer than the shard's own: for all of the
   // server, which gives it back by OnState. Null if there is none.
@@ -177,10 +175,5 @@ class Shard {
 // The shard's answer to a good Hello: its receiver may send large frames from now on. One that was
 // refused may try again, with small frames only.
 bool IsHelloReply(const wire::Frame& frame);
-
-// Of one table in one report.
-inline constexpr size_t kHotRowsOfATable = 16;
-// Cuts what one or several shards say down to what a heartbeat takes (work.cc).
-void BoundHotReport(Shard::HotReport& report);
 
 }  // namespace cairn::server

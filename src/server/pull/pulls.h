@@ -1,0 +1,42 @@
+// Requests for values: answered at once, or, of sync tables, once their round has begun
+// (docs/internals/consistency.md, rules 22 and 31). The shard's thread owns it.
+#pragma once
+
+#include <cstdint>
+
+#include "cairn/status.h"
+#include "server/pull/slot_reader.h"
+#include "server/round/round_waits.h"
+#include "server/shard/outbox.h"
+#include "server/shard/owned_slots.h"
+#include "server/shard/request.h"
+#include "server/shard/shard_context.h"
+#include "server/shard/tables.h"
+
+namespace cairn::server {
+
+class Pulls {
+ public:
+  // All outlive it.
+  Pulls(const ShardContext& context, Outbox& outbox, const OwnedSlots& slots, Tables& tables,
+        SlotReader& reader, RoundWaits& waits)
+      : context_(context), outbox_(outbox), slots_(slots), tables_(tables), reader_(reader), waits_(waits) {}
+
+  // Not ok: no worker of ours sends such a frame, and it has not been answered.
+  [[nodiscard]] Status OnPull(const Request& request);
+  uint64_t pulls() const { return pulls_; }
+
+ private:
+  // May it wait for its round?
+  static Status CheckSync(const Request& request, const TableState& table, const wire::PullView& pull);
+
+  const ShardContext& context_;
+  Outbox& outbox_;
+  const OwnedSlots& slots_;
+  Tables& tables_;
+  SlotReader& reader_;
+  RoundWaits& waits_;
+  uint64_t pulls_ = 0;
+};
+
+}  // namespace cairn::server
