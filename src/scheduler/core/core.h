@@ -1,6 +1,6 @@
 // The scheduler's core: what is known of each node at this moment (connections, last heard,
 // barrier counts, reports), and the order log → install → tell. The decisions themselves are in
-// rules.h. Split by subject: scheduler.cc (start, commit, dispatch), connections.cc,
+// rules/. Split by subject: scheduler.cc (start, commit, dispatch), connections.cc,
 // registration.cc, heartbeat.cc (heartbeats, barriers), detection.cc (time), failover.cc (lost servers),
 // moves.cc (news of owners, placement), traffic_watch.h (when slots move for their work), scale.cc, table_requests.cc, awaiting.cc, status_json.cc. One
 // thread.
@@ -17,13 +17,20 @@
 
 #include "scheduler/core/callers.h"
 #include "scheduler/core/deadlock_watch.h"
-#include "scheduler/rules/durable.h"
 #include "scheduler/core/hearing.h"
-#include "scheduler/rules/memory_room.h"
-#include "scheduler/rules/repeated_word.h"
-#include "scheduler/rules/rules.h"
 #include "scheduler/core/scheduler.h"
+#include "scheduler/placement/placement.h"
 #include "scheduler/placement/traffic_watch.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/job_end.h"
+#include "scheduler/rules/membership.h"
+#include "scheduler/rules/memory_room.h"
+#include "scheduler/rules/owners.h"
+#include "scheduler/rules/repeated_word.h"
+#include "scheduler/rules/table_spec.h"
+#include "scheduler/rules/tables.h"
+#include "scheduler/rules/user_text.h"
+#include "scheduler/rules/views.h"
 
 namespace cairn::scheduler {
 

@@ -94,7 +94,7 @@ bool SchedulerCore::EndOverRuin(uint32_t index, const std::vector<wire::SlotNews
   });
   if (news == all.end()) return false;
   DurableState next = Next();
-  FailJob(next, WordsOfRuin(*news));
+  FailJob(next, RuinText(*news));
   (void)Commit(std::move(next));
   return true;
 }

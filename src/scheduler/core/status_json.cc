@@ -45,7 +45,7 @@ Json TableJson(const wire::TableInfo& table) {
                {"kind", dense ? "dense" : "sparse"},
                {"element", spec.element == ElementType::kFloat32 ? "float32" : "int64"},
                {"mode", spec.mode == Mode::kSync ? "sync" : "async"},
-               {"optimizer", OptimizerWord(spec.optimizer)}};
+               {"optimizer", OptimizerText(spec.optimizer)}};
   if (dense)
     json["size"] = spec.size;
   else

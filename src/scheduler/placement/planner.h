@@ -1,4 +1,4 @@
-// Plans where slots should be (rule 46): rules.h has what it is asked, placement.cc the owners that
+// Plans where slots should be (rule 46): placement.h has what it is asked, placement.cc the owners that
 // slots lack or have too many, balance.cc the shares of the servers, traffic.cc their work (rule 53).
 //
 // It looks at where everything will be once what is under way is done, and begins what is missing:
@@ -19,7 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/rules/rules.h"
+#include "scheduler/placement/placement.h"
+#include "scheduler/placement/traffic.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/owners.h"
 
 namespace cairn::scheduler {
 

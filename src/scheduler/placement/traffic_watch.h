@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "scheduler/rules/rules.h"
 #include "scheduler/core/scheduler.h"
+#include "scheduler/placement/traffic.h"
 #include "wire/control.h"
 
 namespace cairn::scheduler {

@@ -1,8 +1,11 @@
-// Who may register, with which rank, and what that does to the state (rules 2 and 5).
+#include "scheduler/rules/membership.h"
+
 #include <algorithm>
 
 #include "base/check.h"
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/user_text.h"
+#include "scheduler/rules/views.h"
 
 namespace cairn::scheduler {
 namespace {

@@ -1,10 +1,13 @@
-// Forming the cluster, and views: which worker takes part from which round on (rules 3 and 6).
+#include "scheduler/rules/views.h"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
 
 #include "base/check.h"
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/job_end.h"
+#include "scheduler/rules/owners.h"
 
 namespace cairn::scheduler {
 
