@@ -12,6 +12,8 @@ namespace cairn::scheduler {
 struct SlotTraffic {
   std::vector<double> pushed, pulled;  // pushed: done by every owner; pulled: by the primary
   std::vector<bool> resting;           // by slot, or empty: has been moved for its traffic lately
+  double PushedAt(uint32_t slot) const { return slot < pushed.size() ? pushed[slot] : 0.0; }
+  double PulledAt(uint32_t slot) const { return slot < pulled.size() ? pulled[slot] : 0.0; }
 };
 // Of the shard threads of servers that stay, with every slot where it is.
 struct TrafficSpread {
