@@ -32,6 +32,7 @@ void EndJob(DurableState& d) {
 }
 
 void FailJob(DurableState& d, std::string reason) {
+  CAIRN_CHECK(!d.over());
   d.state.phase = wire::Phase::kFailed;
   d.state.failure = std::move(reason);
   d.state.pending_view = ViewNumber(0);

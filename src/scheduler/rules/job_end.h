@@ -14,6 +14,7 @@ std::vector<uint32_t> OpenRanks(const DurableState& d);
 bool JobIsOver(const DurableState& d);
 // Requires JobIsOver. Phase ended, or failed if nobody is done.
 void EndJob(DurableState& d);
+// Requires that it is not over.
 void FailJob(DurableState& d, std::string reason);
 
 }  // namespace cairn::scheduler

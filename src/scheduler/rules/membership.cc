@@ -127,6 +127,7 @@ Incarnation AddNode(DurableState& d, const wire::Register& request, uint32_t ran
   wire::ClusterState& state = d.state;
   const Incarnation incarnation = state.next_incarnation;
   if (request.role == wire::Role::kServer) {
+    CAIRN_CHECK(state.FindServer(rank) == nullptr);
     auto at = std::find_if(state.servers.begin(), state.servers.end(),
                            [&](const wire::ServerInfo& server) { return server.index > rank; });
     state.servers.insert(at, {rank, incarnation, request.endpoint, request.threads, /*leaving=*/false});
@@ -139,6 +140,7 @@ Incarnation AddNode(DurableState& d, const wire::Register& request, uint32_t ran
     std::erase(state.done_ranks, rank);
     d.given_up_ranks.erase(rank);
   }
+  CAIRN_CHECK(d.nodes.empty() || d.nodes.back().incarnation < incarnation);
   d.nodes.push_back({request.uid, incarnation, request.role, NodeFate::kLive, rank, barrier_base});
   state.next_incarnation = incarnation.Next();
   return incarnation;

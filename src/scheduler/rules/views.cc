@@ -104,6 +104,7 @@ void SpreadBackups(wire::ClusterState& state) {
 
 void Form(DurableState& d) {
   wire::ClusterState& state = d.state;
+  CAIRN_CHECK(d.forming() && state.slots.empty() && state.view == ViewNumber(0));
   state.slots = MakeSlotMap(state.servers, d.slot_count, state.version);
   SpreadBackups(state);
   state.phase = wire::Phase::kRunning;
