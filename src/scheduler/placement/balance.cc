@@ -68,7 +68,8 @@ class PrimaryMoves {
 
 // The slot that evens two servers out best; where they are far apart one of average size, so that
 // number and size are spread alike. `takers`: those below the mean that may be copied to, lightest first.
-std::optional<ByteMoves::Move> ByteMoves::BestFrom(const Plan::Server& from, const Ranked& takers, double mean) const {
+std::optional<ByteMoves::Move> ByteMoves::BestFrom(const Plan::Server& from, const Ranked& takers,
+                                                   double mean) const {
   std::optional<Move> best;
   const double share = static_cast<double>(plan_.slots()) * from.weight / plan_.weights();
   const bool has_primaries_to_spare = from.primaries > share;
@@ -106,7 +107,8 @@ void ByteMoves::FindCandidates() {
     const wire::SlotOwner& owner = plan_.Slot(slot);
     Candidate candidate{plan_.Cost(slot), slot, {owner.server}};
     for (size_t i = 0; i < owner.backups.size(); ++i) candidate.owners[i + 1] = owner.backups[i].server;
-    for (uint32_t i = 0; i < plan_.wanted(); ++i) candidates_[plan_.PlaceOf(candidate.owners[i])].push_back(candidate);
+    for (uint32_t i = 0; i < plan_.wanted(); ++i)
+      candidates_[plan_.PlaceOf(candidate.owners[i])].push_back(candidate);
   }
 }
 
@@ -158,7 +160,9 @@ void ByteMoves::Run() {
 void PrimaryMoves::Run() {
   if (plan_.wanted() < 2) return;  // a primary moves with its bytes
   auto now = [&](size_t i) { return plan_.servers()[i].primaries / plan_.servers()[i].weight; };
-  auto with_one_more = [&](size_t i) { return (plan_.servers()[i].primaries + 1) / plan_.servers()[i].weight; };
+  auto with_one_more = [&](size_t i) {
+    return (plan_.servers()[i].primaries + 1) / plan_.servers()[i].weight;
+  };
   Ranked most;  // by their primaries, the most first; without those that found nobody to give to
   Ranked least;
   std::vector<bool> tried(plan_.servers().size());

@@ -31,7 +31,8 @@ uint32_t AboutCopiesLeft(DurableState now, const SlotBytes& bytes, const Placeme
     even &= std::abs(server.ratio() - mean) <= mean * Plan::kSlack;
     lacking_bytes += std::max(0.0, (mean - server.ratio()) * server.weight);
   }
-  if (!even && StayingServers(now.state) > plan.wanted()) lacking = std::max(lacking, lacking_bytes / plan.average_cost());
+  if (!even && StayingServers(now.state) > plan.wanted())
+    lacking = std::max(lacking, lacking_bytes / plan.average_cost());
   return static_cast<uint32_t>(under_way + lacking);
 }
 
@@ -44,7 +45,8 @@ uint32_t MovesAtATime(size_t slots, const SlotBytes& bytes) {
   // The heaviest, since nobody knows which will meet. A few of them may be under way however heavy they are.
   std::vector<uint64_t> heaviest(std::min(most, bytes.size()));
   std::partial_sort_copy(bytes.begin(), bytes.end(), heaviest.begin(), heaviest.end(), std::greater<>());
-  const uint64_t light = std::max(kLightMovesBytes, kFewMoves * std::min(heaviest.front(), UINT64_MAX / kFewMoves));
+  const uint64_t light =
+      std::max(kLightMovesBytes, kFewMoves * std::min(heaviest.front(), UINT64_MAX / kFewMoves));
   uint64_t sum = 0;
   uint32_t moves = 0;
   for (uint64_t weight : heaviest) {

@@ -11,12 +11,12 @@
 
 namespace cairn::scheduler {
 
-inline constexpr uint32_t kFewMoves = 4;  // may be under way however heavy they are
+inline constexpr uint32_t kFewMoves = 4;                          // may be under way however heavy they are
 inline constexpr uint64_t kLightMovesBytes = uint64_t{64} << 20;  // of more than a few, together
 struct PlacementLimits {
   uint32_t copies_per_server = kFewMoves;     // under way at a time, from it and to it
   uint32_t handovers_per_server = kFewMoves;  // under way at a time, from it: those slots take nothing
-  std::vector<uint32_t> avoid;        // servers (indexes) that no copy is begun to
+  std::vector<uint32_t> avoid;                // servers (indexes) that no copy is begun to
 };
 // Bytes by slot. Empty: not known, all count the same.
 using SlotBytes = std::vector<uint64_t>;

@@ -97,7 +97,10 @@ void Plan::Tally() {
       ++Mutable(owner.server).copies_out;
     }
     const wire::Backup* next = Successor(slot);
-    ++Mutable(owner.heir != wire::kNoServer ? owner.heir : next != nullptr ? next->server : owner.server).primaries;
+    ++Mutable(owner.heir != wire::kNoServer ? owner.heir
+              : next != nullptr             ? next->server
+                                            : owner.server)
+          .primaries;
     if (owner.heir != wire::kNoServer) ++Mutable(owner.server).handing_over;
   }
 }
@@ -148,8 +151,8 @@ void Plan::BeginMove(uint32_t slot, size_t from, size_t to, std::optional<uint32
 void Plan::BeginCopy(uint32_t slot, size_t to, std::optional<uint32_t> thread) {
   Server& taker = servers_[to];
   CAIRN_CHECK(taker.stays);
-  const auto least = thread ? taker.threads.begin() + *thread
-                            : std::min_element(taker.threads.begin(), taker.threads.end());
+  const auto least =
+      thread ? taker.threads.begin() + *thread : std::min_element(taker.threads.begin(), taker.threads.end());
   AddBackup(d_, slot, static_cast<uint16_t>(taker.index),
             static_cast<uint16_t>(least - taker.threads.begin()));
   *least += Cost(slot);

@@ -61,7 +61,8 @@ bool LetGo(Plan& plan, uint32_t slot, uint32_t server) {
     return std::tuple(plan.At(b.server).primaries / plan.At(b.server).weight, b.server);
   };
   for (const wire::Backup& b : owner.backups)
-    if (plan.At(b.server).stays && !plan.At(b.server).avoided && (heir == nullptr || key(b) < key(*heir))) heir = &b;
+    if (plan.At(b.server).stays && !plan.At(b.server).avoided && (heir == nullptr || key(b) < key(*heir)))
+      heir = &b;
   if (heir != nullptr) plan.HandOver(slot, heir->server);
   return false;
 }
@@ -97,7 +98,8 @@ void LetLeaverGo(Plan& plan, const Plan::Server& leaver) {
 bool Grow(Plan& plan) {
   std::vector<std::pair<uint32_t, uint32_t>> lacking;  // owners in sync, slot
   for (uint32_t slot = 0; slot < plan.slots(); ++slot)
-    if (plan.StayingOwners(plan.Slot(slot)) < plan.wanted()) lacking.emplace_back(InSyncOwners(plan.Slot(slot)), slot);
+    if (plan.StayingOwners(plan.Slot(slot)) < plan.wanted())
+      lacking.emplace_back(InSyncOwners(plan.Slot(slot)), slot);
   std::sort(lacking.begin(), lacking.end());
   bool all = true;
   for (const auto& [in_sync, slot] : lacking) {

@@ -30,8 +30,7 @@ TrafficSpread SpreadOf(const wire::ClusterState& state, const SlotTraffic& traff
   spread.mean = sum / static_cast<double>(threads);
   for (uint32_t server = 0; server < work.size(); ++server)
     for (uint32_t thread = 0; thread < work[server].size(); ++thread)
-      if (work[server][thread] > spread.hottest)
-        spread = {work[server][thread], spread.mean, server, thread};
+      if (work[server][thread] > spread.hottest) spread = {work[server][thread], spread.mean, server, thread};
   return spread;
 }
 

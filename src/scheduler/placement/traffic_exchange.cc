@@ -31,7 +31,7 @@ class TrafficExchange {
   void Run();
 
  private:
-  struct Thread {  // a shard thread, by its work
+  struct Thread {       // a shard thread, by its work
     size_t server = 0;  // place in Plan::servers()
     uint32_t thread = 0;
     double work = 0;
@@ -59,7 +59,8 @@ class TrafficExchange {
   void LookForHandovers(const Search& search, std::optional<Exchange>& best) const;
   void LookForCopies(const Search& search, std::optional<Exchange>& best) const;
   bool BytesFit(const Plan::Server& from, const Plan::Server& to, double there, double back) const;
-  bool MayCopy(uint32_t slot, const Plan::Server& to, std::optional<uint32_t> back, const Plan::Server& from) const;
+  bool MayCopy(uint32_t slot, const Plan::Server& to, std::optional<uint32_t> back,
+               const Plan::Server& from) const;
   void Carry(size_t from, const Exchange& exchange);
 
   Plan& plan_;
@@ -67,7 +68,7 @@ class TrafficExchange {
   std::vector<Thread> threads_;  // of the servers that stay
   double mean_work_ = 0;         // of a thread
   double least_gain_ = 0;
-  double mean_load_ = 0;         // of a weight of 1
+  double mean_load_ = 0;  // of a weight of 1
 };
 
 double TrafficExchange::WorkOf(uint32_t slot, const Plan::Server& owner) const {
@@ -139,8 +140,8 @@ void TrafficExchange::Run() {
   }
 }
 
-std::optional<TrafficExchange::Exchange> TrafficExchange::BestExchange(size_t from,
-                                                       const std::set<std::pair<double, size_t>>& ranked) const {
+std::optional<TrafficExchange::Exchange> TrafficExchange::BestExchange(
+    size_t from, const std::set<std::pair<double, size_t>>& ranked) const {
   std::optional<Exchange> best;
   const double here = threads_[from].work, gain = least_gain_;
   size_t tried = 0;
@@ -171,7 +172,8 @@ void TrafficExchange::LookForHandovers(const Search& search, std::optional<Excha
     for (uint32_t slot : primary.slots) {
       const wire::SlotOwner& owner = plan_.Slot(slot);
       if (owner.server != plan_.servers()[primary.server].index || !MayMove(slot)) continue;
-      const wire::Backup* other = owner.FindBackup(static_cast<uint16_t>(plan_.servers()[backup.server].index));
+      const wire::Backup* other =
+          owner.FindBackup(static_cast<uint16_t>(plan_.servers()[backup.server].index));
       if (other != nullptr && other->thread == backup.thread) slots.emplace_back(pulled(slot), slot);
     }
     std::sort(slots.begin(), slots.end());
@@ -218,8 +220,8 @@ void TrafficExchange::LookForCopies(const Search& search, std::optional<Exchange
     const bool led = leads(slot, giver);
     if (!led) consider(slot, std::nullopt, work);
     const auto& others = back[led];
-    const auto near = std::lower_bound(others.begin(), others.end(),
-                                       Candidate{work - search.want, plan_.Cost(slot), 0});
+    const auto near =
+        std::lower_bound(others.begin(), others.end(), Candidate{work - search.want, plan_.Cost(slot), 0});
     const auto place = near - others.begin();
     const auto end = std::min<std::ptrdiff_t>(place + kNeighbours, std::ssize(others));
     for (auto i = std::max<std::ptrdiff_t>(0, place - kNeighbours); i < end; ++i)
@@ -228,7 +230,8 @@ void TrafficExchange::LookForCopies(const Search& search, std::optional<Exchange
 }
 
 // Both stay within the slack of their share of bytes, or no farther from it than they are.
-bool TrafficExchange::BytesFit(const Plan::Server& from, const Plan::Server& to, double there, double back) const {
+bool TrafficExchange::BytesFit(const Plan::Server& from, const Plan::Server& to, double there,
+                               double back) const {
   auto fits = [&](const Plan::Server& server, double more) {
     const double before = std::abs(server.ratio() - mean_load_);
     const double after = std::abs((server.load + more) / server.weight - mean_load_);
@@ -237,7 +240,8 @@ bool TrafficExchange::BytesFit(const Plan::Server& from, const Plan::Server& to,
   return fits(from, back - there) && fits(to, there - back);
 }
 
-bool TrafficExchange::MayCopy(uint32_t slot, const Plan::Server& to, std::optional<uint32_t> back, const Plan::Server& from) const {
+bool TrafficExchange::MayCopy(uint32_t slot, const Plan::Server& to, std::optional<uint32_t> back,
+                              const Plan::Server& from) const {
   auto room = [&](uint32_t one, const Plan::Server& taker) {
     const wire::SlotOwner& owner = plan_.Slot(one);
     return owner.server != taker.index && owner.FindBackup(static_cast<uint16_t>(taker.index)) == nullptr &&

@@ -1,5 +1,5 @@
 // How much work each slot means, from what primaries report, and when it is time to move slots for it
-// (rule 53): some shard thread has had clearly more than the mean for a while. The core (moves.cc) tells
+// (rule 53): some shard thread has had clearly more than the mean for a while. The core (placer.h) tells
 // it what comes in and asks it; traffic_exchange.h plans. Nothing of this outlives a restart.
 #pragma once
 

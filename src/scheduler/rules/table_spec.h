@@ -13,7 +13,7 @@ namespace cairn::scheduler {
 Status CheckSpec(const TableSpec& spec, uint32_t slot_count);
 // What differs, as "mode (sync there, async asked for), size (…)". Empty: nothing does.
 std::string DescribeDifference(const TableSpec& there, const TableSpec& asked);
-std::string Describe(const TableSpec& spec);           // "dense sync sgd, 7850 float32 elements"
+std::string Describe(const TableSpec& spec);         // "dense sync sgd, 7850 float32 elements"
 const char* OptimizerText(OptimizerKind optimizer);  // "sgd"
 
 }  // namespace cairn::scheduler

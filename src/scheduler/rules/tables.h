@@ -21,7 +21,8 @@ Status CheckRoom(const wire::ClusterState& state, std::span<const TableSpec* con
 TableId AddTable(DurableState& d, const TableSpec& spec);
 void RemoveTable(DurableState& d, TableId table);
 // Remembers that the request has been carried out in d.state.version, and of each worker the last `most`.
-void RememberOperation(DurableState& d, Incarnation incarnation, uint64_t request, TableId table, size_t most);
+void RememberOperation(DurableState& d, Incarnation incarnation, uint64_t request, TableId table,
+                       size_t most);
 const TableOperation* FindOperation(const DurableState& d, Incarnation incarnation, uint64_t request);
 
 }  // namespace cairn::scheduler

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-
 namespace cairn::scheduler {
 namespace {
 constexpr size_t kMaxListed = 10;
