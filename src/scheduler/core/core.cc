@@ -7,7 +7,6 @@
 #include "scheduler/core/job_options.h"
 #include "scheduler/core/status_json.h"
 #include "scheduler/rules/server_count.h"
-#include "scheduler/rules/user_text.h"
 
 namespace cairn::scheduler {
 
@@ -38,7 +37,9 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options, MetaStore& store, 
       launcher_(journal_, connections_, presence_, detection_, registration_, log_),
       deadlocks_(options.deadlock_after_us, options.heartbeat_us, journal_, barriers_, connections_, log_),
       farewell_(journal_, connections_, presence_, teller_, log_),
-      awaiting_(journal_, presence_, barriers_, views_) {}
+      awaiting_(journal_, presence_, barriers_, views_),
+      heartbeats_(options.heartbeat_us, {journal_, connections_, registration_, teller_, barriers_, views_,
+                                         loads_, news_, placer_, moves_, farewell_, awaiting_, tables_}) {}
 
 Status SchedulerCore::Init(int64_t now_us) {
   if (Status status = CheckOptions(options_); !status.ok()) return status;
@@ -53,25 +54,9 @@ Status SchedulerCore::Init(int64_t now_us) {
   if (!journal_.Commit(std::move(next))) return fatal();
   registration_.Restore(now_us);
   if (durable().over()) farewell_.StayUntil(now_us + options_.dead_after_us);
-  LogStart(replicas_before);
+  for (const std::string& line : StartLines(options_, durable(), replicas_before)) log_(line);
   Settle(now_us);
   return fatal();
-}
-
-void SchedulerCore::LogStart(uint32_t replicas_before) const {
-  if (durable().end_told)
-    log_(
-        "the job of this log is over, and everybody has been told: a new one needs another place for its "
-        "state");
-  log_("Bind to role=scheduler, id=1, ip=" + options_.endpoint.host +
-       ", port=" + std::to_string(options_.endpoint.port));
-  if (state().term.value <= 1) return;
-  log_("started again, term " + std::to_string(state().term.value) + ": the log has view " +
-       std::to_string(state().view.value) + ", " + Count(state().servers.size(), "server") + " and " +
-       Count(state().workers.size(), "worker"));
-  if (state().replicas != replicas_before)
-    log_("each partition had " + Count(replicas_before, "owner") + " in the log, and is to have " +
-         std::to_string(state().replicas) + " from now on (--replicas)");
 }
 
 void SchedulerCore::OnCommitted(wire::Phase before) {
@@ -98,7 +83,7 @@ void SchedulerCore::Settle(int64_t now_us) {
   detection_.NoteWorkers(now_us);
   teller_.Broadcast(now_us);
   tables_.Answer();
-  TellBarrier();
+  heartbeats_.TellBarrier();
   farewell_.Update(now_us);
 }
 
@@ -130,7 +115,10 @@ void SchedulerCore::Handle(ConnId conn, const wire::ControlMessage& message, int
   const auto answer_if = [&](bool done, uint64_t request) {
     if (done) SettleAndAnswer(conn, request, now_us);
   };
-  if (const auto* m = std::get_if<wire::Heartbeat>(&message)) return OnHeartbeat(conn, *m, now_us);
+  if (const auto* m = std::get_if<wire::Heartbeat>(&message)) {
+    if (heartbeats_.OnHeartbeat(conn, *m, now_us)) unsettled_ = true;
+    return;
+  }
   if (const auto* m = std::get_if<wire::Register>(&message))
     return registration_.OnRegister(conn, *m, now_us);
   if (const auto* m = std::get_if<wire::CreateTable>(&message)) return table_request(*m);
@@ -168,44 +156,6 @@ void SchedulerCore::OnTick(int64_t now_us) {
   if (moves_.WorkWaits(now_us)) unsettled_ = true;
   Settle(now_us);
   if (journal_.ok()) teller_.SendToAllBehind(now_us);
-}
-
-void SchedulerCore::OnHeartbeat(ConnId conn, const wire::Heartbeat& heartbeat, int64_t now_us) {
-  if (!registration_.Recognise(conn, heartbeat, now_us)) return;
-  const Incarnation id = heartbeat.incarnation;
-  const NodeRecord node = *durable().FindNode(id);
-  const bool server = node.role == wire::Role::kServer;
-  barriers_.Take(id, heartbeat.barrier_count);
-  unsettled_ |= teller_.Take(id, heartbeat.version) && tables_.any();  // tables wait for confirmations
-  if (heartbeat.end_confirmed) farewell_.TakeConfirmation(id);
-  unsettled_ |= views_.Take(id, heartbeat);
-  loads_.Take(id, heartbeat.stats, now_us);
-  if (server) TakeServersReport(node.rank, heartbeat, now_us);
-  teller_.WarnIfAhead(id, (server ? "server " : "worker ") + std::to_string(node.rank), heartbeat.version);
-  teller_.SendIfBehind(id, now_us);
-  connections_.Send(conn, ReplyNow());
-}
-
-void SchedulerCore::TakeServersReport(uint32_t server, const wire::Heartbeat& heartbeat, int64_t now_us) {
-  if (moves_.EndOverRuin(server, heartbeat.news)) return;
-  unsettled_ |= news_.Take(heartbeat.incarnation, heartbeat, now_us);
-  loads_.TakeRows(heartbeat.incarnation, heartbeat, now_us);
-  if (durable().running()) placer_.TakeLoads(server, heartbeat.loads, now_us);
-}
-
-wire::HeartbeatReply SchedulerCore::ReplyNow() {
-  const std::string& awaiting = awaiting_.Text();
-  return {state().term, state().version,           barriers_.Open(),
-          awaiting,     awaiting_.blocked_slots(), static_cast<uint32_t>(options_.heartbeat_us / 1000)};
-}
-
-// Whoever waits in a barrier should not wait for its next heartbeat as well.
-void SchedulerCore::TellBarrier() {
-  if (!barriers_.TakeOpened()) return;
-  const wire::FramePtr frame = connections_.Encode(ReplyNow());
-  for (const wire::WorkerInfo& worker : state().workers)
-    if (const ConnId conn = connections_.Of(worker.incarnation); conn != ConnId(0))
-      connections_.Send(conn, frame);
 }
 
 std::string SchedulerCore::StatusJson(int64_t now_us) {

@@ -13,6 +13,7 @@
 #include "scheduler/core/detection.h"
 #include "scheduler/core/failover.h"
 #include "scheduler/core/farewell.h"
+#include "scheduler/core/heartbeats.h"
 #include "scheduler/core/journal.h"
 #include "scheduler/core/launcher_requests.h"
 #include "scheduler/core/load_reports.h"
@@ -57,13 +58,8 @@ class SchedulerCore final : public Scheduler, private Journal::Listener, private
   void OnDismissed(Incarnation node) override;
 
   void Handle(ConnId conn, const wire::ControlMessage& message, int64_t now_us);
-  void OnHeartbeat(ConnId conn, const wire::Heartbeat& heartbeat, int64_t now_us);
-  void TakeServersReport(uint32_t server, const wire::Heartbeat& heartbeat, int64_t now_us);
   void Settle(int64_t now_us);  // after every event: whatever follows from it
   void SettleAndAnswer(ConnId conn, uint64_t request, int64_t now_us);
-  void TellBarrier();
-  wire::HeartbeatReply ReplyNow();
-  void LogStart(uint32_t replicas_before) const;
 
   const SchedulerOptions options_;
   const LogLine log_;
@@ -93,6 +89,7 @@ class SchedulerCore final : public Scheduler, private Journal::Listener, private
   Deadlocks deadlocks_;
   Farewell farewell_;
   Awaiting awaiting_;
+  Heartbeats heartbeats_;
 };
 
 }  // namespace cairn::scheduler

@@ -70,4 +70,24 @@ DurableState NewJob(const SchedulerOptions& o) {
   return durable;
 }
 
+std::vector<std::string> StartLines(const SchedulerOptions& o, const DurableState& durable,
+                                    uint32_t replicas_before) {
+  const wire::ClusterState& state = durable.state;
+  std::vector<std::string> lines;
+  if (durable.end_told)
+    lines.push_back(
+        "the job of this log is over, and everybody has been told: a new one needs another place for its "
+        "state");
+  lines.push_back("Bind to role=scheduler, id=1, ip=" + o.endpoint.host +
+                  ", port=" + std::to_string(o.endpoint.port));
+  if (state.term.value <= 1) return lines;
+  lines.push_back("started again, term " + std::to_string(state.term.value) + ": the log has view " +
+                  std::to_string(state.view.value) + ", " + Count(state.servers.size(), "server") + " and " +
+                  Count(state.workers.size(), "worker"));
+  if (state.replicas != replicas_before)
+    lines.push_back("each partition had " + Count(replicas_before, "owner") + " in the log, and is to have " +
+                    std::to_string(state.replicas) + " from now on (--replicas)");
+  return lines;
+}
+
 }  // namespace cairn::scheduler

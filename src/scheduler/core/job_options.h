@@ -2,6 +2,10 @@
 // new job begins with. Pure.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "cairn/status.h"
 #include "scheduler/core/scheduler.h"
 #include "scheduler/rules/durable.h"
@@ -12,5 +16,8 @@ Status CheckOptions(const SchedulerOptions& options);
 // The log belongs to one job: another one must not continue it by mistake.
 Status CheckSameJob(const SchedulerOptions& options, const DurableState& durable);
 DurableState NewJob(const SchedulerOptions& options);
+// What the user is told once the start is logged. `replicas_before`: owners of each slot as the log had them.
+std::vector<std::string> StartLines(const SchedulerOptions& options, const DurableState& durable,
+                                    uint32_t replicas_before);
 
 }  // namespace cairn::scheduler
