@@ -24,9 +24,10 @@ class ByteWriter {
     out_.insert(out_.end(), p, p + sizeof value);
   }
   void PutRaw(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
-  // With its length (64 bits) in front.
+  // With its length (64 bits, or what is named) in front.
+  template <class Size = uint64_t>
   void PutBytes(std::span<const std::byte> bytes) {
-    Put(static_cast<uint64_t>(bytes.size()));
+    Put(static_cast<Size>(bytes.size()));
     PutRaw(bytes);
   }
   void PutText(std::string_view text) { PutBytes(std::as_bytes(std::span(text.data(), text.size()))); }
@@ -60,14 +61,18 @@ class ByteReader {
     return value;
   }
   std::span<const std::byte> GetRaw(uint64_t count) { return Cut(count); }
-  std::span<const std::byte> GetBytes() { return Cut(Get<uint64_t>()); }
+  template <class Size = uint64_t>
+  std::span<const std::byte> GetBytes() {
+    return Cut(Get<Size>());
+  }
   std::string GetText() {
     const auto bytes = GetBytes();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   // A count of things of at least `each` bytes: never more than can follow.
+  template <class Size = uint64_t>
   uint64_t GetCount(size_t each) {
-    const auto count = Get<uint64_t>();
+    const auto count = Get<Size>();
     if (count > rest_.size() / each) ok_ = false;
     return ok_ ? count : 0;
   }

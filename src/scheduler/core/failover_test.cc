@@ -2,6 +2,8 @@
 #include <algorithm>
 
 #include "scheduler/core/fake_cluster.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/owners.h"
 
 namespace cairn::scheduler {
 namespace {

@@ -12,8 +12,9 @@
 #include <vector>
 
 #include "scheduler/core/core.h"
-#include "scheduler/metastore/memory_store.h"
 #include "scheduler/core/scheduler.h"
+#include "scheduler/metastore/memory_store.h"
+#include "scheduler/rules/durable.h"
 
 namespace cairn::scheduler {
 

@@ -1,4 +1,4 @@
-// Whether one of several schedulers leads and answers, by what its candidate (node/candidate_node.h) and
+// Whether one of several schedulers leads and answers, by what its candidate (metastore/candidacy.h) and
 // its own core say. No I/O, no clock of its own; used by the scheduler's node and by the simulator.
 //
 // A scheduler that leads and can't reach etcd is *away*: another one may lead, so it sends nodes there. One

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scheduler/core/fake_cluster.h"
+#include "scheduler/rules/owners.h"
 
 namespace cairn::scheduler {
 namespace {

@@ -1,6 +1,5 @@
 #include "scheduler/core/reachable.h"
 
-#include "scheduler/rules/rules.h"
 
 namespace cairn::scheduler {
 

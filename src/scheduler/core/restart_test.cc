@@ -1,6 +1,7 @@
 // The log: a scheduler that is killed after any record goes on from it; one whose log fails says
 // nothing more (rule 1).
 #include "scheduler/core/fake_cluster.h"
+#include "scheduler/rules/durable.h"
 
 namespace cairn::scheduler {
 namespace {

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "scheduler/core/fake_cluster.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/owners.h"
 
 namespace cairn::scheduler {
 namespace {

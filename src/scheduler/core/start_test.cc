@@ -1,6 +1,7 @@
 // What a scheduler is started with: options that can't be, a log that is too large, and what may change
 // from one start to the next (rule 1).
 #include "scheduler/core/fake_cluster.h"
+#include "scheduler/rules/durable.h"
 
 namespace cairn::scheduler {
 namespace {

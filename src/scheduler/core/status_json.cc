@@ -1,10 +1,14 @@
-// What `cairn status` shows: the cluster as one JSON object.
-#include <algorithm>
+#include "scheduler/core/status_json.h"
+
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <vector>
 
-#include "scheduler/core/core.h"
+#include "scheduler/placement/traffic.h"
+#include "scheduler/rules/job_end.h"
+#include "scheduler/rules/owners.h"
+#include "scheduler/rules/table_spec.h"
 
 namespace cairn::scheduler {
 namespace {
@@ -45,7 +49,7 @@ Json TableJson(const wire::TableInfo& table) {
                {"kind", dense ? "dense" : "sparse"},
                {"element", spec.element == ElementType::kFloat32 ? "float32" : "int64"},
                {"mode", spec.mode == Mode::kSync ? "sync" : "async"},
-               {"optimizer", OptimizerWord(spec.optimizer)}};
+               {"optimizer", OptimizerText(spec.optimizer)}};
   if (dense)
     json["size"] = spec.size;
   else
@@ -84,10 +88,10 @@ struct Owned {
   }
 };
 
-std::map<uint32_t, Owned> OwnedByServer(const wire::ClusterState& s, const std::vector<uint64_t>& bytes) {
+std::map<uint32_t, Owned> OwnedByServer(const wire::ClusterState& s, const SlotSizes& sizes) {
   std::map<uint32_t, Owned> owned;
   for (uint32_t slot = 0; slot < s.slots.size(); ++slot) {
-    const uint64_t size = slot < bytes.size() && bytes[slot] != UINT64_MAX ? bytes[slot] : 0;
+    const uint64_t size = sizes.Of(slot);
     Owned& primary = owned[s.slots[slot].server];
     primary.primaries.push_back(slot);
     primary.bytes += size;
@@ -112,16 +116,10 @@ Json SlotsJson(const wire::ClusterState& s, uint32_t total) {
     single += have == 1 ? 1 : 0;
     blocked += have < s.min_in_sync ? 1 : 0;  // requests to it wait
   }
-  return {{"total", total},
-          {"in_sync", in_sync},
-          {"settled", settled},
-          {"copying", copying},
-          {"handing_over", handing_over},
-          {"single", single},
+  return {{"total", total},     {"in_sync", in_sync},           {"settled", settled},
+          {"copying", copying}, {"handing_over", handing_over}, {"single", single},
           {"blocked", blocked}};
 }
-
-constexpr size_t kHotRowsShown = 10;  // of a table
 
 double WorkOf(const Owned& owned, const SlotTraffic& traffic) {
   double work = 0;
@@ -135,64 +133,19 @@ double WorkOf(const Owned& owned, const SlotTraffic& traffic) {
 
 }  // namespace
 
-// The rows of each table that are asked for most, with their share of all that is asked of it. Only a slot's
-// primary counts: another owner may have been it a moment ago.
-std::map<TableId, std::vector<SchedulerCore::HotRowShare>> SchedulerCore::HottestRows() const {
-  std::map<TableId, double> totals;
-  std::map<TableId, std::vector<HotRowShare>> rows;
-  const auto slots = static_cast<uint32_t>(state().slots.size());
-  if (slots == 0) return rows;
-  for (const wire::ServerInfo& server : state().servers) {
-    const Live* live = FindLive(server.incarnation);
-    if (live == nullptr) continue;
-    for (const wire::SampledTable& table : live->sampled)
-      totals[table.table] += static_cast<double>(table.count);
-    for (const wire::HotRow& row : live->hot_rows) {
-      const uint32_t slot = wire::SlotOfKey(row.key, slots).value;
-      if (state().slots[slot].server != server.index) continue;
-      rows[row.table].push_back({row.key, static_cast<double>(row.count), slot, server.index});
-    }
-  }
-  for (auto& [table, hottest] : rows) {
-    std::sort(hottest.begin(), hottest.end(), [](const HotRowShare& a, const HotRowShare& b) {
-      return a.share != b.share ? a.share > b.share : a.key < b.key;
-    });
-    if (hottest.size() > kHotRowsShown) hottest.resize(kHotRowsShown);
-    const double total = totals[table];
-    for (HotRowShare& row : hottest) row.share = total > 0 ? std::min(1.0, std::round(row.share / total * 1e5) / 1e5) : 0;
-  }
-  return rows;
-}
-
-std::vector<wire::StalledRound> SchedulerCore::StalledRounds(int64_t now_us) const {
-  std::vector<wire::StalledRound> rounds;
-  for (const wire::ServerInfo& server : state().servers) {
-    const Live* live = FindLive(server.incarnation);
-    if (live == nullptr) continue;
-    for (wire::StalledRound round : live->stalled) {
-      const int64_t waited_ms = round.waited_ms + (now_us - live->stalled_us) / 1000;
-      round.waited_ms = static_cast<uint32_t>(std::min<int64_t>(waited_ms, UINT32_MAX));
-      if (state().FindTable(round.table) != nullptr) wire::AddStalled(rounds, std::move(round));
-    }
-  }
-  return rounds;
-}
-
-std::string SchedulerCore::StatusJson(int64_t now_us) {
-  const wire::ClusterState& s = state();
-  static const Live kNobody;
-  auto live_of = [&](Incarnation incarnation) -> const Live& {
-    const Live* live = FindLive(incarnation);
-    return live != nullptr ? *live : kNobody;
+std::string StatusJson(const StatusSources& from, int64_t now_us) {
+  const wire::ClusterState& s = from.journal.state();
+  const DurableState& durable = from.journal.durable();
+  const Placer& placer = from.placer;
+  auto connected = [&](Incarnation node) { return from.connections.Of(node) != ConnId(0); };
+  auto since_heard = [&](Incarnation node) -> Json {
+    if (!from.barriers.Heard(node)) return nullptr;
+    return Rounded(static_cast<double>(from.presence.hearing().SilenceUs(node, now_us)) * 1e-6);
   };
-  auto since_heard = [&](Incarnation incarnation) -> Json {
-    if (!live_of(incarnation).heard) return nullptr;
-    return Rounded(static_cast<double>(hearing_.SilenceUs(incarnation, now_us)) * 1e-6);
-  };
-  std::map<uint32_t, Owned> owned = OwnedByServer(s, slot_bytes_);
+  std::map<uint32_t, Owned> owned = OwnedByServer(s, placer.sizes());
   const bool copying = CopyingSlots(s) > 0;
-  const uint32_t left = copying ? CopiesLeft(durable_, KnownBytes(), Limits(now_us)) : 0;
-  const uint32_t to_copy = copying ? copies_done_ + left : 0;  // as it looks now
+  const uint32_t left = copying ? placer.CopiesLeft(now_us) : 0;
+  const uint32_t to_copy = copying ? placer.copies_done() + left : 0;  // as it looks now
   Json json = {{"cluster_id", s.cluster_id},
                {"phase", Word(s.phase)},
                {"failure", s.failure},
@@ -203,35 +156,35 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
                {"expected_servers", s.expected_servers},
                {"expected_workers", s.expected_workers},
                {"servers_wanted", s.expected_servers},
-               {"lost_after_ms", options_.lost_after_us / 1000},
+               {"lost_after_ms", from.lost_after_us / 1000},
                {"replicas", s.replicas},
                {"min_in_sync", s.min_in_sync},
                {"failovers", s.failovers},
-               {"moves_done", durable_.moves_done},
-               {"slots", SlotsJson(s, durable_.slot_count)},
-               {"moves", {{"copied", copying ? copies_done_ : 0}, {"to_copy", to_copy}}},
-               {"barrier_open", BarrierOpen()},
-               {"awaiting", Awaiting()},
+               {"moves_done", durable.moves_done},
+               {"slots", SlotsJson(s, durable.slot_count)},
+               {"moves", {{"copied", copying ? placer.copies_done() : 0}, {"to_copy", to_copy}}},
+               {"barrier_open", from.barriers.Open()},
+               {"awaiting", from.awaiting.Text()},
                {"done_ranks", s.done_ranks},
-               {"given_up_ranks", durable_.given_up_ranks},
-               {"missing_ranks", OpenRanks(durable_)}};
+               {"given_up_ranks", durable.given_up_ranks},
+               {"missing_ranks", OpenRanks(durable)}};
   Json& stalled = json["stalled_rounds"] = Json::array();
-  for (const wire::StalledRound& round : StalledRounds(now_us))
+  for (const wire::StalledRound& round : from.loads.StalledRounds(s, now_us))
     stalled.push_back({{"table", s.FindTable(round.table)->spec.name},
                        {"round", round.round.value},
                        {"seconds", Rounded(round.waited_ms * 1e-3)},
                        {"missing", round.missing},
                        {"missing_ranks", round.missing_ranks}});
-  const SlotTraffic traffic = traffic_.Rates(now_us);
+  const SlotTraffic traffic = placer.traffic().Rates(now_us);
   const TrafficSpread spread = SpreadOf(s, traffic);
   json["traffic"] = {{"mean_per_thread", Rounded(spread.mean)},
                      {"hottest_of_mean", Rounded(spread.of_mean())},
                      {"hottest_server", spread.server},
                      {"hottest_thread", spread.thread},
-                     {"moved_for_it", traffic_.moved()}};
+                     {"moved_for_it", placer.traffic().moved()}};
   Json& servers = json["servers"] = Json::array();
   for (const wire::ServerInfo& server : s.servers) {
-    const Live& live = live_of(server.incarnation);
+    const LoadReports::Load& load = from.loads.Of(server.incarnation);
     const Owned& mine = owned[server.index];
     servers.push_back({{"index", server.index},
                        {"incarnation", server.incarnation.value},
@@ -241,41 +194,39 @@ std::string SchedulerCore::StatusJson(int64_t now_us) {
                        {"primaries", mine.primaries.size()},
                        {"backups", mine.backups.size() + mine.copying.size()},
                        {"bytes", mine.bytes},
-                       {"unconfirmed_bytes", live.stats.unconfirmed_bytes},
+                       {"unconfirmed_bytes", load.stats.unconfirmed_bytes},
                        {"leaving", server.leaving},
                        {"owners", mine.Text()},
-                       {"connected", live.conn != ConnId(0)},
-                       {"lost", live.silent},
+                       {"connected", connected(server.incarnation)},
+                       {"lost", from.presence.silent(server.incarnation)},
                        {"seconds_since_heard", since_heard(server.incarnation)},
-                       {"version", live.version.value},
-                       {"pushes_per_s", Rounded(live.pushes_per_s)},
-                       {"pulls_per_s", Rounded(live.pulls_per_s)},
-                       {"bytes_per_s", Rounded(live.bytes_per_s)},
+                       {"version", from.teller.Holds(server.incarnation).value},
+                       {"pushes_per_s", Rounded(load.pushes_per_s)},
+                       {"pulls_per_s", Rounded(load.pulls_per_s)},
+                       {"bytes_per_s", Rounded(load.bytes_per_s)},
                        {"work_per_s", Rounded(WorkOf(mine, traffic))},
-                       {"stats", StatsJson(live.stats)}});
+                       {"stats", StatsJson(load.stats)}});
   }
   Json& workers = json["workers"] = Json::array();
   for (const wire::WorkerInfo& worker : s.workers) {
-    const Live& live = live_of(worker.incarnation);
     workers.push_back({{"rank", worker.rank.value},
                        {"incarnation", worker.incarnation.value},
                        {"host", worker.endpoint.host},
                        {"join_view", worker.join_view.value},
-                       {"connected", live.conn != ConnId(0)},
+                       {"connected", connected(worker.incarnation)},
                        {"seconds_since_heard", since_heard(worker.incarnation)},
-                       {"version", live.version.value},
-                       {"barrier_count", live.barrier_count},
-                       {"stats", StatsJson(live.stats)}});
+                       {"version", from.teller.Holds(worker.incarnation).value},
+                       {"barrier_count", from.barriers.Count(worker.incarnation)},
+                       {"stats", StatsJson(from.loads.Of(worker.incarnation).stats)}});
   }
   Json& tables = json["tables"] = Json::array();
-  std::map<TableId, std::vector<HotRowShare>> hottest = HottestRows();
+  std::map<TableId, std::vector<LoadReports::HotRowShare>> hottest = from.loads.HottestRows(s);
   for (const wire::TableInfo& table : s.tables) {
     tables.push_back(TableJson(table));
     if (table.spec.kind != TableKind::kSparse) continue;
     Json& rows = tables.back()["hot_rows"] = Json::array();
-    for (const HotRowShare& row : hottest[table.id])
-      rows.push_back(
-          {{"key", row.key}, {"share", row.share}, {"slot", row.slot}, {"server", row.server}});
+    for (const LoadReports::HotRowShare& row : hottest[table.id])
+      rows.push_back({{"key", row.key}, {"share", row.share}, {"slot", row.slot}, {"server", row.server}});
   }
   // Names come from peers and need not be UTF-8.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scheduler/core/fake_cluster.h"
+#include "scheduler/placement/traffic.h"
 #include "scheduler/placement/traffic_watch.h"
 
 namespace cairn::scheduler {

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "scheduler/core/fake_cluster.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/tables.h"
 
 namespace cairn::scheduler {
 namespace {

@@ -1,5 +1,6 @@
 // A scheduler whose own host has some of the nodes: when it goes on with those alone (rule 5).
 #include "scheduler/core/fake_cluster.h"
+#include "scheduler/rules/owners.h"
 
 namespace cairn::scheduler {
 namespace {

@@ -4,18 +4,17 @@
 #include <chrono>
 #include <optional>
 #include <random>
-#include <set>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "base/log.h"
+#include "scheduler/core/known_connections.h"
 #include "scheduler/core/leadership.h"
-#include "scheduler/node/candidate_node.h"
-#include "scheduler/node/etcd_gateway.h"
 #include "scheduler/metastore/etcd_store.h"
 #include "scheduler/metastore/local_log.h"
 #include "scheduler/metastore/memory_store.h"
+#include "scheduler/node/candidate_node.h"
+#include "scheduler/node/etcd_gateway.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/loop.h"
 #include "transport/tcp/node_end.h"
@@ -35,7 +34,7 @@ uint64_t RandomNumber() {
   return (uint64_t{device()} << 32) | device();
 }
 
-class Node final : public SchedulerNode {
+class Node final : public SchedulerNode, private Candidacy::Listener {
  public:
   explicit Node(SchedulerNodeOptions options)
       : options_(std::move(options)),
@@ -128,25 +127,32 @@ class Node final : public SchedulerNode {
     }
     log_("a candidate: the job's state is in etcd at " + ToString(etcd.members.front()) +
          " and so on, under " + etcd.prefix);
-    CandidateNode::Events events;
-    events.on_standby = [this](const std::string& leader) {
-      loop_.Post([this, leader] { OnStandby(leader); });
-    };
-    events.on_won = [this](int64_t revision) { loop_.Post([this, revision] { OnWon(revision); }); };
-    events.on_etcd = [this](bool heard) { loop_.Post([this, heard] { OnEtcd(heard); }); };
-    events.on_lost = [this](const Status& why) { loop_.Post([this, why] { EndNow(why); }); };
-    candidate_ = CandidateNode::Start(etcd, ToString(address), std::move(events), log_);
+    candidate_ = CandidateNode::Start(etcd, ToString(address), *this, log_);
+  }
+
+  // Candidacy::Listener, on the candidate's thread.
+  void OnStandby(const std::string& leader) override {
+    loop_.Post([this, leader] { Follow(leader); });
+  }
+  void OnWon(int64_t revision) override {
+    loop_.Post([this, revision] { Lead(revision); });
+  }
+  void OnEtcd(bool heard) override {
+    loop_.Post([this, heard] { NoteEtcd(heard); });
+  }
+  void OnLost(Status why) override {
+    loop_.Post([this, why] { EndNow(why); });
   }
 
   // Everything below runs on the loop.
 
-  void OnStandby(const std::string& leader) {
+  void Follow(const std::string& leader) {
     if (leader_ == leader) return;
     leader_ = leader;
     if (!leader.empty()) log_("standing by: the scheduler at " + leader + " leads");
   }
 
-  void OnWon(int64_t revision) {
+  void Lead(int64_t revision) {
     if (result_) return;
     leadership_.OnWon();
     log_("this scheduler leads (revision " + std::to_string(revision) + " of etcd)");
@@ -163,12 +169,12 @@ class Node final : public SchedulerNode {
 
   // Without etcd nothing can be decided, and another one may lead already: nodes that stay here would
   // be missed there. So they are sent away; whoever finds no other leader comes again.
-  void OnEtcd(bool heard) {
+  void NoteEtcd(bool heard) {
     if (result_ || !leadership_.OnEtcd(heard)) return;
     log_(!heard ? "etcd has not answered for so long that another scheduler may lead: this one stops answering"
                 : "etcd answers again, and this scheduler still leads");
     if (!heard || !scheduler_) return;
-    for (ConnId conn : std::exchange(sent_away_, {}))
+    for (ConnId conn : connections_.TakeEnded())
       Call([&](int64_t now_us) { scheduler_->OnDisconnect(conn, now_us); });
   }
 
@@ -182,7 +188,7 @@ class Node final : public SchedulerNode {
                                                    : "this scheduler is a standby" + where};
     network_.Send(conn, wire::EncodeControl(refusal, pool_));
     network_.Close(conn);
-    if (known_.erase(conn) > 0) sent_away_.push_back(conn);
+    connections_.SendAway(conn);
   }
 
   // Whoever holds the key and hears nobody keeps those who could lead from it.
@@ -190,8 +196,7 @@ class Node final : public SchedulerNode {
     log_("nobody is heard, so another scheduler should lead: this one stands again when a node finds it");
     candidate_->Resign();
     leadership_.Resign(Loop::NowUs());
-    for (ConnId conn : std::exchange(known_, {})) network_.Close(conn);
-    sent_away_.clear();
+    for (ConnId conn : connections_.TakeAll()) network_.Close(conn);
     scheduler_.reset();
     store_.reset();
     kv_.reset();
@@ -201,15 +206,13 @@ class Node final : public SchedulerNode {
     if (result_) return;
     if (leadership_.OnFound()) candidate_->Stand();
     if (!leads()) return SendAway(conn);
-    if (has_etcd()) known_.insert(conn);
+    if (has_etcd()) connections_.Deliver(conn);
     Call([&](int64_t now_us) { scheduler_->OnMessage(conn, frame, now_us); });
   }
 
   void OnDisconnect(ConnId conn) {
     if (result_) return;
-    const bool known = known_.erase(conn) > 0 || !has_etcd();
-    if (!known) return;
-    if (!leads()) return sent_away_.push_back(conn);
+    if (has_etcd() && !connections_.End(conn, leads())) return;
     Call([&](int64_t now_us) { scheduler_->OnDisconnect(conn, now_us); });
   }
 
@@ -275,8 +278,7 @@ class Node final : public SchedulerNode {
   wire::Endpoint endpoint_;
   std::string leader_;             // while standing by: where the leader is, empty if that is not known
   Leadership leadership_{options_.core.lost_after_us};  // with etcd
-  std::set<ConnId> known_;         // with etcd: connections that the scheduler has heard of
-  std::vector<ConnId> sent_away_;  // those of them that ended while it was away
+  KnownConnections connections_;   // with etcd
   std::optional<Status> result_;   // set: over, or flushing
   int64_t give_up_us_ = 0;
   std::string final_status_;  // written before end_ is set, read after

@@ -9,7 +9,8 @@
 #include <set>
 #include <tuple>
 
-#include "scheduler/placement/planner.h"
+#include "scheduler/placement/plan.h"
+#include "scheduler/placement/repair.h"
 
 namespace cairn::scheduler {
 
@@ -20,17 +21,22 @@ class ReferencePlanner {
   }
 
  private:
-  using Server = Planner::Server;
-  using Move = Planner::Move;
+  static constexpr double kMostOfDifference = 0.9;
+  using Server = Plan::Server;
+  struct Move {
+    uint32_t slot = 0;
+    size_t to = 0;
+    double off = 0;  // how far its size is from the best, in bytes
+  };
   using Edges = std::map<size_t, std::map<size_t, std::vector<uint32_t>>>;  // from, to: slots
 
   ReferencePlanner(DurableState& d, const SlotBytes& bytes, const PlacementLimits& limits)
-      : p_(d, bytes, limits), servers_(p_.servers_), limits_(limits) {}
+      : p_(d, bytes, limits), servers_(p_.servers()), limits_(limits) {}
 
   PlacementChange Run() {
-    if (p_.Repair()) MoveBytes();
+    if (Repair(p_)) MoveBytes();
     MovePrimaries();
-    return p_.change_;
+    return p_.change();
   }
 
   // The slot that evens two servers out best; where they are far apart one of average size, so that
@@ -38,9 +44,9 @@ class ReferencePlanner {
   std::optional<Move> BestMoveFrom(const Server& from, const std::vector<size_t>& lightest_first,
                                    double mean) {
     std::optional<Move> best;
-    const double share = static_cast<double>(p_.d_.state.slots.size()) * from.weight / p_.weights_;
+    const double share = static_cast<double>(p_.slots()) * from.weight / p_.weights();
     const bool has_primaries_to_spare = from.primaries > share;
-    for (uint32_t slot : settled_[p_.at_[from.index]]) {
+    for (uint32_t slot : settled_[p_.PlaceOf(from.index)]) {
       const wire::SlotOwner& owner = p_.Slot(slot);
       const bool is_primary = owner.server == from.index;
       if (!p_.Settled(slot) || owner.backups.size() >= wire::kMaxBackups) continue;
@@ -53,14 +59,14 @@ class ReferencePlanner {
             owner.server == to.index || owner.FindBackup(static_cast<uint16_t>(to.index)) != nullptr;
         if (owns || to.avoided || to.copies_in >= limits_.copies_per_server) continue;
         // One of the two must be out of its share by more than the slack.
-        if (from.ratio() <= mean * (1 + Planner::kSlack) &&
-            to.ratio() >= mean * (1 - Planner::kSlack))
+        if (from.ratio() <= mean * (1 + Plan::kSlack) &&
+            to.ratio() >= mean * (1 - Plan::kSlack))
           break;
         const double cost = p_.Cost(slot), both = cost * (1 / from.weight + 1 / to.weight);
-        if (both > Planner::kMostOfDifference * 2 * difference) break;
-        const double best_size = std::min(p_.average_, cost * difference / both);
+        if (both > kMostOfDifference * 2 * difference) break;
+        const double best_size = std::min(p_.average_cost(), cost * difference / both);
         double off = std::abs(cost - best_size);
-        if (is_primary != has_primaries_to_spare) off += p_.average_ / 4;
+        if (is_primary != has_primaries_to_spare) off += p_.average_cost() / 4;
         if (!best || off < best->off) best = Move{slot, i, off};
         break;
       }
@@ -76,14 +82,14 @@ class ReferencePlanner {
         order.push_back(i);
         sum += servers_[i].load;
       }
-    if (order.size() <= p_.wanted_) return;  // everybody has everything
-    const double mean = sum / p_.weights_;
+    if (order.size() <= p_.wanted()) return;  // everybody has everything
+    const double mean = sum / p_.weights();
     settled_.resize(servers_.size());
-    for (uint32_t slot = 0; slot < p_.d_.state.slots.size(); ++slot) {
+    for (uint32_t slot = 0; slot < p_.slots(); ++slot) {
       if (!p_.Settled(slot)) continue;
-      settled_[p_.at_[p_.Slot(slot).server]].push_back(slot);
+      settled_[p_.PlaceOf(p_.Slot(slot).server)].push_back(slot);
       for (const wire::Backup& backup : p_.Slot(slot).backups)
-        settled_[p_.at_[backup.server]].push_back(slot);
+        settled_[p_.PlaceOf(backup.server)].push_back(slot);
     }
     std::set<size_t> tried;  // without success: what is begun meanwhile makes it no better for them
     for (bool moved = true; moved;) {
@@ -91,8 +97,8 @@ class ReferencePlanner {
       std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
         return std::tuple(servers_[a].ratio(), a) < std::tuple(servers_[b].ratio(), b);
       });
-      const bool even = servers_[order.front()].ratio() >= mean * (1 - Planner::kSlack) &&
-                        servers_[order.back()].ratio() <= mean * (1 + Planner::kSlack);
+      const bool even = servers_[order.front()].ratio() >= mean * (1 - Plan::kSlack) &&
+                        servers_[order.back()].ratio() <= mean * (1 + Plan::kSlack);
       if (even) return;
       for (auto from = order.rbegin(); from != order.rend() && !moved; ++from) {
         if (servers_[*from].ratio() <= mean) break;
@@ -102,14 +108,14 @@ class ReferencePlanner {
           tried.insert(*from);
           continue;
         }
-        p_.BeginMove(move->slot, servers_[*from], servers_[move->to]);
+        p_.BeginMove(move->slot, *from, move->to);
         moved = true;
       }
     }
   }
 
   void MovePrimaries() {
-    if (p_.wanted_ < 2) return;  // a primary moves with its bytes
+    if (p_.wanted() < 2) return;  // a primary moves with its bytes
     std::vector<size_t> order;
     for (size_t i = 0; i < servers_.size(); ++i)
       if (servers_[i].stays) order.push_back(i);
@@ -135,11 +141,11 @@ class ReferencePlanner {
 
   Edges PossibleHandovers() {
     Edges edges;
-    for (uint32_t slot = 0; slot < p_.d_.state.slots.size(); ++slot) {
+    for (uint32_t slot = 0; slot < p_.slots(); ++slot) {
       const wire::SlotOwner& owner = p_.Slot(slot);
       if (!p_.Settled(slot)) continue;
       for (const wire::Backup& backup : owner.backups)
-        if (!p_.At(backup.server).avoided) edges[p_.at_[owner.server]][p_.at_[backup.server]].push_back(slot);
+        if (!p_.At(backup.server).avoided) edges[p_.PlaceOf(owner.server)][p_.PlaceOf(backup.server)].push_back(slot);
     }
     return edges;
   }
@@ -167,8 +173,8 @@ class ReferencePlanner {
     return false;
   }
 
-  Planner p_;
-  std::vector<Server>& servers_;
+  Plan p_;
+  const std::vector<Server>& servers_;
   std::vector<std::vector<uint32_t>> settled_;  // slots by owner, as they were before any move
   const PlacementLimits& limits_;
 };

@@ -10,7 +10,12 @@
 #include <vector>
 
 #include "scheduler/placement/balance_reference.h"
-#include "scheduler/rules/rules.h"
+#include "scheduler/placement/placement.h"
+#include "scheduler/placement/traffic.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/membership.h"
+#include "scheduler/rules/owners.h"
+#include "scheduler/rules/views.h"
 
 namespace cairn::scheduler {
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "scheduler/placement/placement.h"
 #include "scheduler/placement/placement_harness.h"
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/owners.h"
 
 namespace cairn::scheduler {
 namespace {

@@ -8,7 +8,9 @@
 
 #include "scheduler/core/fake_cluster.h"
 #include "scheduler/placement/placement_harness.h"
+#include "scheduler/placement/traffic.h"
 #include "scheduler/placement/traffic_watch.h"
+#include "scheduler/rules/owners.h"
 
 namespace cairn::scheduler {
 namespace {

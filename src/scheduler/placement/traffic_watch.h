@@ -1,13 +1,13 @@
 // How much work each slot means, from what primaries report, and when it is time to move slots for it
-// (rule 53): some shard thread has had clearly more than the mean for a while. The core (moves.cc) tells
-// it what comes in and asks it; planning is traffic.cc's. Nothing of this outlives a restart.
+// (rule 53): some shard thread has had clearly more than the mean for a while. The core (placer.h) tells
+// it what comes in and asks it; traffic_exchange.h plans. Nothing of this outlives a restart.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "scheduler/rules/rules.h"
 #include "scheduler/core/scheduler.h"
+#include "scheduler/placement/traffic.h"
 #include "wire/control.h"
 
 namespace cairn::scheduler {

@@ -1,89 +1,39 @@
 #include "scheduler/rules/durable.h"
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
+
+#include "base/byte_stream.h"
 
 namespace cairn::scheduler {
 namespace {
 
-// "CSR" and the format's version. Every number below is little-endian and fixed-width.
+// "CSR" and the format's version.
 constexpr uint32_t kRecordMagic = 0x03525343;
 constexpr uint32_t kMagicWithoutEndTold = 0x02525343;  // the format before: read, never written
 
-class Writer {
- public:
-  template <class T>
-  void Put(T value) {
-    static_assert(std::is_unsigned_v<T>);
-    const auto* p = reinterpret_cast<const std::byte*>(&value);
-    out_.insert(out_.end(), p, p + sizeof value);
-  }
-  void PutBytes(std::span<const std::byte> bytes) {
-    Put(static_cast<uint32_t>(bytes.size()));
-    out_.insert(out_.end(), bytes.begin(), bytes.end());
-  }
-  std::vector<std::byte> Take() { return std::move(out_); }
+// Counts and lengths have 32 bits here.
+void PutCount(ByteWriter& out, size_t count) { out.Put(static_cast<uint32_t>(count)); }
 
- private:
-  std::vector<std::byte> out_;
-};
-
-// Once a read does not fit, every later one gives zero and ok() says no.
-class Reader {
- public:
-  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
-  template <class T>
-  T Get() {
-    T value{};
-    if (auto bytes = Cut(sizeof value); bytes.size() == sizeof value)
-      std::memcpy(&value, bytes.data(), sizeof value);
-    return value;
-  }
-  std::span<const std::byte> GetBytes() { return Cut(Get<uint32_t>()); }
-  // A count of things of at least `each` bytes: never more than can follow.
-  uint32_t GetCount(size_t each) {
-    const auto count = Get<uint32_t>();
-    if (count > rest_.size() / each) ok_ = false;
-    return ok_ ? count : 0;
-  }
-  bool ok() const { return ok_; }
-  bool at_end() const { return rest_.empty(); }
-
- private:
-  std::span<const std::byte> Cut(size_t size) {
-    if (!ok_ || size > rest_.size()) {
-      ok_ = false;
-      return {};
-    }
-    auto bytes = rest_.first(size);
-    rest_ = rest_.subspan(size);
-    return bytes;
-  }
-  std::span<const std::byte> rest_;
-  bool ok_ = true;
-};
-
-void PutRanks(Writer& out, const std::set<uint32_t>& ranks) {
-  out.Put(static_cast<uint32_t>(ranks.size()));
+void PutRanks(ByteWriter& out, const std::set<uint32_t>& ranks) {
+  PutCount(out, ranks.size());
   for (uint32_t rank : ranks) out.Put(rank);
 }
-std::set<uint32_t> GetRanks(Reader& in) {
+std::set<uint32_t> GetRanks(ByteReader& in) {
   std::set<uint32_t> ranks;
-  for (uint32_t n = in.GetCount(4); n > 0; --n) ranks.insert(in.Get<uint32_t>());
+  for (uint64_t n = in.GetCount<uint32_t>(4); n > 0; --n) ranks.insert(in.Get<uint32_t>());
   return ranks;
 }
 
-void PutMoves(Writer& out, const std::map<uint32_t, uint16_t>& moves) {
-  out.Put(static_cast<uint32_t>(moves.size()));
+void PutMoves(ByteWriter& out, const std::map<uint32_t, uint16_t>& moves) {
+  PutCount(out, moves.size());
   for (const auto& [slot, from] : moves) {
     out.Put(slot);
     out.Put(from);
   }
 }
-std::map<uint32_t, uint16_t> GetMoves(Reader& in) {
+std::map<uint32_t, uint16_t> GetMoves(ByteReader& in) {
   std::map<uint32_t, uint16_t> moves;
-  for (uint32_t n = in.GetCount(4 + 2); n > 0; --n) {
+  for (uint64_t n = in.GetCount<uint32_t>(4 + 2); n > 0; --n) {
     const auto slot = in.Get<uint32_t>();
     moves[slot] = in.Get<uint16_t>();
   }
@@ -93,7 +43,7 @@ std::map<uint32_t, uint16_t> GetMoves(Reader& in) {
 constexpr size_t kNodeBytes = 8 + 8 + 1 + 1 + 4 + 8;
 constexpr size_t kOperationBytes = 8 + 8 + 4 + 8;
 
-void PutNode(Writer& out, const NodeRecord& node) {
+void PutNode(ByteWriter& out, const NodeRecord& node) {
   out.Put(node.uid);
   out.Put(node.incarnation.value);
   out.Put(static_cast<uint8_t>(node.role));
@@ -101,7 +51,7 @@ void PutNode(Writer& out, const NodeRecord& node) {
   out.Put(node.rank);
   out.Put(node.barrier_base);
 }
-NodeRecord GetNode(Reader& in) {
+NodeRecord GetNode(ByteReader& in) {
   NodeRecord node;
   node.uid = in.Get<uint64_t>();
   node.incarnation = Incarnation(in.Get<uint64_t>());
@@ -154,20 +104,20 @@ NodeRecord* DurableState::FindNode(Incarnation incarnation) {
 }
 
 std::vector<std::byte> EncodeRecord(const DurableState& d) {
-  Writer out;
+  ByteWriter out;
   out.Put(kRecordMagic);
-  out.PutBytes(wire::EncodeState(d.state));
+  out.PutBytes<uint32_t>(wire::EncodeState(d.state));
   out.Put(d.slot_count);
   out.Put(d.initial_servers);
   out.Put(d.moves_done);
   PutMoves(out, d.moving_from);
-  out.Put(static_cast<uint32_t>(d.nodes.size()));
+  PutCount(out, d.nodes.size());
   for (const NodeRecord& node : d.nodes) PutNode(out, node);
   PutRanks(out, d.joined_ranks);
   PutRanks(out, d.given_up_ranks);
-  out.Put(static_cast<uint32_t>(d.dropped_names.size()));
-  for (const std::string& name : d.dropped_names) out.PutBytes(std::as_bytes(std::span(name)));
-  out.Put(static_cast<uint32_t>(d.operations.size()));
+  PutCount(out, d.dropped_names.size());
+  for (const std::string& name : d.dropped_names) out.PutBytes<uint32_t>(std::as_bytes(std::span(name)));
+  PutCount(out, d.operations.size());
   for (const TableOperation& operation : d.operations) {
     out.Put(operation.incarnation.value);
     out.Put(operation.request);
@@ -179,11 +129,11 @@ std::vector<std::byte> EncodeRecord(const DurableState& d) {
 }
 
 Result<DurableState> DecodeRecord(std::span<const std::byte> bytes) {
-  Reader in(bytes);
+  ByteReader in(bytes);
   const auto magic = in.Get<uint32_t>();
   if (magic != kRecordMagic && magic != kMagicWithoutEndTold) return Damaged("it does not begin as ours do");
   // The decoder wants aligned memory, which the middle of a record is not.
-  auto view = in.GetBytes();
+  auto view = in.GetBytes<uint32_t>();
   if (!in.ok()) return Damaged("it is too short");
   const std::vector<std::byte> state_bytes(view.begin(), view.end());
   auto state = wire::DecodeState(state_bytes);
@@ -194,14 +144,14 @@ Result<DurableState> DecodeRecord(std::span<const std::byte> bytes) {
   d.initial_servers = in.Get<uint32_t>();
   d.moves_done = in.Get<uint64_t>();
   d.moving_from = GetMoves(in);
-  for (uint32_t n = in.GetCount(kNodeBytes); n > 0; --n) d.nodes.push_back(GetNode(in));
+  for (uint64_t n = in.GetCount<uint32_t>(kNodeBytes); n > 0; --n) d.nodes.push_back(GetNode(in));
   d.joined_ranks = GetRanks(in);
   d.given_up_ranks = GetRanks(in);
-  for (uint32_t n = in.GetCount(4); n > 0; --n) {
-    auto name = in.GetBytes();
+  for (uint64_t n = in.GetCount<uint32_t>(4); n > 0; --n) {
+    auto name = in.GetBytes<uint32_t>();
     d.dropped_names.emplace_back(reinterpret_cast<const char*>(name.data()), name.size());
   }
-  for (uint32_t n = in.GetCount(kOperationBytes); n > 0; --n) {
+  for (uint64_t n = in.GetCount<uint32_t>(kOperationBytes); n > 0; --n) {
     TableOperation operation;
     operation.incarnation = Incarnation(in.Get<uint64_t>());
     operation.request = in.Get<uint64_t>();

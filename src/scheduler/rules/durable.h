@@ -1,6 +1,6 @@
 // What a restarted scheduler must know: the cluster's state, and what the nodes need not see (who
 // registered with which uid, who was given up, which table requests were carried out). One log
-// record is one whole value. Plain data; rules.h has the changes.
+// record is one whole value. Plain data; the other files of rules/ have the changes.
 #pragma once
 
 #include <cstddef>

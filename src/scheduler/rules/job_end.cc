@@ -1,8 +1,10 @@
-// When the job is over, and how (rules 7 and 10).
+#include "scheduler/rules/job_end.h"
+
 #include <algorithm>
 
 #include "base/check.h"
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/user_text.h"
 
 namespace cairn::scheduler {
 
@@ -30,6 +32,7 @@ void EndJob(DurableState& d) {
 }
 
 void FailJob(DurableState& d, std::string reason) {
+  CAIRN_CHECK(!d.over());
   d.state.phase = wire::Phase::kFailed;
   d.state.failure = std::move(reason);
   d.state.pending_view = ViewNumber(0);

@@ -1,8 +1,11 @@
-// Who may register, with which rank, and what that does to the state (rules 2 and 5).
+#include "scheduler/rules/membership.h"
+
 #include <algorithm>
 
 #include "base/check.h"
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/user_text.h"
+#include "scheduler/rules/views.h"
 
 namespace cairn::scheduler {
 namespace {
@@ -124,6 +127,7 @@ Incarnation AddNode(DurableState& d, const wire::Register& request, uint32_t ran
   wire::ClusterState& state = d.state;
   const Incarnation incarnation = state.next_incarnation;
   if (request.role == wire::Role::kServer) {
+    CAIRN_CHECK(state.FindServer(rank) == nullptr);
     auto at = std::find_if(state.servers.begin(), state.servers.end(),
                            [&](const wire::ServerInfo& server) { return server.index > rank; });
     state.servers.insert(at, {rank, incarnation, request.endpoint, request.threads, /*leaving=*/false});
@@ -136,6 +140,7 @@ Incarnation AddNode(DurableState& d, const wire::Register& request, uint32_t ran
     std::erase(state.done_ranks, rank);
     d.given_up_ranks.erase(rank);
   }
+  CAIRN_CHECK(d.nodes.empty() || d.nodes.back().incarnation < incarnation);
   d.nodes.push_back({request.uid, incarnation, request.role, NodeFate::kLive, rank, barrier_base});
   state.next_incarnation = incarnation.Next();
   return incarnation;

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/user_text.h"
 
 namespace cairn::scheduler {
 namespace {

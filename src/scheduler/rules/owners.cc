@@ -1,12 +1,12 @@
-// Who owns a slot: the single changes of owners, and what a primary's news do (rules 43 to 45, 47).
-// placement.cc decides which of them are wanted.
+#include "scheduler/rules/owners.h"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
 
 #include "base/check.h"
 #include "base/planted.h"
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/durable.h"
 
 namespace cairn::scheduler {
 namespace {
@@ -170,7 +170,7 @@ bool IsRuin(const wire::ClusterState& state, uint32_t sender, const wire::SlotNe
          state.slots[news.slot].epoch == news.epoch;
 }
 
-std::string WordsOfRuin(const wire::SlotNews& news) {
+std::string RuinText(const wire::SlotNews& news) {
   const std::string which = "partition " + std::to_string(news.slot);
   const std::string server = "server " + std::to_string(news.server);
   if (news.kind == wire::SlotNews::kSpent)

@@ -3,7 +3,10 @@
 
 #include <set>
 
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/membership.h"
+#include "scheduler/rules/owners.h"
+#include "scheduler/rules/views.h"
 
 namespace cairn::scheduler {
 namespace {

@@ -4,8 +4,11 @@
 #include <utility>
 #include <variant>
 
+#include "scheduler/rules/durable.h"
 #include "scheduler/rules/memory_room.h"
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/table_spec.h"
+#include "scheduler/rules/tables.h"
+#include "scheduler/rules/user_text.h"
 
 namespace cairn::scheduler {
 namespace {

@@ -1,9 +1,12 @@
-// Which tables there are (CheckSpec), and how two specs differ (rule 8). What is let through here
-// the servers can do: table/slot_table.cc only asserts it.
+// What is let through here the servers can do: table/slot_table.cc only asserts it.
+#include "scheduler/rules/table_spec.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/user_text.h"
+#include "wire/cluster_state.h"
+#include "wire/frame.h"
 
 namespace cairn::scheduler {
 namespace {
@@ -21,7 +24,7 @@ const char* Word(Storage storage) {
   return storage == Storage::kBfloat16 ? "bfloat16" : "float16";
 }
 const char* Word(Mode mode) { return mode == Mode::kAsync ? "async" : "sync"; }
-const char* Word(OptimizerKind kind) { return OptimizerWord(kind); }
+const char* Word(OptimizerKind kind) { return OptimizerText(kind); }
 const char* Word(NonFinitePolicy policy) { return policy == NonFinitePolicy::kReject ? "reject" : "allow"; }
 const char* Word(bool yes) { return yes ? "yes" : "no"; }
 const char* Word(WireFormat format) {
@@ -200,7 +203,7 @@ Status CheckSegments(const TableSpec& spec) {
 
 }  // namespace
 
-const char* OptimizerWord(OptimizerKind optimizer) {
+const char* OptimizerText(OptimizerKind optimizer) {
   switch (optimizer) {
     case OptimizerKind::kSum: return "sum";
     case OptimizerKind::kSgd: return "sgd";

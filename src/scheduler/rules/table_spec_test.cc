@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/table_spec.h"
 
 namespace cairn::scheduler {
 namespace {
@@ -64,7 +64,7 @@ TEST(TableSpecs, NarrowStorageIsForSparseTablesOfFloat32) {
 TEST(TableSpecs, OptimizersByKindElementAndMode) {
   for (OptimizerKind kind : kAll) {
     for (Mode mode : {Mode::kAsync, Mode::kSync}) {
-      SCOPED_TRACE(testing::Message() << OptimizerWord(kind) << ", mode " << static_cast<int>(mode));
+      SCOPED_TRACE(testing::Message() << OptimizerText(kind) << ", mode " << static_cast<int>(mode));
       const bool sync = mode == Mode::kSync;
       const auto check = [](const TableSpec& spec, bool good) {
         EXPECT_EQ(CheckSpec(spec, 4).ok(), good) << CheckSpec(spec, 4).message();

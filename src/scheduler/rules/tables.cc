@@ -1,10 +1,12 @@
-// The catalogue of tables (rule 8). table_spec.cc says which specs there are.
+#include "scheduler/rules/tables.h"
+
 #include <algorithm>
 
 #include "base/bounds.h"
 #include "base/check.h"
 #include "base/planted.h"
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/user_text.h"
 
 namespace cairn::scheduler {
 

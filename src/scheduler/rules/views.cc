@@ -1,10 +1,13 @@
-// Forming the cluster, and views: which worker takes part from which round on (rules 3 and 6).
+#include "scheduler/rules/views.h"
+
 #include <algorithm>
 #include <map>
 #include <tuple>
 
 #include "base/check.h"
-#include "scheduler/rules/rules.h"
+#include "scheduler/rules/durable.h"
+#include "scheduler/rules/job_end.h"
+#include "scheduler/rules/owners.h"
 
 namespace cairn::scheduler {
 
@@ -101,6 +104,7 @@ void SpreadBackups(wire::ClusterState& state) {
 
 void Form(DurableState& d) {
   wire::ClusterState& state = d.state;
+  CAIRN_CHECK(d.forming() && state.slots.empty() && state.view == ViewNumber(0));
   state.slots = MakeSlotMap(state.servers, d.slot_count, state.version);
   SpreadBackups(state);
   state.phase = wire::Phase::kRunning;

@@ -1,8 +1,7 @@
-// Small pieces of the sentences that users read.
+#include "scheduler/rules/user_text.h"
+
 #include <algorithm>
 #include <cstdio>
-
-#include "scheduler/rules/rules.h"
 
 namespace cairn::scheduler {
 namespace {
