@@ -34,7 +34,7 @@ void ShardLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
   if (frame.header.type == wire::FrameType::kControl) return OnControl(frame, now_us);
   if (phase_ != Phase::kReady || frame.header.incarnation != peer_.worker.value) return;
   if (frame.header.state_version > book_.state_version) [[unlikely]] {
-    owner_.OnNewerState(StateVersion{frame.header.state_version}, now_us);
+    listener_.OnNewerState(StateVersion{frame.header.state_version}, now_us);
   }
   auto it = queue_.find(frame.header.request_id);
   if (it == queue_.end() || it->first > sent_through_) return;
@@ -62,10 +62,10 @@ void ShardLink::OnControl(const wire::InFrame& frame, int64_t now_us) {
     return Reopen(now_us);
   }
   if (auto* hello = std::get_if<wire::HelloReply>(&*message)) {
-    if (hello->version.value > book_.state_version) owner_.OnNewerState(hello->version, now_us);
+    if (hello->version.value > book_.state_version) listener_.OnNewerState(hello->version, now_us);
     if (phase_ == Phase::kGreeting) Ready(now_us);
   } else if (auto* refusal = std::get_if<wire::Refusal>(&*message)) {
-    if (refusal->code == Code::kRetired) return owner_.OnLinkFatal({Code::kRetired, refusal->text}, now_us);
+    if (refusal->code == Code::kRetired) return listener_.OnLinkFatal({Code::kRetired, refusal->text}, now_us);
     // Not ready for us, or not the server that the state means: the scheduler will say.
     trouble_ = refusal->text;
     if (phase_ == Phase::kGreeting) Reopen(now_us);
@@ -74,10 +74,10 @@ void ShardLink::OnControl(const wire::InFrame& frame, int64_t now_us) {
     if (it == queue_.end()) return;
     it->second.heard_us = now_us;
     if (!it->second.parks) oldest_us_ = now_us;  // the shard has it, and what came before it
-    owner_.OnStillWaiting(it->second, *waiting);
+    listener_.OnStillWaiting(it->second, *waiting);
   } else if (phase_ == Phase::kReady && (std::holds_alternative<wire::StateAt>(*message) ||
                                          std::holds_alternative<wire::StateMessage>(*message))) {
-    owner_.OnStateOf(*this, *message);
+    listener_.OnStateOf(*this, *message);
   }
 }
 
@@ -94,7 +94,7 @@ void ShardLink::OnPushReply(Queue::iterator it, const wire::InFrame& frame, int6
     answered = std::max(answered, entry.number);
     // The slot goes on: what was doubted was an old copy, and the next such answer starts anew.
     if (doubt_ && doubt_->slot == entry.slot && answered > doubt_->answered) doubt_.reset();
-    if (Find(reply->entries, entry.slot) == nullptr) owner_.OnApplied(SlotId{entry.slot}, Seq{entry.number});
+    if (Find(reply->entries, entry.slot) == nullptr) listener_.OnApplied(SlotId{entry.slot}, Seq{entry.number});
   }
   End(it, Refused(*reply), frame.header, now_us);
 }
@@ -113,7 +113,7 @@ void ShardLink::OnGap(const wire::SlotEntry& gap, int64_t now_us) {
   if (gap.number <= answered && !Keeps(gap.slot, gap.number)) {
     const bool again = doubt_ && doubt_->slot == gap.slot && gap.number <= doubt_->answered;
     if (again && ++doubt_->seen >= kDoubts) {
-      return owner_.OnLinkFatal(
+      return listener_.OnLinkFatal(
           {Code::kJobFailed, Describe() + " asks for push " + std::to_string(gap.number) + " of partition " +
                                  std::to_string(gap.slot) + " again, after it had acknowledged all up to " +
                                  std::to_string(answered) + ": it has lost acknowledged pushes"},
@@ -138,7 +138,7 @@ void ShardLink::OnValuesReply(Queue::iterator it, const wire::InFrame& frame, in
   }
   Result<wire::ValuesView> values = wire::DecodeValues(frame.header, frame.body());
   if (!values.ok()) return Reopen(now_us);
-  switch (owner_.OnValues(it->second, AnswerOf(it->second, frame.header), *values)) {
+  switch (listener_.OnValues(it->second, AnswerOf(it->second, frame.header), *values)) {
     case Verdict::kTaken: return End(it, Status::Ok(), frame.header, now_us);
     case Verdict::kStale: return TryLater(it->second, now_us);
     case Verdict::kMalformed: return Reopen(now_us);
@@ -149,7 +149,7 @@ void ShardLink::OnError(Queue::iterator it, const wire::InFrame& frame, int64_t 
   Result<wire::ErrorView> error = wire::DecodeError(frame.header, frame.body());
   if (!error.ok()) return Reopen(now_us);
   const Status status(error->code == Code::kOk ? Code::kInternal : error->code, std::string(error->text));
-  if (status.code() == Code::kRetired) return owner_.OnLinkFatal(status, now_us);
+  if (status.code() == Code::kRetired) return listener_.OnLinkFatal(status, now_us);
   if (status.code() == Code::kUnavailable || status.code() == Code::kResourceExhausted) {
     return TryLater(it->second, now_us);
   }
@@ -164,7 +164,7 @@ void ShardLink::OnError(Queue::iterator it, const wire::InFrame& frame, int64_t 
   // the others would wait for this part for ever, and nothing behind it could be applied.
   if (IsRound(kind) && status.code() == Code::kNotFound) return End(it, status, frame.header, now_us);
   const char* what = kind == Request::Kind::kPush ? " can't take a numbered push" : " can't take a contribution";
-  owner_.OnLinkFatal(status.With(Describe() + what), now_us);
+  listener_.OnLinkFatal(status.With(Describe() + what), now_us);
 }
 
 // Numbered pushes behind this one are refused too: all of them wait. Others are on their own.

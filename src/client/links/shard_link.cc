@@ -31,14 +31,14 @@ wire::FramePtr WithOwnValues(const wire::Frame& frame, BufferPool& pool) {
 }  // namespace
 
 ShardLink::ShardLink(Peer peer, const ClientCoreOptions& options, Network& network, BufferPool& pool,
-                     SlotBook& book, LinksByConn& by_conn, Owner& owner)
+                     SlotBook& book, LinksByConn& by_conn, Listener& listener)
     : peer_(std::move(peer)),
       options_(options),
       network_(network),
       pool_(pool),
       book_(book),
       by_conn_(by_conn),
-      owner_(owner),
+      listener_(listener),
       backoff_(options.reconnect_min_us, options.reconnect_max_us,
                Mix64(options.seed, 2 + (uint64_t{peer_.server} << 16) + peer_.thread)) {}
 
@@ -260,11 +260,11 @@ void ShardLink::End(Queue::iterator it, const Status& outcome, const wire::Frame
   // A copy that was sent again may still wait to be written, and its values belong to the caller,
   // who is about to be told that he may have them back.
   if (frame.sends > 1 && frame.borrows && frame.frame.use_count() > 1) reopen_ = true;
-  owner_.OnFrameEnd(frame, outcome, AnswerOf(frame, answer), now_us);
+  listener_.OnFrameEnd(frame, outcome, AnswerOf(frame, answer), now_us);
 }
 
 // A shard that does not say had at least the state that the frame was made under (rule 12).
-ShardLink::Owner::Answer ShardLink::AnswerOf(const Outgoing& frame,
+ShardLink::Listener::Answer ShardLink::AnswerOf(const Outgoing& frame,
                                              const wire::FrameHeader& answer) {
   const uint64_t asked_under = frame.frame->header().state_version;
   const uint64_t said = answer.state_version;

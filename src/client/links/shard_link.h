@@ -1,5 +1,5 @@
 // One connection to a shard thread: Hello, the queue of unanswered frames in order, resending.
-// docs/internals/consistency.md, rules 23 and 24. What answers mean to a request is the owner's business.
+// docs/internals/consistency.md, rules 23 and 24. What answers mean to a request is the listener's business.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ namespace cairn::client {
 class ShardLink;
 using LinksByConn = std::map<ConnId, ShardLink*>;
 
-// A frame on its way, numbered and sealed. Which part of which request it is, the owner knows.
+// A frame on its way, numbered and sealed. Which part of which request it is, the listener knows.
 struct Outgoing {
   uint64_t request = 0;
   uint32_t part = 0;
@@ -47,9 +47,9 @@ struct Outgoing {
 class ShardLink {
  public:
   enum class Verdict { kTaken, kStale, kMalformed };
-  class Owner {
+  class Listener {
    public:
-    virtual ~Owner() = default;
+    virtual ~Listener() = default;
     struct Answer {
       uint16_t flags = 0;       // FrameFlag
       StateVersion made_under;  // the state that the shard had when it made the answer, at least
@@ -77,7 +77,7 @@ class ShardLink {
   };
 
   ShardLink(Peer peer, const ClientCoreOptions& options, Network& network, BufferPool& pool, SlotBook& book,
-            LinksByConn& by_conn, Owner& owner);
+            LinksByConn& by_conn, Listener& listener);
 
   void Connect(int64_t now_us);
   void Stop();  // for good; forgets the queue
@@ -115,7 +115,7 @@ class ShardLink {
   // Seals a frame that is to be sent on this link.
   void Seal(wire::Frame& frame) const;
 
-  // True if the last frame that asked belonged to another trip. Numbers as the owner gives them.
+  // True if the last frame that asked belonged to another trip. Numbers as the listener gives them.
   bool BeginTrip(uint64_t trip) { return std::exchange(trip_, trip) != trip; }
   const Peer& peer() const { return peer_; }
   bool ready() const { return phase_ == Phase::kReady; }
@@ -150,7 +150,7 @@ class ShardLink {
   void NoteProgress(int64_t now_us);
   bool Silent(int64_t now_us) const;
   bool OldestCounted(Queue::const_iterator it) const;
-  static Owner::Answer AnswerOf(const Outgoing& frame, const wire::FrameHeader& answer);
+  static Listener::Answer AnswerOf(const Outgoing& frame, const wire::FrameHeader& answer);
   bool Restamp(Outgoing& frame, StateVersion stamp);
   void ForgetSlots(const Outgoing& frame);
   // `answers`: how many of them have come.
@@ -172,7 +172,7 @@ class ShardLink {
   BufferPool& pool_;
   SlotBook& book_;
   LinksByConn& by_conn_;
-  Owner& owner_;
+  Listener& listener_;
   Backoff backoff_;
 
   Phase phase_ = Phase::kOff;

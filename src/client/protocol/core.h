@@ -26,7 +26,7 @@
 
 namespace cairn::client {
 
-class Core final : public ClientCore, private SchedulerLink::Owner, private ShardLink::Owner {
+class Core final : public ClientCore, private SchedulerLink::Listener, private ShardLink::Listener {
  public:
   Core(const ClientCoreOptions& options, Network& network, BufferPool& pool, LogLine log, int64_t now_us,
        ClientObserver* observer);
@@ -100,13 +100,13 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
     Done done;
   };
 
-  // SchedulerLink::Owner
+  // SchedulerLink::Listener
   void OnRegistered(int64_t now_us) override;
   void OnNewState(int64_t now_us) override;
   void OnReply(const wire::ControlMessage& message, int64_t now_us) override;
   void OnRefused(Status why, int64_t now_us) override;
   wire::NodeStats Stats() const override;
-  // ShardLink::Owner
+  // ShardLink::Listener
   ShardLink::Verdict OnValues(const Outgoing& frame, const Answer& answer,
                               const wire::ValuesView& values) override;
   void OnApplied(SlotId slot, Seq seq) override;

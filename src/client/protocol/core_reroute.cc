@@ -48,9 +48,9 @@ std::unique_ptr<ShardLink> Core::MakeLink(const wire::ServerInfo& server, uint16
   peer.server_incarnation = server.incarnation;
   peer.cluster_id = scheduler_.state()->cluster_id;
   peer.worker = scheduler_.incarnation();
-  ShardLink::Owner& owner = *this;
+  ShardLink::Listener& listener = *this;
   return std::make_unique<ShardLink>(std::move(peer), options_, network_, pool_, book_, by_conn_,
-                                     owner);
+                                     listener);
 }
 
 void Core::FollowMap(int64_t now_us) {
