@@ -1,18 +1,20 @@
-// When a round is over: every slot of the cluster is covered by an answer of the shard thread that
-// has it (docs/internals/consistency.md, rule 49).
+#include "client/protocol/round_coverage.h"
+
+#include <algorithm>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/planted.h"
-#include "client/protocol/core.h"
 
 namespace cairn::client {
 
-// Marks that servers which are gone have answered cover nothing any more; their index may be given
-// to another one.
-void Core::ForgetAnswersOf(const std::vector<std::unique_ptr<ShardLink>>& gone) {
+void RoundCoverage::OnNewMap(const wire::ClusterState& state) {
+  newest_since_ = {};
+  for (const wire::SlotOwner& owner : state.slots) newest_since_ = std::max(newest_since_, owner.since);
+}
+
+void RoundCoverage::ForgetAnswersOf(const std::vector<std::unique_ptr<ShardLink>>& gone) {
   for (auto& [id, record] : requests_) {
     if (!record.sent || !IsRound(record.request.kind)) continue;
     for (size_t i = 0; i < record.frames.size(); ++i) {
@@ -25,37 +27,35 @@ void Core::ForgetAnswersOf(const std::vector<std::unique_ptr<ShardLink>>& gone) 
   }
 }
 
-void Core::NoteMark(Record& record, FrameState& frame, StateVersion made_under) {
+void RoundCoverage::NoteMark(RequestRecord& record, FrameState& frame, StateVersion made_under) {
   frame.answered = made_under;
   if (SameMapAt(made_under)) return;
   record.doubtful = true;
   record.newest_answer = std::max(record.newest_answer, made_under);
 }
 
-// All frames are answered. False if the round has to be marked again somewhere, or an answer was
-// made under a state that has not come yet: then it ends later.
-bool Core::IsCovered(uint64_t id, Record& record, int64_t now_us) {
+bool RoundCoverage::IsCovered(uint64_t id, RequestRecord& record, int64_t now_us) {
+  CAIRN_CHECK(record.sent && record.unanswered == 0);
   if (CAIRN_BUG(kRoundNotCovered)) return true;
   if (!record.doubtful || record.outcome.code() == Code::kNotFound) return true;
   if (record.newest_answer.value > book_.state_version) {
     awaits_state_ = true;
-    OnNewerState(record.newest_answer, now_us);
+    newest_.Want(record.newest_answer, now_us);
     return false;
   }
   return MarkMissing(id, record, now_us) == 0;
 }
 
-// A new state has come.
-void Core::FinishCovered(int64_t now_us) {
-  if (!std::exchange(awaits_state_, false)) return;
+std::vector<uint64_t> RoundCoverage::TakeAnswered() {
   std::vector<uint64_t> answered;
+  if (!std::exchange(awaits_state_, false)) return answered;
   for (const auto& [id, record] : requests_) {
     if (record.sent && record.unanswered == 0) answered.push_back(id);
   }
-  for (uint64_t id : answered) Finish(id, now_us);
+  return answered;
 }
 
-void Core::MarkOpenRounds(int64_t now_us) {
+void RoundCoverage::MarkOpenRounds(int64_t now_us) {
   if (CAIRN_BUG(kMarksNotAnnounced)) return;
   for (auto& [id, record] : requests_) {
     if (!record.sent || !IsRound(record.request.kind)) continue;
@@ -65,7 +65,7 @@ void Core::MarkOpenRounds(int64_t now_us) {
   }
 }
 
-size_t Core::MarkMissing(uint64_t id, Record& record, int64_t now_us) {
+size_t RoundCoverage::MarkMissing(uint64_t id, RequestRecord& record, int64_t now_us) {
   std::vector<bool> told(links_.all().size());
   for (size_t i = 0; i < record.frames.size(); ++i) {
     const FrameState& frame = record.frames[i];
@@ -85,13 +85,13 @@ size_t Core::MarkMissing(uint64_t id, Record& record, int64_t now_us) {
     part.thread = place.link->peer().thread;
     part.frame = CopyMark(record, place.since);
     record.request.parts.push_back(std::move(part));
-    SendPart(id, record, static_cast<uint32_t>(record.request.parts.size() - 1), now_us);
+    sender_.Send(id, record, static_cast<uint32_t>(record.request.parts.size() - 1), false, now_us);
     ++added;
   }
   return added;
 }
 
-wire::FramePtr Core::CopyMark(const Record& record, StateVersion since) {
+wire::FramePtr RoundCoverage::CopyMark(const RequestRecord& record, StateVersion since) {
   CAIRN_CHECK(record.request.mark != nullptr);
   const wire::Frame& mark = *record.request.mark;
   auto copy = std::make_shared<wire::Frame>();
