@@ -1,5 +1,6 @@
-// The links to all shard threads of the newest state, found by (server, thread) and by connection. Servers come
-// and go, and an index may be given to another one: a link belongs to one incarnation. The core's thread.
+// The links to all shard threads of the newest state, found by (server, thread) and by connection. Servers
+// come and go, and an index may be given to another one: a link belongs to one incarnation. The core's
+// thread.
 #pragma once
 
 #include <cstddef>
