@@ -25,6 +25,7 @@
 namespace cairn {
 
 class ClientImpl;
+class PendingState;
 namespace client {
 class OpenTrip;
 }
@@ -70,10 +71,9 @@ class [[nodiscard]] Pending {
   bool ready() const;
 
  private:
-  friend class ClientImpl;
-  struct State;
-  explicit Pending(std::shared_ptr<State> state);
-  std::shared_ptr<State> state_;
+  friend class PendingState;
+  explicit Pending(std::shared_ptr<PendingState> state);
+  std::shared_ptr<PendingState> state_;
 };
 
 // What the servers say about a sync round.

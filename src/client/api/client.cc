@@ -1,7 +1,11 @@
-// The public API (include/cairn/client.h) on top of ClientImpl: types to bytes and back.
+// The public API on top of ClientImpl: types to bytes and back.
+#include "cairn/client.h"
+
+#include <algorithm>
 #include <string>
 #include <utility>
 
+#include "client/api/pending_state.h"
 #include "client/runtime/client_impl.h"
 
 namespace cairn {
@@ -83,94 +87,119 @@ Status CheckSpec(const TableSpec& spec) {
 }
 }  // namespace
 
+Pending::Pending() = default;
+Pending::Pending(std::shared_ptr<PendingState> state) : state_(std::move(state)) {}
+Pending::Pending(Pending&&) noexcept = default;
+
+Pending& Pending::operator=(Pending&& other) noexcept {
+  if (this != &other) {
+    if (state_ && !state_->detached) state_->Wait();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+Pending::~Pending() {
+  if (state_ && !state_->detached) state_->Wait();
+}
+
+Status Pending::Wait() { return state_ ? state_->Wait() : Status::Ok(); }
+bool Pending::WaitFor(int64_t milliseconds) {
+  constexpr int64_t kMostMs = int64_t{1} << 40;  // decades; the sum must not overflow
+  if (ready()) return true;
+  if (milliseconds <= 0) return false;
+  return state_->WaitUntil(LoopSide::NowUs() + std::min(milliseconds, kMostMs) * 1000);
+}
+bool Pending::ready() const { return !state_ || state_->ready(); }
+
 uint64_t DenseTable::size() const { return table_->info.spec.size; }
 const TableSpec& DenseTable::spec() const { return table_->info.spec; }
 uint32_t SparseTable::dim() const { return table_->info.spec.dim; }
 const TableSpec& SparseTable::spec() const { return table_->info.spec; }
 
-Result<uint64_t> DenseTable::round() const { return client_->NextRound(*table_); }
-Result<uint64_t> SparseTable::round() const { return client_->NextRound(*table_); }
+Result<uint64_t> DenseTable::round() const { return client_->control().NextRound(table_->info); }
+Result<uint64_t> SparseTable::round() const { return client_->control().NextRound(table_->info); }
 
 Pending DenseTable::Push(std::span<const float> gradient, const PushOptions& options) {
-  return client_->Push(*table_, CallOf<float>({}, gradient, {}, options));
+  return client_->tables().Push(*table_, CallOf<float>({}, gradient, {}, options));
 }
 Pending DenseTable::Pull(std::span<float> out, const PullOptions& options) {
-  return client_->Pull(*table_, PullOf<float>({}, out, options));
+  return client_->tables().Pull(*table_, PullOf<float>({}, out, options));
 }
 Pending DenseTable::PushPull(std::span<const float> gradient, std::span<float> out,
                              const PushOptions& options) {
-  return client_->PushPull(table_, CallOf<float>({}, gradient, out, options));
+  return client_->tables().PushPull(table_, CallOf<float>({}, gradient, out, options));
 }
-Pending DenseTable::Done(const PushOptions& options) { return client_->Done(*table_, options); }
+Pending DenseTable::Done(const PushOptions& options) { return client_->tables().Done(*table_, options); }
 Pending DenseTable::Push(ConstPieces gradient, const PushOptions& options) {
-  return client_->Push(*table_, CallOf(gradient, {}, options));
+  return client_->tables().Push(*table_, CallOf(gradient, {}, options));
 }
 Pending DenseTable::Pull(Pieces out, const PullOptions& options) {
   TableCall call = CallOf({}, out, {});
   call.pull = options;
-  return client_->Pull(*table_, call);
+  return client_->tables().Pull(*table_, call);
 }
 Pending DenseTable::PushPull(ConstPieces gradient, Pieces out, const PushOptions& options) {
-  return client_->PushPull(table_, CallOf(gradient, out, options));
+  return client_->tables().PushPull(table_, CallOf(gradient, out, options));
 }
 Pending DenseTable::DonePull(Pieces out, const PushOptions& options) {
-  return client_->Round(*table_, CallOf({}, out, options), {.pull_after = true});
+  return client_->tables().Round(*table_, CallOf({}, out, options), {.pull_after = true});
 }
 Pending DenseTable::Contribute(ConstPieces gradient, const PushOptions& options) {
-  return client_->Contribute(*table_, CallOf(gradient, {}, options));
+  return client_->tables().Contribute(*table_, CallOf(gradient, {}, options));
 }
 Pending DenseTable::Decide(Pieces out, const PushOptions& options) {
-  return client_->Round(*table_, CallOf({}, out, options),
+  return client_->tables().Round(*table_, CallOf({}, out, options),
                         {.phase = client::RoundPhase::kDecide, .pull_after = true});
 }
 Pending DenseTable::Push(std::span<const int64_t> values, const PushOptions& options) {
-  return client_->Push(*table_, CallOf<int64_t>({}, values, {}, options));
+  return client_->tables().Push(*table_, CallOf<int64_t>({}, values, {}, options));
 }
 Pending DenseTable::Pull(std::span<int64_t> out, const PullOptions& options) {
-  return client_->Pull(*table_, PullOf<int64_t>({}, out, options));
+  return client_->tables().Pull(*table_, PullOf<int64_t>({}, out, options));
 }
 Pending DenseTable::PushPull(std::span<const int64_t> values, std::span<int64_t> out,
                              const PushOptions& options) {
-  return client_->PushPull(table_, CallOf<int64_t>({}, values, out, options));
+  return client_->tables().PushPull(table_, CallOf<int64_t>({}, values, out, options));
 }
 
 Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const float> rows,
                           const PushOptions& options) {
-  return client_->Push(*table_, CallOf<float>(keys, rows, {}, options));
+  return client_->tables().Push(*table_, CallOf<float>(keys, rows, {}, options));
 }
 Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<float> out, const PullOptions& options) {
-  return client_->Pull(*table_, PullOf<float>(keys, out, options));
+  return client_->tables().Pull(*table_, PullOf<float>(keys, out, options));
 }
 Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const float> rows, std::span<float> out,
                               const PushOptions& options) {
-  return client_->PushPull(table_, CallOf<float>(keys, rows, out, options));
+  return client_->tables().PushPull(table_, CallOf<float>(keys, rows, out, options));
 }
-Pending SparseTable::Done(const PushOptions& options) { return client_->Done(*table_, options); }
+Pending SparseTable::Done(const PushOptions& options) { return client_->tables().Done(*table_, options); }
 Pending SparseTable::Contribute(std::span<const RowKey> keys, std::span<const float> rows,
                                 const PushOptions& options) {
-  return client_->Contribute(*table_, CallOf<float>(keys, rows, {}, options));
+  return client_->tables().Contribute(*table_, CallOf<float>(keys, rows, {}, options));
 }
 Pending SparseTable::Decide(const PushOptions& options) {
-  return client_->Round(*table_, CallOf<float>({}, {}, {}, options),
+  return client_->tables().Round(*table_, CallOf<float>({}, {}, {}, options),
                         {.phase = client::RoundPhase::kDecide});
 }
 Result<std::vector<RowKey>> SparseTable::Keys(const PullOptions& options) {
-  return client_->Keys(*table_, options);
+  return client_->tables().Keys(*table_, options);
 }
 Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const int64_t> rows,
                           const PushOptions& options) {
-  return client_->Push(*table_, CallOf<int64_t>(keys, rows, {}, options));
+  return client_->tables().Push(*table_, CallOf<int64_t>(keys, rows, {}, options));
 }
 Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<int64_t> out, const PullOptions& options) {
-  return client_->Pull(*table_, PullOf<int64_t>(keys, out, options));
+  return client_->tables().Pull(*table_, PullOf<int64_t>(keys, out, options));
 }
 Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const int64_t> rows,
                               std::span<int64_t> out, const PushOptions& options) {
-  return client_->PushPull(table_, CallOf<int64_t>(keys, rows, out, options));
+  return client_->tables().PushPull(table_, CallOf<int64_t>(keys, rows, out, options));
 }
 
-Client::Trip::Trip(Client& client) : impl_(client.impl_), trip_(impl_->BeginTrip()) {}
-Client::Trip::~Trip() { impl_->EndTrip(trip_.get()); }
+Client::Trip::Trip(Client& client) : impl_(client.impl_), trip_(impl_->hand_over().BeginTrip()) {}
+Client::Trip::~Trip() { impl_->hand_over().EndTrip(trip_.get()); }
 
 Client::Client(std::shared_ptr<ClientImpl> impl) : impl_(std::move(impl)) {}
 Client::~Client() { Close(); }
@@ -199,7 +228,7 @@ std::vector<uint64_t> Client::live_incarnations() const {
   return incarnations;
 }
 
-Result<Client::Traffic> Client::traffic() const { return impl_->Traffic(); }
+Result<Client::Traffic> Client::traffic() const { return impl_->control().Traffic(); }
 
 DenseTable Client::DenseHandle(wire::TableInfo info) const {
   DenseTable table;
@@ -220,7 +249,7 @@ SparseTable Client::SparseHandle(wire::TableInfo info) const {
 Result<DenseTable> Client::CreateDense(TableSpec spec) {
   spec.kind = TableKind::kDense;
   if (Status wrong = CheckSpec(spec); !wrong.ok()) return wrong;
-  auto info = impl_->CreateTable(std::move(spec));
+  auto info = impl_->control().CreateTable(std::move(spec));
   if (!info.ok()) return info.status();
   return DenseHandle(*std::move(info));
 }
@@ -228,7 +257,7 @@ Result<DenseTable> Client::CreateDense(TableSpec spec) {
 Result<SparseTable> Client::CreateSparse(TableSpec spec) {
   spec.kind = TableKind::kSparse;
   if (Status wrong = CheckSpec(spec); !wrong.ok()) return wrong;
-  auto info = impl_->CreateTable(std::move(spec));
+  auto info = impl_->control().CreateTable(std::move(spec));
   if (!info.ok()) return info.status();
   return SparseHandle(*std::move(info));
 }
@@ -236,7 +265,7 @@ Result<SparseTable> Client::CreateSparse(TableSpec spec) {
 Result<std::vector<AnyTable>> Client::CreateTables(std::vector<TableSpec> specs) {
   for (const TableSpec& spec : specs)
     if (Status wrong = CheckSpec(spec); !wrong.ok()) return wrong;
-  auto infos = impl_->CreateTables(std::move(specs));
+  auto infos = impl_->control().CreateTables(std::move(specs));
   if (!infos.ok()) return infos.status();
   std::vector<AnyTable> tables;
   for (wire::TableInfo& info : *infos) {
@@ -249,9 +278,9 @@ Result<std::vector<AnyTable>> Client::CreateTables(std::vector<TableSpec> specs)
   return tables;
 }
 
-Status Client::DropTable(const std::string& name) { return impl_->DropTable(name); }
+Status Client::DropTable(const std::string& name) { return impl_->control().DropTable(name); }
 Status Client::Barrier() { return BeginBarrier().Wait(); }
-Pending Client::BeginBarrier() { return impl_->BeginBarrier(); }
+Pending Client::BeginBarrier() { return impl_->control().BeginBarrier(); }
 Status Client::Finish() { return impl_->Finish(); }
 
 }  // namespace cairn

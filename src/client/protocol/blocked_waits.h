@@ -1,6 +1,6 @@
-// Waits that nothing ends: as long as the program only waits, and all of its calls wait for other workers, the
-// scheduler is told whom for (docs/internals/consistency.md, rule 54); it says if they wait for this one too. The
-// core's thread.
+// Waits that nothing ends: as long as the program only waits, and all of its calls wait for other workers,
+// the scheduler is told whom for (docs/internals/consistency.md, rule 54); it says if they wait for this
+// one too. The core's thread.
 #pragma once
 
 #include <cstdint>

@@ -163,8 +163,8 @@ void Core::OnReply(const wire::ControlMessage& message, int64_t now_us) {
   if (calls_.left() && fatal_.ok()) EndEverything({Code::kInvalidArgument, "this worker has left the job"});
 }
 
-// They end as at their deadline: this worker's parts of rounds stay, it is in the barrier as before, and has
-// not left.
+// They end as at their deadline: this worker's parts of rounds stay, it is in the barrier as before, and
+// has not left.
 void Core::OnDeadlock(const wire::Deadlock& message, int64_t now_us) {
   if (start_.under_way() || !fatal_.ok() || !blocked_.IsAbout(message, now_us)) return;
   requests_.ExpireAll(message.text, now_us);

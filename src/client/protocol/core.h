@@ -1,6 +1,7 @@
-// The client core put together: the driver's events and the caller's calls go to the parts that they are for, and
-// whatever ends is told at the end of each event. requests.h has the way of a request, control_calls.h what the
-// scheduler answers, links.h and scheduler_link.h the connections, newest_state.h how a state comes. One thread.
+// The client core put together: the driver's events and the caller's calls go to the parts that they are
+// for, and whatever ends is told at the end of each event. requests.h has the way of a request,
+// control_calls.h what the scheduler answers, links.h and scheduler_link.h the connections, newest_state.h
+// how a state comes. One thread.
 #pragma once
 
 #include <cstdint>

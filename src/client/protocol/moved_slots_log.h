@@ -1,5 +1,5 @@
-// The log lines about slots that have other owners: one for a server that is gone, and one every so often for
-// many slots that are handed over one by one. The core's thread.
+// The log lines about slots that have other owners: one for a server that is gone, and one every so often
+// for many slots that are handed over one by one. The core's thread.
 #pragma once
 
 #include <cstdint>

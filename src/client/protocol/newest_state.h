@@ -1,6 +1,7 @@
-// How this worker comes by the newest state of the cluster when the scheduler does not tell it by itself: it asks
-// for one that a shard has already, and compares states with the shards while the scheduler is silent (a scheduler
-// that ended in the middle of telling has told somebody: workers carry it to everybody). The core's thread.
+// How this worker comes by the newest state of the cluster when the scheduler does not tell it by itself:
+// it asks for one that a shard has already, and compares states with the shards while the scheduler is
+// silent (a scheduler that ended in the middle of telling has told somebody: workers carry it to
+// everybody). The core's thread.
 #pragma once
 
 #include <cstdint>

@@ -19,12 +19,12 @@ class PartSender {
   PartSender(const SchedulerLink& scheduler, Links& links, SlotBook& book)
       : scheduler_(scheduler), links_(links), book_(book) {}
 
-  // The next part of the request: parts are sent in order, each once. `fitted`: the request is not as it was
-  // submitted, but made to fit a newer slot map.
+  // The next part of the request: parts are sent in order, each once. `fitted`: the request is not as it
+  // was submitted, but made to fit a newer slot map.
   void Send(uint64_t id, RequestRecord& record, uint32_t part, bool fitted, int64_t now_us);
 
-  // What is sent of this request belongs to its caller's trip, if it has one; 0: of none. What was held back
-  // leaves by itself, later than the rest of its trip.
+  // What is sent of this request belongs to its caller's trip, if it has one; 0: of none. What was held
+  // back leaves by itself, later than the rest of its trip.
   void SetSubmitting(uint64_t id) { submitting_ = id; }
 
  private:

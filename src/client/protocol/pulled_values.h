@@ -1,5 +1,5 @@
-// Values that a shard thread answers with: whether they are what was asked for and not older than what has been
-// read already, and into the caller's memory with them. The core's thread.
+// Values that a shard thread answers with: whether they are what was asked for and not older than what has
+// been read already, and into the caller's memory with them. The core's thread.
 #pragma once
 
 #include "client/links/shard_link.h"

@@ -1,6 +1,6 @@
-// The core's bound on the bytes of unacknowledged pushes: which requests wait for room, in which order they go,
-// and that of a push in parts either every part goes or none. Pulls wait behind pushes that wait, so that a push
-// followed by a pull reads itself. requests.h asks it; byte_bound.h has the rule. One thread.
+// The core's bound on the bytes of unacknowledged pushes: which requests wait for room, in which order they
+// go, and that of a push in parts either every part goes or none. Pulls wait behind pushes that wait, so
+// that a push followed by a pull reads itself. requests.h asks it; byte_bound.h has the rule. One thread.
 #pragma once
 
 #include <cstddef>

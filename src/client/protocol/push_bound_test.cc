@@ -1,4 +1,5 @@
-// The bound on unacknowledged bytes: what goes at once, what waits, and that a push in parts goes whole or not.
+// The bound on unacknowledged bytes: what goes at once, what waits, and that a push in parts goes whole or
+// not.
 #include "client/protocol/push_bound.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// The requests under way, by id, and their deadlines. A request stays until its last frame is answered, even when
-// its caller has been told that its deadline has passed. requests.h decides what becomes of them; where slots
-// have moved, round_coverage.h and rerouting.h look all of them through. The core's thread.
+// The requests under way, by id, and their deadlines. A request stays until its last frame is answered,
+// even when its caller has been told that its deadline has passed. requests.h decides what becomes of them;
+// where slots have moved, round_coverage.h and rerouting.h look all of them through. The core's thread.
 #pragma once
 
 #include <cstdint>

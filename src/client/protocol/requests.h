@@ -1,6 +1,7 @@
-// The way of a request: checked, held back until its turn, numbered and sent, answered, ended. Its parts know one
-// thing each: request_table.h the requests and their deadlines, push_bound.h room for pushes, round_turns.h the
-// order of rounds, round_coverage.h when a round is over, rerouting.h where slots are. The core's thread.
+// The way of a request: checked, held back until its turn, numbered and sent, answered, ended. Its parts
+// know one thing each: request_table.h the requests and their deadlines, push_bound.h room for pushes,
+// round_turns.h the order of rounds, round_coverage.h when a round is over, rerouting.h where slots are.
+// The core's thread.
 #pragma once
 
 #include <cstdint>

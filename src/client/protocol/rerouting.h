@@ -1,6 +1,6 @@
-// The client follows the slot map (docs/internals/consistency.md, rule 48): every unanswered frame goes to the
-// link of its slots' owner, in one piece or in several, and requests that were made under an older map are made
-// to fit before they are sent. The core's thread.
+// The client follows the slot map (docs/internals/consistency.md, rule 48): every unanswered frame goes to
+// the link of its slots' owner, in one piece or in several, and requests that were made under an older map
+// are made to fit before they are sent. The core's thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // When a round is over: every slot of the cluster is covered by an answer of the shard thread that has it
-// (docs/internals/consistency.md, rule 49). Where slots have moved, the round is marked again. The core's thread.
+// (docs/internals/consistency.md, rule 49). Where slots have moved, the round is marked again. The core's
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +42,8 @@ class RoundCoverage {
   }
   // A frame with a mark is answered.
   void NoteMark(RequestRecord& record, FrameState& frame, StateVersion made_under);
-  // All frames are answered. False if the round has to be marked again somewhere, or an answer was made under
-  // a state that has not come yet: then it ends later.
+  // All frames are answered. False if the round has to be marked again somewhere, or an answer was made
+  // under a state that has not come yet: then it ends later.
   bool IsCovered(uint64_t id, RequestRecord& record, int64_t now_us);
   // A new state has come: requests whose answers were all there, but not the state that they meant.
   std::vector<uint64_t> TakeAnswered();

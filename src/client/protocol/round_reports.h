@@ -23,8 +23,8 @@ class RoundReports {
   bool Take(const wire::ValuesView& values, std::span<const wire::SlotOwner> owners, const From& from);
   // One answer said whether all workers had joined.
   void NoteJoined(bool all) { all_joined_ &= all; }
-  // The sum is taken in the order of slots, so that every worker gets the same bits; of several reports of a
-  // slot the last one counts.
+  // The sum is taken in the order of slots, so that every worker gets the same bits; of several reports of
+  // a slot the last one counts.
   RoundInfo Info() const;
 
  private:

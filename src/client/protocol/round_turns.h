@@ -1,5 +1,5 @@
-// Whose turn it is in the sync tables' rounds: one order of rounds and pulls a table (table_order.h), from this
-// worker's first round on. One thread.
+// Whose turn it is in the sync tables' rounds: one order of rounds and pulls a table (table_order.h), from
+// this worker's first round on. One thread.
 #pragma once
 
 #include <map>
@@ -25,8 +25,8 @@ class RoundTurns {
   TableOrder* Of(TableId table);
   // Of the next round that is submitted; 0 where Of gives null.
   Round next_round(TableId table) const;
-  // Whether a round, or one of its phases, may be submitted now. A round that is open for a decision is this
-  // worker's only one. Requires Of(request.table).
+  // Whether a round, or one of its phases, may be submitted now. A round that is open for a decision is
+  // this worker's only one. Requires Of(request.table).
   Status CheckTurn(const Request& request);
 
  private:

@@ -1,5 +1,5 @@
-// The client's start: a call that ends when the worker is in a view and connected to every shard thread, or at its
-// deadline; meanwhile it says who is missing. The core's thread.
+// The client's start: a call that ends when the worker is in a view and connected to every shard thread, or
+// at its deadline; meanwhile it says who is missing. The core's thread.
 #pragma once
 
 #include <cstdint>

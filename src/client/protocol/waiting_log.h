@@ -1,5 +1,5 @@
-// Says every so often what this worker has been waiting for, and whom for: one line for the oldest request or call
-// that has taken long. The core's thread.
+// Says every so often what this worker has been waiting for, and whom for: one line for the oldest request
+// or call that has taken long. The core's thread.
 #pragma once
 
 #include <cstdint>

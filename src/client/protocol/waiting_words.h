@@ -1,5 +1,6 @@
-// What a worker waits for, and whom for, in words: for log lines, and for calls that end at their deadline. Reads
-// the record of a request, the scheduler's last words and the links; changes nothing. The core's thread.
+// What a worker waits for, and whom for, in words: for log lines, and for calls that end at their deadline.
+// Reads the record of a request, the scheduler's last words and the links; changes nothing. The core's
+// thread.
 #pragma once
 
 #include <cstdint>

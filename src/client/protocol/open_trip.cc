@@ -1,4 +1,4 @@
-#include "client/runtime/open_trip.h"
+#include "client/protocol/open_trip.h"
 
 #include <utility>
 

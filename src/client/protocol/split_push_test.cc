@@ -1,11 +1,12 @@
 // A push in parts, each a request of its own: all are sent or none, and the caller is told what can be
 // known of the whole.
+#include "client/protocol/split_push.h"
+
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <vector>
 
-#include "client/partition/early_parts.h"
 #include "client/protocol/fake_cluster.h"
 
 namespace cairn::client {
@@ -15,13 +16,20 @@ const Status kUnknown(Code::kOutcomeUnknown, "no answer"), kGone(Code::kRetired,
 
 // Ends of the parts → what the caller is told.
 Status ToldOf(const std::vector<Status>& ends) {
-  EarlyParts parts;
+  SplitPush push(48);
+  SplitPush::Numbers numbers;
   std::optional<Status> told;
-  for (size_t i = 0; i < ends.size(); ++i) parts.Begun();
-  parts.all_ended = [&] { told = parts.outcome(); };
+  for (size_t i = 0; i < ends.size(); ++i) {
+    Request part;
+    if (i + 1 < ends.size()) {
+      EXPECT_TRUE(push.BeginPart(part, 1, numbers));
+    } else {
+      EXPECT_TRUE(push.BeginLast(part, [&] { told = push.outcome(); }));
+    }
+  }
   for (const Status& end : ends) {
     EXPECT_FALSE(told);
-    parts.Ended(end);
+    push.Ended(end);
   }
   EXPECT_TRUE(told);
   return told.value_or(Status::Ok());
@@ -38,26 +46,57 @@ TEST(OutcomeOfParts, IsThatOfAllOfThem) {
   EXPECT_NE(ToldOf({{}, kGone}).message().find(kGone.message()), std::string::npos);
 }
 
-TEST(OutcomeOfParts, AfterARefusalNothingIsSent) {
-  EarlyParts parts;
-  EXPECT_FALSE(parts.refused());
-  parts.Begun();
-  parts.Begun();
-  EXPECT_FALSE(parts.refused());
-  parts.Ended(kGone);
-  EXPECT_FALSE(parts.refused());  // the other one may have been sent
-  parts.Ended(kGone);
-  EXPECT_TRUE(parts.refused());
-  EarlyParts sent;
-  sent.Begun();
-  sent.Ended(kUnknown);
-  EXPECT_FALSE(sent.refused());  // the rest has to follow
+TEST(PartsOfAPush, HaveItsNumberAndItsTripAndTheFirstAsksForRoomForAll) {
+  SplitPush::Numbers numbers;
+  SplitPush push(48), other(10);
+  Request first, second, last, of_other;
+  EXPECT_TRUE(push.BeginPart(first, 5, numbers));
+  EXPECT_TRUE(other.BeginPart(of_other, 6, numbers));
+  EXPECT_TRUE(push.BeginPart(second, 6, numbers));
+  EXPECT_TRUE(push.BeginLast(last, [] {}));
+  EXPECT_EQ(first.room, 48u);
+  EXPECT_EQ(second.room + last.room, 0u);
+  for (const Request* part : {&first, &second, &last}) {
+    EXPECT_EQ(part->push, first.push);
+    EXPECT_EQ(part->trip, 5u);
+  }
+  EXPECT_NE(first.push, 0u);
+  EXPECT_NE(of_other.push, first.push);
+}
+
+TEST(PartsOfAPush, AfterARefusalNothingIsSent) {
+  SplitPush::Numbers numbers;
+  SplitPush push(48);
+  Request part;
+  std::optional<Status> told;
+  EXPECT_TRUE(push.BeginPart(part, 1, numbers));
+  EXPECT_TRUE(push.BeginPart(part, 1, numbers));
+  push.Ended(kGone);
+  EXPECT_TRUE(push.BeginPart(part, 1, numbers));  // the other one may have been sent
+  push.Ended(kGone);
+  push.Ended(kGone);
+  EXPECT_FALSE(push.BeginPart(part, 1, numbers));
+  EXPECT_FALSE(push.BeginLast(part, [&] { told = push.outcome(); }));
+  EXPECT_FALSE(told);
+  push.Ended(push.outcome());
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->code(), Code::kRetired);
+}
+
+TEST(PartsOfAPush, AfterAnUnknownOutcomeTheRestFollows) {
+  SplitPush::Numbers numbers;
+  SplitPush push(48);
+  Request part;
+  EXPECT_TRUE(push.BeginPart(part, 1, numbers));
+  push.Ended(kUnknown);
+  EXPECT_TRUE(push.BeginPart(part, 1, numbers));
+  EXPECT_TRUE(push.BeginLast(part, [] {}));
 }
 
 // One link; a part is one row of 16 bytes, and there is room for 20.
-class PushPartsTest : public ::testing::Test {
+class SplitPushTest : public ::testing::Test {
  protected:
-  PushPartsTest()
+  SplitPushTest()
       : c(1, 1, 4),
         table(c.AddTable({.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1})) {
     c.options.max_unacked_bytes = 20;
@@ -93,7 +132,7 @@ class PushPartsTest : public ::testing::Test {
   std::vector<std::optional<Status>> ends;
 };
 
-TEST_F(PushPartsTest, WhatFollowsTheFirstIsNotHeldBack) {
+TEST_F(SplitPushTest, WhatFollowsTheFirstIsNotHeldBack) {
   Submit(7, true);
   Submit(0);  // somebody else's: no room
   EXPECT_EQ(sent(), 1u);
@@ -106,7 +145,7 @@ TEST_F(PushPartsTest, WhatFollowsTheFirstIsNotHeldBack) {
   for (size_t i = 0; i < ends.size(); ++i) EXPECT_EQ(End(i), Code::kOk) << i;
 }
 
-TEST_F(PushPartsTest, TheyWaitForRoomTogether) {
+TEST_F(SplitPushTest, TheyWaitForRoomTogether) {
   Submit(0);
   Submit(7, true);
   Submit(0);  // between the parts, and behind them all
@@ -120,7 +159,7 @@ TEST_F(PushPartsTest, TheyWaitForRoomTogether) {
   EXPECT_EQ(sent(), 1u);
 }
 
-TEST_F(PushPartsTest, OnesThatWaitedTooLongAreDroppedTogether) {
+TEST_F(SplitPushTest, OnesThatWaitedTooLongAreDroppedTogether) {
   Submit(0);
   Submit(7, true, 1'000'000);
   Submit(7, false, 1'000'000);
@@ -136,7 +175,7 @@ TEST_F(PushPartsTest, OnesThatWaitedTooLongAreDroppedTogether) {
   EXPECT_EQ(sent(), 0u);
 }
 
-TEST_F(PushPartsTest, OnceTheFirstWasSentTheOthersAreSentAfterTheDeadlineToo) {
+TEST_F(SplitPushTest, OnceTheFirstWasSentTheOthersAreSentAfterTheDeadlineToo) {
   Submit(7, true, 1'000'000);
   c.Wait(1'500'000);
   EXPECT_EQ(End(0), Code::kOutcomeUnknown);
@@ -149,7 +188,7 @@ TEST_F(PushPartsTest, OnceTheFirstWasSentTheOthersAreSentAfterTheDeadlineToo) {
   EXPECT_TRUE(c.core->has_room());
 }
 
-TEST_F(PushPartsTest, TheFirstOneWaitsForTheRoomOfAll) {
+TEST_F(SplitPushTest, TheFirstOneWaitsForTheRoomOfAll) {
   FakeCluster larger(1, 1, 4);
   larger.AddTable(table.spec);
   larger.options.max_unacked_bytes = 40;

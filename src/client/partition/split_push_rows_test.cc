@@ -86,25 +86,25 @@ void ExpectTheWholePush(const PartitionInput& input, size_t different) {
   EXPECT_EQ(parts, whole);
 }
 
-TEST(EarlyParts, TogetherTheyAreTheWholePush) {
+TEST(SplitPushOfRows, TogetherTheyAreTheWholePush) {
   Case one(1, 40'000, 40'000);
   ExpectTheWholePush(one.input(), 40'000);
 }
 
 // In the order of the array: sums of floats to the bit.
-TEST(EarlyParts, RepeatedKeysAreSummed) {
+TEST(SplitPushOfRows, RepeatedKeysAreSummed) {
   Case one(5, 40'000, 11'000);
   ExpectTheWholePush(one.input(), 11'000);
 }
 
-TEST(EarlyParts, OfAnAssignTheLastOneCounts) {
+TEST(SplitPushOfRows, OfAnAssignTheLastOneCounts) {
   Case one(6, 40'000, 11'000);
   PartitionInput input = one.input();
   input.op = PushOp::kAssign;
   ExpectTheWholePush(input, 11'000);
 }
 
-TEST(EarlyParts, ARefusedPushHandsOverNothing) {
+TEST(SplitPushOfRows, ARefusedPushHandsOverNothing) {
   BufferPool pool;
   Case one(3, 40'000, 40'000);
   one.values.back() = std::numeric_limits<float>::quiet_NaN();
@@ -113,7 +113,7 @@ TEST(EarlyParts, ARefusedPushHandsOverNothing) {
 }
 
 // Slot by slot the servers would refuse it, and keep the rest.
-TEST(EarlyParts, AnAssignBeyondItsStorageSendsNothing) {
+TEST(SplitPushOfRows, AnAssignBeyondItsStorageSendsNothing) {
   BufferPool pool;
   Case one(7, 40'000, 40'000);
   one.table.spec.storage = Storage::kFloat16;
@@ -129,7 +129,7 @@ TEST(EarlyParts, AnAssignBeyondItsStorageSendsNothing) {
 }
 
 // Which shows only when they are made.
-TEST(EarlyParts, SumsThatMayOverflowGoInOne) {
+TEST(SplitPushOfRows, SumsThatMayOverflowGoInOne) {
   BufferPool pool;
   Case one(4, 40'000, 39'999);  // the last key is the first
   for (uint32_t i = 0; i < kDim; ++i)
@@ -138,7 +138,7 @@ TEST(EarlyParts, SumsThatMayOverflowGoInOne) {
   EXPECT_EQ(last.status().code(), Code::kNotFinite);
 }
 
-TEST(EarlyParts, WhereAnythingIsAllowedNothingIsLookedAt) {
+TEST(SplitPushOfRows, WhereAnythingIsAllowedNothingIsLookedAt) {
   BufferPool pool;
   Case one(8, 40'000, 40'000);
   one.table.spec.non_finite = NonFinitePolicy::kAllow;
@@ -149,7 +149,7 @@ TEST(EarlyParts, WhereAnythingIsAllowedNothingIsLookedAt) {
 }
 
 // What is rounded on the way is known to be finite only when all of it is rounded.
-TEST(EarlyParts, RoundedRowsGoInOne) {
+TEST(SplitPushOfRows, RoundedRowsGoInOne) {
   BufferPool pool;
   Case one(9, 40'000, 40'000);
   one.table.spec.wire = WireFormat::kBfloat16;

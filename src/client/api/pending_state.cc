@@ -1,4 +1,5 @@
-// Pending: the caller's end of an operation.
+#include "client/api/pending_state.h"
+
 #include <sched.h>
 
 #include <algorithm>
@@ -7,13 +8,19 @@
 #include <utility>
 
 #include "base/check.h"
-#include "client/api/pending_state.h"
+#include "base/recycled.h"
 #include "transport/tcp/loop.h"
 
 namespace cairn {
 using transport::Loop;
 
-void Pending::State::Complete(Status result) {
+Pending PendingState::Ready(Status status) {
+  auto state = MakeRecycled<PendingState>(true);
+  state->Complete(std::move(status));
+  return PendingOf(std::move(state));
+}
+
+void PendingState::Complete(Status result) {
   CAIRN_CHECK(!ready());
   status = std::move(result);
   if (phase.exchange(kReady, std::memory_order_acq_rel) != kAwaited) return;
@@ -22,7 +29,7 @@ void Pending::State::Complete(Status result) {
   ended.notify_all();
 }
 
-void Pending::State::Spin(int64_t until_us) const {
+void PendingState::Spin(int64_t until_us) const {
   if (turn && turn->HelpUntil([this] { return ready(); }, until_us)) return;
   for (int i = 0; i < Loop::kPauses && !ready(); ++i) {
     Loop::Pause();
@@ -35,14 +42,14 @@ void Pending::State::Spin(int64_t until_us) const {
 }
 
 // Before every wait: nothing is waited for that has not been handed over.
-bool Pending::State::StillRuns() {
+bool PendingState::StillRuns() {
   if (ready()) return false;
   if (trip) trip->Send();
   return true;
 }
 
 template <class Sleep>
-void Pending::State::SleepUntilReady(Sleep sleep) {
+void PendingState::SleepUntilReady(Sleep sleep) {
   if (waits) waits->Enter();
   {
     std::unique_lock lock(mutex);
@@ -53,44 +60,19 @@ void Pending::State::SleepUntilReady(Sleep sleep) {
   if (waits) waits->Leave(Loop::NowUs());
 }
 
-const Status& Pending::State::Wait() {
+const Status& PendingState::Wait() {
   constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
   if (StillRuns()) Spin(kForEver);
   if (!ready()) SleepUntilReady([&](auto& lock) { ended.wait(lock, [this] { return ready(); }); });
   return status;
 }
 
-bool Pending::State::WaitUntil(int64_t until_us) {
+bool PendingState::WaitUntil(int64_t until_us) {
   if (StillRuns()) Spin(until_us);
   const auto until = std::chrono::steady_clock::time_point(std::chrono::microseconds(until_us));
   if (!ready())
     SleepUntilReady([&](auto& lock) { ended.wait_until(lock, until, [this] { return ready(); }); });
   return ready();
 }
-
-Pending::Pending() = default;
-Pending::Pending(std::shared_ptr<State> state) : state_(std::move(state)) {}
-Pending::Pending(Pending&&) noexcept = default;
-
-Pending& Pending::operator=(Pending&& other) noexcept {
-  if (this != &other) {
-    if (state_ && !state_->detached) state_->Wait();
-    state_ = std::move(other.state_);
-  }
-  return *this;
-}
-
-Pending::~Pending() {
-  if (state_ && !state_->detached) state_->Wait();
-}
-
-Status Pending::Wait() { return state_ ? state_->Wait() : Status::Ok(); }
-bool Pending::WaitFor(int64_t milliseconds) {
-  constexpr int64_t kMostMs = int64_t{1} << 40;  // decades; the sum must not overflow
-  if (ready()) return true;
-  if (milliseconds <= 0) return false;
-  return state_->WaitUntil(Loop::NowUs() + std::min(milliseconds, kMostMs) * 1000);
-}
-bool Pending::ready() const { return !state_ || state_->ready(); }
 
 }  // namespace cairn
