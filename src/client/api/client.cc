@@ -13,30 +13,97 @@ namespace {
 template <class T>
 constexpr ElementType kElement = sizeof(T) == 8 ? ElementType::kInt64 : ElementType::kFloat32;
 
-template <class T>
+void Give(TableCall& call, const PushOptions& options) {
+  call.hyper = options.hyper;
+  call.weight = options.weight;
+  call.weighted = options.weighted;
+  call.timeout_ms = options.timeout_ms;
+  call.mask = options.mask;
+  call.op = options.op;
+  call.column = options.column;
+  call.value_scale = options.value_scale;
+  call.info = options.info;
+  call.borrow = options.borrow;
+}
+
+void Give(TableCall& call, const PushPullOptions& options) {
+  call.hyper = options.hyper;
+  call.weight = options.weight;
+  call.weighted = options.weighted;
+  call.timeout_ms = options.timeout_ms;
+  call.mask = options.mask;
+  call.op = options.op;
+  call.column = options.column;
+  call.value_scale = options.value_scale;
+  call.info = options.info;
+}
+
+void Give(TableCall& call, const DoneOptions& options) {
+  call.hyper = options.hyper;
+  call.weight = options.weight;
+  call.weighted = options.weighted;
+  call.timeout_ms = options.timeout_ms;
+  call.op = options.op;
+  call.column = options.column;
+  call.joined = options.joined;
+  call.info = options.info;
+}
+
+void Give(TableCall& call, const ContributeOptions& options) {
+  call.hyper = options.hyper;
+  call.weight = options.weight;
+  call.weighted = options.weighted;
+  call.timeout_ms = options.timeout_ms;
+  call.mask = options.mask;
+  call.value_scale = options.value_scale;
+  call.joined = options.joined;
+  call.not_finite = options.not_finite;
+  call.info = options.info;
+}
+
+void Give(TableCall& call, const DecideOptions& options) {
+  call.hyper = options.hyper;
+  call.weight = options.weight;
+  call.timeout_ms = options.timeout_ms;
+  call.joined = options.joined;
+  call.scale = options.scale;
+  call.skip = options.skip;
+  call.info = options.info;
+}
+
+void Give(TableCall& call, const PullOptions& options) {
+  call.timeout_ms = options.timeout_ms;
+  call.pull_column = options.column;
+  call.when_assigned = options.when_assigned;
+}
+
+template <class T, class Options>
 TableCall CallOf(std::span<const RowKey> keys, std::span<const T> values, std::span<T> out,
-                 const PushOptions& options) {
-  return {.element = kElement<T>,
-          .keys = keys,
-          .values = std::as_bytes(values),
-          .out = std::as_writable_bytes(out),
-          .options = options};
+                 const Options& options) {
+  TableCall call{.element = kElement<T>,
+                 .keys = keys,
+                 .values = std::as_bytes(values),
+                 .out = std::as_writable_bytes(out)};
+  Give(call, options);
+  return call;
 }
 
-template <class T>
-TableCall PullOf(std::span<const RowKey> keys, std::span<T> out, const PullOptions& options) {
-  return {.element = kElement<T>,
-          .keys = keys,
-          .out = std::as_writable_bytes(out),
-          .pull = options};
-}
-
-TableCall CallOf(ConstPieces values, Pieces out, const PushOptions& options) {
-  TableCall call{.options = options};
+template <class Options>
+TableCall CallOf(ConstPieces values, Pieces out, const Options& options) {
+  TableCall call;
   call.values.Reserve(values.size());
   for (std::span<const float> piece : values) call.values.Add(std::as_bytes(piece));
   call.out.Reserve(out.size());
   for (std::span<float> piece : out) call.out.Add(std::as_writable_bytes(piece));
+  Give(call, options);
+  return call;
+}
+
+// Of calls without arrays.
+template <class Options>
+TableCall CallOf(const TableHandle& table, const Options& options) {
+  TableCall call{.element = table.info.spec.element};
+  Give(call, options);
   return call;
 }
 
@@ -124,31 +191,31 @@ Pending DenseTable::Push(std::span<const float> gradient, const PushOptions& opt
   return client_->tables().Push(*table_, CallOf<float>({}, gradient, {}, options));
 }
 Pending DenseTable::Pull(std::span<float> out, const PullOptions& options) {
-  return client_->tables().Pull(*table_, PullOf<float>({}, out, options));
+  return client_->tables().Pull(*table_, CallOf<float>({}, {}, out, options));
 }
 Pending DenseTable::PushPull(std::span<const float> gradient, std::span<float> out,
-                             const PushOptions& options) {
+                             const PushPullOptions& options) {
   return client_->tables().PushPull(table_, CallOf<float>({}, gradient, out, options));
 }
-Pending DenseTable::Done(const PushOptions& options) { return client_->tables().Done(*table_, options); }
+Pending DenseTable::Done(const DoneOptions& options) {
+  return client_->tables().Done(*table_, CallOf(*table_, options));
+}
 Pending DenseTable::Push(ConstPieces gradient, const PushOptions& options) {
   return client_->tables().Push(*table_, CallOf(gradient, {}, options));
 }
 Pending DenseTable::Pull(Pieces out, const PullOptions& options) {
-  TableCall call = CallOf({}, out, {});
-  call.pull = options;
-  return client_->tables().Pull(*table_, call);
+  return client_->tables().Pull(*table_, CallOf({}, out, options));
 }
-Pending DenseTable::PushPull(ConstPieces gradient, Pieces out, const PushOptions& options) {
+Pending DenseTable::PushPull(ConstPieces gradient, Pieces out, const PushPullOptions& options) {
   return client_->tables().PushPull(table_, CallOf(gradient, out, options));
 }
-Pending DenseTable::DonePull(Pieces out, const PushOptions& options) {
+Pending DenseTable::DonePull(Pieces out, const DoneOptions& options) {
   return client_->tables().Round(*table_, CallOf({}, out, options), {.pull_after = true});
 }
-Pending DenseTable::Contribute(ConstPieces gradient, const PushOptions& options) {
+Pending DenseTable::Contribute(ConstPieces gradient, const ContributeOptions& options) {
   return client_->tables().Contribute(*table_, CallOf(gradient, {}, options));
 }
-Pending DenseTable::Decide(Pieces out, const PushOptions& options) {
+Pending DenseTable::Decide(Pieces out, const DecideOptions& options) {
   return client_->tables().Round(*table_, CallOf({}, out, options),
                         {.phase = client::RoundPhase::kDecide, .pull_after = true});
 }
@@ -156,10 +223,10 @@ Pending DenseTable::Push(std::span<const int64_t> values, const PushOptions& opt
   return client_->tables().Push(*table_, CallOf<int64_t>({}, values, {}, options));
 }
 Pending DenseTable::Pull(std::span<int64_t> out, const PullOptions& options) {
-  return client_->tables().Pull(*table_, PullOf<int64_t>({}, out, options));
+  return client_->tables().Pull(*table_, CallOf<int64_t>({}, {}, out, options));
 }
 Pending DenseTable::PushPull(std::span<const int64_t> values, std::span<int64_t> out,
-                             const PushOptions& options) {
+                             const PushPullOptions& options) {
   return client_->tables().PushPull(table_, CallOf<int64_t>({}, values, out, options));
 }
 
@@ -168,33 +235,35 @@ Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const float> r
   return client_->tables().Push(*table_, CallOf<float>(keys, rows, {}, options));
 }
 Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<float> out, const PullOptions& options) {
-  return client_->tables().Pull(*table_, PullOf<float>(keys, out, options));
+  return client_->tables().Pull(*table_, CallOf<float>(keys, {}, out, options));
 }
 Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const float> rows, std::span<float> out,
-                              const PushOptions& options) {
+                              const PushPullOptions& options) {
   return client_->tables().PushPull(table_, CallOf<float>(keys, rows, out, options));
 }
-Pending SparseTable::Done(const PushOptions& options) { return client_->tables().Done(*table_, options); }
+Pending SparseTable::Done(const DoneOptions& options) {
+  return client_->tables().Done(*table_, CallOf(*table_, options));
+}
 Pending SparseTable::Contribute(std::span<const RowKey> keys, std::span<const float> rows,
-                                const PushOptions& options) {
+                                const ContributeOptions& options) {
   return client_->tables().Contribute(*table_, CallOf<float>(keys, rows, {}, options));
 }
-Pending SparseTable::Decide(const PushOptions& options) {
+Pending SparseTable::Decide(const DecideOptions& options) {
   return client_->tables().Round(*table_, CallOf<float>({}, {}, {}, options),
                         {.phase = client::RoundPhase::kDecide});
 }
 Result<std::vector<RowKey>> SparseTable::Keys(const PullOptions& options) {
-  return client_->tables().Keys(*table_, options);
+  return client_->tables().Keys(*table_, CallOf(*table_, options));
 }
 Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const int64_t> rows,
                           const PushOptions& options) {
   return client_->tables().Push(*table_, CallOf<int64_t>(keys, rows, {}, options));
 }
 Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<int64_t> out, const PullOptions& options) {
-  return client_->tables().Pull(*table_, PullOf<int64_t>(keys, out, options));
+  return client_->tables().Pull(*table_, CallOf<int64_t>(keys, {}, out, options));
 }
 Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const int64_t> rows,
-                              std::span<int64_t> out, const PushOptions& options) {
+                              std::span<int64_t> out, const PushPullOptions& options) {
   return client_->tables().PushPull(table_, CallOf<int64_t>(keys, rows, out, options));
 }
 

@@ -28,34 +28,33 @@ Status CheckCall(const TableHandle& table, const TableCall& call, const wire::Cl
 
 Status CheckGiven(const TableHandle& table, const TableCall& call) {
   const TableSpec& spec = table.info.spec;
-  const bool none = call.options.joined || call.options.not_finite;
+  const bool none = call.joined || call.not_finite;
   if (spec.kind != TableKind::kDense || none || !call.values.empty()) return Status::Ok();
   return {Code::kInvalidArgument, "table \"" + spec.name + "\" has " + std::to_string(spec.size) +
                                       " elements, push has 0: give the whole table, or a Done"};
 }
 
 PartitionInput InputOf(const TableHandle& table, const TableCall& call, const wire::ClusterState& state) {
-  const PushOptions& options = call.options;
   const bool plans = table.plans != nullptr && !state.slots.empty();
   return {.state = &state,
           .table = &table.info,
           .keys = call.keys,
           .values = call.values,
           .out = call.out,
-          .hyper = options.hyper,
-          .weight = options.weight,
-          .weighted = options.weighted,
-          .mask = options.mask,
-          .borrow = options.borrow,
-          .op = options.op,
-          .column = options.column,
-          .value_scale = options.value_scale,
-          .joined = options.joined,
-          .not_finite = options.not_finite,
-          .scale = options.scale,
-          .skip = options.skip,
-          .pull_column = call.pull.column,
-          .when_assigned = call.pull.when_assigned,
+          .hyper = call.hyper,
+          .weight = call.weight,
+          .weighted = call.weighted,
+          .mask = call.mask,
+          .borrow = call.borrow,
+          .op = call.op,
+          .column = call.column,
+          .value_scale = call.value_scale,
+          .joined = call.joined,
+          .not_finite = call.not_finite,
+          .scale = call.scale,
+          .skip = call.skip,
+          .pull_column = call.pull_column,
+          .when_assigned = call.when_assigned,
           .plan = plans ? table.plans->Get(table.info, state) : nullptr};
 }
 

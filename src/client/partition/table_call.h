@@ -2,6 +2,7 @@
 // can't check of it; and what partition.h makes of it. Any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,14 +23,31 @@ struct TableHandle {
   std::shared_ptr<client::ErrorFeedback> feedback = nullptr;  // WireFormat::kTopK
 };
 
-// Dense: no keys. What the pointers of the options refer to is used until the call returns, but for `info`.
+// Dense: no keys. What its pointers refer to is used until the call returns, but for `info`
+// and the arrays.
 struct TableCall {
   ElementType element = ElementType::kFloat32;  // of the arrays that were passed
   std::span<const RowKey> keys;
   client::PieceList<const std::byte> values;
   client::PieceList<std::byte> out;
-  PushOptions options;
-  PullOptions pull;
+
+  // Of one verb's options or another's (include/cairn/client.h); what a verb has not, is as here.
+  Hyper hyper;
+  double weight = 1.0;
+  bool weighted = false;
+  int64_t timeout_ms = 0;
+  std::span<const std::byte> mask;
+  PushOp op = PushOp::kUpdate;
+  uint8_t column = 0;
+  double value_scale = 1.0;
+  bool joined = false;
+  bool not_finite = false;
+  double scale = 1.0;
+  bool skip = false;
+  bool borrow = false;
+  RoundInfo* info = nullptr;
+  uint8_t pull_column = 0;
+  bool when_assigned = false;
 
   uint64_t bytes() const { return values.bytes() + keys.size_bytes(); }
 };

@@ -17,7 +17,7 @@ PushPullCall::PushPullCall(LoopSide& loop, client::UnackedBytes& unacked,
       prepared_(std::move(prepared)),
       frames_(BorrowingFrames(prepared_.push)),
       both_(loop.core(), *this) {
-  call_.options.mask = {};  // the caller's, and only for the push
+  call_.mask = {};  // the caller's, and only for the push
 }
 
 void PushPullCall::Start(uint64_t trip, std::shared_ptr<PushPullCall> self) {

@@ -101,9 +101,9 @@ Pending TableVerbs::Submit(Result<Request> request, const Submission& submission
 
 Pending TableVerbs::Push(const TableHandle& table, const TableCall& call) {
   if (Status wrong = client::CheckGiven(table, call); !wrong.ok()) return PendingState::Ready(wrong);
-  if (!client::IsNumbered(table.info.spec, call.options.op)) return Round(table, call, {});
-  if (call.options.info != nullptr) *call.options.info = {};
-  const int64_t deadline_us = DeadlineUs(options_, call.options.timeout_ms);
+  if (!client::IsNumbered(table.info.spec, call.op)) return Round(table, call, {});
+  if (call.info != nullptr) *call.info = {};
+  const int64_t deadline_us = DeadlineUs(options_, call.timeout_ms);
   const auto state = loop_.Snapshot();
   if (Status wrong = client::CheckCall(table, call, *state); !wrong.ok()) return PendingState::Ready(wrong);
   const uint64_t bytes = call.bytes();
@@ -118,8 +118,8 @@ Pending TableVerbs::Push(const TableHandle& table, const TableCall& call) {
   Result<Request> rest = PreparePush(input, loop_.pool(), std::ref(hand_over));
   return Submit(std::move(rest), {.deadline_us = deadline_us,
                                   .reserved = bytes,
-                                  .detached = !call.options.borrow,
-                                  .awaited = call.options.borrow,
+                                  .detached = !call.borrow,
+                                  .awaited = call.borrow,
                                   .chosen = &chosen,
                                   .split = std::move(split)});
 }
@@ -128,29 +128,26 @@ Pending TableVerbs::Pull(const TableHandle& table, const TableCall& call) {
   const auto state = loop_.Snapshot();
   if (Status wrong = client::CheckCall(table, call, *state); !wrong.ok()) return PendingState::Ready(wrong);
   return Submit(PreparePull(client::InputOf(table, call, *state), loop_.pool()),
-                {.deadline_us = DeadlineUs(options_, call.pull.timeout_ms)});
+                {.deadline_us = DeadlineUs(options_, call.timeout_ms)});
 }
 
-Result<std::vector<RowKey>> TableVerbs::Keys(const TableHandle& table, const PullOptions& options) {
+Result<std::vector<RowKey>> TableVerbs::Keys(const TableHandle& table, const TableCall& call) {
   std::vector<RowKey> keys;
   const auto state = loop_.Snapshot();
-  const TableCall call{.element = table.info.spec.element, .pull = options};
   if (Status wrong = client::CheckCall(table, call, *state); !wrong.ok()) return wrong;
   Pending asked = Submit(PrepareKeys(client::InputOf(table, call, *state), &keys, loop_.pool()),
-                         {.deadline_us = DeadlineUs(options_, options.timeout_ms)});
+                         {.deadline_us = DeadlineUs(options_, call.timeout_ms)});
   if (Status failed = asked.Wait(); !failed.ok()) return failed;
   return keys;
 }
 
-Pending TableVerbs::Done(const TableHandle& table, const PushOptions& options) {
-  return Round(table, {.element = table.info.spec.element, .options = options}, {});
-}
+Pending TableVerbs::Done(const TableHandle& table, const TableCall& call) { return Round(table, call, {}); }
 
 Pending TableVerbs::PushPull(const std::shared_ptr<const TableHandle>& table,
                              const TableCall& call) {
   if (Status wrong = client::CheckGiven(*table, call); !wrong.ok()) return PendingState::Ready(wrong);
   if (table->info.spec.mode == Mode::kSync) return Round(*table, call, {.pull_after = true});
-  if (call.options.info != nullptr) *call.options.info = {};
+  if (call.info != nullptr) *call.info = {};
   return AsyncPushPull(table, call);
 }
 
@@ -167,14 +164,14 @@ Pending TableVerbs::Round(const TableHandle& table, const TableCall& call, const
   input.pull_after = kind.pull_after;
   client::ErrorFeedback::Chosen chosen = client::Choose(table, input);
   return Submit(PrepareRound(input, loop_.pool()),
-                {.deadline_us = DeadlineUs(options_, call.options.timeout_ms),
-                 .info = call.options.info,
+                {.deadline_us = DeadlineUs(options_, call.timeout_ms),
+                 .info = call.info,
                  .chosen = &chosen});
 }
 
 Pending TableVerbs::AsyncPushPull(const std::shared_ptr<const TableHandle>& handle, const TableCall& call) {
   const TableHandle& table = *handle;
-  PushPullCall::Prepared both{.deadline_us = DeadlineUs(options_, call.options.timeout_ms),
+  PushPullCall::Prepared both{.deadline_us = DeadlineUs(options_, call.timeout_ms),
                               .reserved = call.bytes()};
   const auto state = loop_.Snapshot();
   if (Status wrong = client::CheckCall(table, call, *state); !wrong.ok()) return PendingState::Ready(wrong);

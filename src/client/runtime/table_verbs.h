@@ -35,7 +35,7 @@ class TableVerbs {
   Pending Push(const TableHandle& table, const TableCall& call);
   Pending Pull(const TableHandle& table, const TableCall& call);
   Pending PushPull(const std::shared_ptr<const TableHandle>& table, const TableCall& call);
-  Pending Done(const TableHandle& table, const PushOptions& options);
+  Pending Done(const TableHandle& table, const TableCall& call);
   // Sync: a round or a phase of one, as the call's arrays and options say.
   struct RoundKind {
     client::RoundPhase phase = client::RoundPhase::kWhole;
@@ -43,7 +43,7 @@ class TableVerbs {
   };
   Pending Round(const TableHandle& table, const TableCall& call, const RoundKind& kind);
   Pending Contribute(const TableHandle& table, const TableCall& call);
-  Result<std::vector<RowKey>> Keys(const TableHandle& table, const PullOptions& options);
+  Result<std::vector<RowKey>> Keys(const TableHandle& table, const TableCall& call);
 
  private:
   struct Submission {
