@@ -102,7 +102,7 @@ cairn::Status Train(const Flags& flags) {
   std::vector<uint32_t> mine(share);
   for (size_t i = 0; i < share; ++i) mine[i] = static_cast<uint32_t>(i * client.world_size() + client.rank());
   const size_t steps = (share + flags.batch - 1) / flags.batch;
-  const cairn::PushOptions push{.hyper = sgd.hyper};
+  const cairn::PushPullOptions push{.hyper = sgd.hyper};
   // In sync mode a step is a round, so a worker that was restarted goes on at the step of the others.
   size_t begin_at = 0;
   if (mode == cairn::Mode::kSync) {

@@ -47,7 +47,7 @@ void Figures::DenseOf(const std::string& optimizer, const char* size_name, uint6
   Check(table.status());
   const std::vector<float> gradient(spec.size, 1e-3f);
   std::vector<float> out(spec.size);
-  const cairn::PushOptions options{.hyper = chosen.hyper};
+  const cairn::PushPullOptions both{.hyper = chosen.hyper};
   const cairn::PushOptions lent{.hyper = chosen.hyper, .borrow = true};  // it is waited for
   const double gigabytes = static_cast<double>(bytes) / 1e9;
   const std::string ending = std::string("_") + std::to_string(bytes >> 20) + "mb_" + optimizer;
@@ -59,7 +59,7 @@ void Figures::DenseOf(const std::string& optimizer, const char* size_name, uint6
             [&] { Check(table->Pull(std::span(out)).Wait()); });
     // Bytes of one way: as much goes the other way in the same time.
     Measure({"dense_push_pull" + ending, "dense push+pull" + text + ", each way", gigabytes, "GB/s"},
-            [&] { Check(table->PushPull(std::span(gradient), std::span(out), options).Wait()); });
+            [&] { Check(table->PushPull(std::span(gradient), std::span(out), both).Wait()); });
   }
   Check(client_.Barrier());
   if (client_.rank() == 0) Check(client_.DropTable(spec.name));
@@ -118,6 +118,7 @@ void Figures::SparseOf(const std::string& optimizer) {
   const std::vector<float> rows(flags_.keys * flags_.dim, 1e-3f);
   std::vector<float> out(rows.size());
   const cairn::PushOptions options{.hyper = chosen.hyper};
+  const cairn::PushPullOptions both{.hyper = chosen.hyper};
   // Every row exists before anything is measured: each worker makes its share.
   std::vector<cairn::RowKey> keys(flags_.keys);
   const uint64_t stride = flags_.keys * client_.world_size();
@@ -143,7 +144,7 @@ void Figures::SparseOf(const std::string& optimizer) {
   if (optimizer == flags_.optimizers.front())
     Measure({"sparse_push_pull_" + optimizer, "sparse push+pull" + text, millions, "M keys/s"}, [&] {
       const auto& batch = batches[turn++ % kBatches];
-      Check(table->PushPull(batch, std::span(rows), std::span(out), options).Wait());
+      Check(table->PushPull(batch, std::span(rows), std::span(out), both).Wait());
     });
   Check(client_.Barrier());
   if (client_.rank() == 0) Check(client_.DropTable(spec.name));

@@ -1,12 +1,11 @@
 // The worker's API: connect, make tables, push, pull, wait.
 //
 //   auto client = cairn::Client::Connect(cairn::ClientOptions::FromEnvironment().value()).value();
-//   cairn::TableSpec spec{.name = "w", .mode = cairn::Mode::kSync, .optimizer = cairn::OptimizerKind::kSgd, .size = 7850};
-//   cairn::DenseTable w = client->CreateDense(spec).value();
-//   std::vector<float> weights(7850), gradient(7850);
-//   CHECK(w.Pull(weights).Wait().ok());
-//   while (Compute(weights, &gradient)) CHECK(w.PushPull(gradient, weights, {.hyper = {.lr = 0.1f}}).Wait().ok());
-//   CHECK(client->Finish().ok());
+// cairn::TableSpec spec{.name = "w", .mode = cairn::Mode::kSync, .optimizer = cairn::OptimizerKind::kSgd,
+// .size = 7850};   cairn::DenseTable w = client->CreateDense(spec).value();   std::vector<float>
+// weights(7850), gradient(7850);   CHECK(w.Pull(weights).Wait().ok());   while (Compute(weights,
+// &gradient)) CHECK(w.PushPull(gradient, weights, {.hyper = {.lr = 0.1f}}).Wait().ok());
+// CHECK(client->Finish().ok());
 //
 // Thread-safe: any thread may call; pushes of one thread stay in its order.
 #pragma once
@@ -25,6 +24,7 @@
 namespace cairn {
 
 class ClientImpl;
+class PendingState;
 namespace client {
 class OpenTrip;
 }
@@ -50,8 +50,8 @@ struct ClientOptions {
   // called it; if true, the push ends with kCancelled and nothing is sent. Default: never.
   std::function<bool()> interrupted;
 
-  // From CAIRN_*, MS_*, PADDLE_* or DMLC_* variables (docs/reference/environment.md). An error names what is
-  // missing or contradictory.
+  // From CAIRN_*, MS_*, PADDLE_* or DMLC_* variables (docs/reference/environment.md). An error names what
+  // is missing or contradictory.
   static Result<ClientOptions> FromEnvironment();
 };
 
@@ -70,10 +70,9 @@ class [[nodiscard]] Pending {
   bool ready() const;
 
  private:
-  friend class ClientImpl;
-  struct State;
-  explicit Pending(std::shared_ptr<State> state);
-  std::shared_ptr<State> state_;
+  friend class PendingState;
+  explicit Pending(std::shared_ptr<PendingState> state);
+  std::shared_ptr<PendingState> state_;
 };
 
 // What the servers say about a sync round.
@@ -83,26 +82,71 @@ struct RoundInfo {
   bool all_joined = false;  // every live worker had marked the round as joined
 };
 
+// What several of the options below mean:
+// - weight: sync: of this worker's contribution to the mean
+// - weighted: sync: the weight was chosen for this round. Either all workers say so, or none: a round in
+//   which some do ends with kHyperMismatch, since the others' weight of 1 is most likely an oversight
+// - timeout_ms: 0: the client's call_timeout_ms
+// - mask: dense: which segments are in the push, one bit each (byte s / 8, bit s mod 8); empty: all
+// - column: of an assign
+// - value_scale: every value is multiplied by it on the servers (AMP: 1 / loss scale); sync only
+// - joined: sync: this worker has run out of data and agrees to everything
+// - info: sync: filled in before Wait returns ok; must live until then
 struct PushOptions {
   Hyper hyper;
-  double weight = 1.0;      // sync: of this worker's contribution to the mean
-  // Sync: the weight was chosen for this round. Either all workers say so, or none: a round in which
-  // some do ends with kHyperMismatch, since the others' weight of 1 is most likely an oversight.
+  double weight = 1.0;
   bool weighted = false;
-  int64_t timeout_ms = 0;   // 0: the client's call_timeout_ms
-  // Dense: which segments are in the push, one bit each (byte s / 8, bit s mod 8); empty: all.
+  int64_t timeout_ms = 0;
   std::span<const std::byte> mask;
   PushOp op = PushOp::kUpdate;
-  uint8_t column = 0;        // of an assign
-  double value_scale = 1.0;  // every value is multiplied by it on the servers (AMP: 1 / loss scale); sync only
-  bool joined = false;       // sync: this worker has run out of data and agrees to everything
-  bool not_finite = false;   // Contribute: the gradient is not finite; none is sent, all are told
-  double scale = 1.0;        // Decide: the mean gradient is multiplied by it
-  bool skip = false;         // Decide: the round closes without being applied
-  RoundInfo* info = nullptr; // sync: filled in before Wait returns ok; must live until then
+  uint8_t column = 0;
+  double value_scale = 1.0;
+  RoundInfo* info = nullptr;
   // Push to an async dense table: the array is not copied. It must stay unchanged until the Pending
   // has ended, as with PushPull and in sync mode. For those who wait anyway.
   bool borrow = false;
+};
+struct PushPullOptions {
+  Hyper hyper;
+  double weight = 1.0;
+  bool weighted = false;
+  int64_t timeout_ms = 0;
+  std::span<const std::byte> mask;
+  PushOp op = PushOp::kUpdate;
+  uint8_t column = 0;
+  double value_scale = 1.0;
+  RoundInfo* info = nullptr;
+};
+// Done and DonePull.
+struct DoneOptions {
+  Hyper hyper;
+  double weight = 1.0;
+  bool weighted = false;
+  int64_t timeout_ms = 0;
+  PushOp op = PushOp::kUpdate;
+  uint8_t column = 0;
+  bool joined = false;
+  RoundInfo* info = nullptr;
+};
+struct ContributeOptions {
+  Hyper hyper;
+  double weight = 1.0;
+  bool weighted = false;
+  int64_t timeout_ms = 0;
+  std::span<const std::byte> mask;
+  double value_scale = 1.0;
+  bool joined = false;
+  bool not_finite = false;  // the gradient is not finite; none is sent, all are told
+  RoundInfo* info = nullptr;
+};
+struct DecideOptions {
+  Hyper hyper;
+  double weight = 1.0;
+  int64_t timeout_ms = 0;
+  bool joined = false;
+  double scale = 1.0;  // the mean gradient is multiplied by it
+  bool skip = false;   // the round closes without being applied
+  RoundInfo* info = nullptr;
 };
 struct PullOptions {
   int64_t timeout_ms = 0;
@@ -131,24 +175,26 @@ class DenseTable {
   Result<uint64_t> round() const;
   Pending Push(std::span<const float> gradient, const PushOptions& options = {});
   Pending Pull(std::span<float> out, const PullOptions& options = {});
-  Pending PushPull(std::span<const float> gradient, std::span<float> out, const PushOptions& options = {});
-  Pending Done(const PushOptions& options = {});
+  Pending PushPull(std::span<const float> gradient, std::span<float> out,
+                   const PushPullOptions& options = {});
+  Pending Done(const DoneOptions& options = {});
   // The same for a model whose tensors lie here and there. DonePull: a bare done, then the values.
   Pending Push(ConstPieces gradient, const PushOptions& options = {});
   Pending Pull(Pieces out, const PullOptions& options = {});
-  Pending PushPull(ConstPieces gradient, Pieces out, const PushOptions& options = {});
-  Pending DonePull(Pieces out, const PushOptions& options = {});
+  Pending PushPull(ConstPieces gradient, Pieces out, const PushPullOptions& options = {});
+  Pending DonePull(Pieces out, const DoneOptions& options = {});
   // A round in two phases (sync), for a decision over all of it before any of it is applied:
   // Contribute gives this worker's part and ends when all workers' parts are summed up, with
   // options.info; Decide says what becomes of the round, equally on all workers, and ends with the
   // new values. Between the two the pieces of the gradient may be changed again. With
   // options.not_finite or options.joined a Contribute has no pieces.
-  Pending Contribute(ConstPieces gradient, const PushOptions& options = {});
-  Pending Decide(Pieces out, const PushOptions& options = {});
+  Pending Contribute(ConstPieces gradient, const ContributeOptions& options = {});
+  Pending Decide(Pieces out, const DecideOptions& options = {});
   // The same for tables of int64.
   Pending Push(std::span<const int64_t> values, const PushOptions& options = {});
   Pending Pull(std::span<int64_t> out, const PullOptions& options = {});
-  Pending PushPull(std::span<const int64_t> values, std::span<int64_t> out, const PushOptions& options = {});
+  Pending PushPull(std::span<const int64_t> values, std::span<int64_t> out,
+                   const PushPullOptions& options = {});
 
  private:
   friend class ClientImpl;
@@ -167,18 +213,19 @@ class SparseTable {
   Pending Push(std::span<const RowKey> keys, std::span<const float> rows, const PushOptions& options = {});
   Pending Pull(std::span<const RowKey> keys, std::span<float> out, const PullOptions& options = {});
   Pending PushPull(std::span<const RowKey> keys, std::span<const float> rows, std::span<float> out,
-                   const PushOptions& options = {});
-  Pending Done(const PushOptions& options = {});
+                   const PushPullOptions& options = {});
+  Pending Done(const DoneOptions& options = {});
   // A round in two phases, as of DenseTable. With options.not_finite or options.joined without keys.
-  Pending Contribute(std::span<const RowKey> keys, std::span<const float> rows, const PushOptions& options = {});
-  Pending Decide(const PushOptions& options = {});
+  Pending Contribute(std::span<const RowKey> keys, std::span<const float> rows,
+                     const ContributeOptions& options = {});
+  Pending Decide(const DecideOptions& options = {});
   // The keys of all rows that exist, in no particular order. Rows that are made meanwhile may be
   // missing. Blocks.
   Result<std::vector<RowKey>> Keys(const PullOptions& options = {});
   Pending Push(std::span<const RowKey> keys, std::span<const int64_t> rows, const PushOptions& options = {});
   Pending Pull(std::span<const RowKey> keys, std::span<int64_t> out, const PullOptions& options = {});
   Pending PushPull(std::span<const RowKey> keys, std::span<const int64_t> rows, std::span<int64_t> out,
-                   const PushOptions& options = {});
+                   const PushPullOptions& options = {});
 
  private:
   friend class ClientImpl;
@@ -240,8 +287,8 @@ class Client {
   // after the other. Up to 512 are made together or not at all; of more, some may be there after an error.
   Result<std::vector<AnyTable>> CreateTables(std::vector<TableSpec> specs);
   Status DropTable(const std::string& name);
-  // Opens when every live worker has entered it. One that timed out is the same one when it is entered again.
-  // BeginBarrier enters it and returns.
+  // Opens when every live worker has entered it. One that timed out is the same one when it is entered
+  // again. BeginBarrier enters it and returns.
   Status Barrier();
   Pending BeginBarrier();
   // Waits until everything pushed is acknowledged, then leaves the job in good order. The last

@@ -54,12 +54,14 @@ std::span<T> OnePiece(const PyDense& self, const Array& array) {
   return {reinterpret_cast<T*>(array.addresses[0]), array.sizes[0]};
 }
 
-void SetMask(Operation& operation, PushOptions& options, const nb::bytes& mask) {
+template <class Options>
+void SetMask(Operation& operation, Options& options, const nb::bytes& mask) {
   operation.mask.assign(mask.c_str(), mask.size());
   options.mask = std::as_bytes(std::span(operation.mask));
 }
 
-void SetOp(PushOptions& options, int op, int column) {
+template <class Options>
+void SetOp(Options& options, int op, int column) {
   options.op = OpOf(op);
   options.column = ColumnOf(column);
 }
@@ -69,7 +71,7 @@ PyPending Push(PyDense& self, const Numbers& addresses, const Numbers& sizes, co
                int64_t timeout_ms, const nb::object& keep) {
   auto operation = BeginOperation(keep);
   Operation& o = *operation;
-  PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
+  auto options = OptionsOf<PushOptions>(o, self, hyper, weight, timeout_ms);
   options.weighted = weighted;
   SetMask(o, options, mask);
   SetOp(options, op, column);
@@ -103,7 +105,7 @@ PyPending PushPull(PyDense& self, const Numbers& addresses, const Numbers& sizes
                    int64_t timeout_ms, const nb::object& keep) {
   auto operation = BeginOperation(keep);
   Operation& o = *operation;
-  PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
+  auto options = OptionsOf<PushPullOptions>(o, self, hyper, weight, timeout_ms);
   options.weighted = weighted;
   SetMask(o, options, mask);
   SetOp(options, op, column);
@@ -122,7 +124,7 @@ PyPending PushPull(PyDense& self, const Numbers& addresses, const Numbers& sizes
 PyPending Done(PyDense& self, const HyperTuple& hyper, double weight, bool weighted, bool joined, int op,
                int column, int64_t timeout_ms) {
   auto operation = BeginOperation({});
-  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms);
+  auto options = OptionsOf<DoneOptions>(*operation, self, hyper, weight, timeout_ms);
   options.weighted = weighted;
   SetOp(options, op, column);
   options.joined = joined;
@@ -134,7 +136,7 @@ PyPending DonePull(PyDense& self, const Numbers& out_addresses, const Numbers& o
                    int64_t timeout_ms, const nb::object& keep) {
   auto operation = BeginOperation(keep);
   Operation& o = *operation;
-  PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
+  auto options = OptionsOf<DoneOptions>(o, self, hyper, weight, timeout_ms);
   options.weighted = weighted;
   SetOp(options, op, column);
   options.joined = joined;
@@ -147,7 +149,7 @@ PyPending Contribute(PyDense& self, const Numbers& addresses, const Numbers& siz
                      bool not_finite, bool joined, int64_t timeout_ms, const nb::object& keep) {
   auto operation = BeginOperation(keep);
   Operation& o = *operation;
-  PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
+  auto options = OptionsOf<ContributeOptions>(o, self, hyper, weight, timeout_ms);
   options.weighted = weighted;
   SetMask(o, options, mask);
   options.value_scale = value_scale;
@@ -162,7 +164,7 @@ PyPending Decide(PyDense& self, const Numbers& out_addresses, const Numbers& out
                  int64_t timeout_ms, const nb::object& keep) {
   auto operation = BeginOperation(keep);
   Operation& o = *operation;
-  PushOptions options = OptionsOf(o, self, hyper, weight, timeout_ms);
+  auto options = OptionsOf<DecideOptions>(o, self, hyper, weight, timeout_ms);
   options.scale = scale;
   options.skip = skip;
   options.joined = joined;

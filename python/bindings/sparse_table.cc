@@ -39,7 +39,7 @@ PyPending Push(PySparse& self, uint64_t keys_address, uint64_t key_count, uint64
                const HyperTuple& hyper, double weight, bool weighted, uint64_t step, int op, int column,
                double value_scale, int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep, key_count);
-  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  auto options = OptionsOf<PushOptions>(*operation, self, hyper, weight, timeout_ms, step);
   options.weighted = weighted;
   options.op = OpOf(op);
   options.column = ColumnOf(column);
@@ -66,7 +66,7 @@ PyPending PushPull(PySparse& self, uint64_t keys_address, uint64_t key_count, ui
                    uint64_t out_address, const HyperTuple& hyper, double weight, bool weighted, uint64_t step,
                    double value_scale, int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep, key_count);
-  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  auto options = OptionsOf<PushPullOptions>(*operation, self, hyper, weight, timeout_ms, step);
   options.weighted = weighted;
   options.value_scale = value_scale;
   const auto keys = Keys(keys_address, key_count);
@@ -81,7 +81,7 @@ PyPending PushPull(PySparse& self, uint64_t keys_address, uint64_t key_count, ui
 PyPending Done(PySparse& self, const HyperTuple& hyper, double weight, bool weighted, uint64_t step,
                bool joined, int64_t timeout_ms) {
   auto operation = Begin({}, 0);
-  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  auto options = OptionsOf<DoneOptions>(*operation, self, hyper, weight, timeout_ms, step);
   options.weighted = weighted;
   options.joined = joined;
   return Go(std::move(operation), false, [&] { return self.table->Done(options); });
@@ -91,7 +91,7 @@ PyPending Contribute(PySparse& self, uint64_t keys_address, uint64_t key_count, 
                      const HyperTuple& hyper, double weight, bool weighted, uint64_t step, double value_scale,
                      bool not_finite, bool joined, int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep, key_count);
-  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  auto options = OptionsOf<ContributeOptions>(*operation, self, hyper, weight, timeout_ms, step);
   options.weighted = weighted;
   options.value_scale = value_scale;
   options.not_finite = not_finite;
@@ -105,7 +105,7 @@ PyPending Contribute(PySparse& self, uint64_t keys_address, uint64_t key_count, 
 PyPending Decide(PySparse& self, const HyperTuple& hyper, double weight, uint64_t step, double scale,
                  bool skip, bool joined, int64_t timeout_ms, const nb::object& keep) {
   auto operation = Begin(keep, 0);
-  PushOptions options = OptionsOf(*operation, self, hyper, weight, timeout_ms, step);
+  auto options = OptionsOf<DecideOptions>(*operation, self, hyper, weight, timeout_ms, step);
   options.scale = scale;
   options.skip = skip;
   options.joined = joined;

@@ -88,7 +88,7 @@ TEST(ClientCalls, WhoHasJoinedGivesNoGradient) {
   auto client = Alone(*cluster);
   DenseTable table = client->CreateDense({.name = "w", .mode = Mode::kSync, .size = 4}).value();
   RoundInfo info;
-  ASSERT_CAIRN_OK(table.Push(ConstPieces(), {.joined = true, .info = &info}).Wait());
+  ASSERT_CAIRN_OK(table.Done({.joined = true, .info = &info}).Wait());
   EXPECT_TRUE(info.all_joined);
   EXPECT_EQ(table.Push(ConstPieces()).Wait().code(), Code::kInvalidArgument);
   ASSERT_CAIRN_OK(client->Finish());
@@ -183,8 +183,8 @@ TEST(ClientCalls, WhatAnAsyncPushSaysOfRoundsIsNothing) {
   std::vector<float> out(4);
   for (const bool pull : {false, true}) {
     RoundInfo info{.sum_squares = 5, .finite = false, .all_joined = true};
-    const PushOptions options{.info = &info};
-    ASSERT_CAIRN_OK(pull ? table.PushPull(gradient, out, options).Wait() : table.Push(gradient, options).Wait());
+    ASSERT_CAIRN_OK(pull ? table.PushPull(gradient, out, {.info = &info}).Wait()
+                         : table.Push(gradient, {.info = &info}).Wait());
     EXPECT_EQ(info.sum_squares, 0);
     EXPECT_TRUE(info.finite);
     EXPECT_FALSE(info.all_joined);
@@ -237,8 +237,22 @@ TEST(Defaults, AreThoseThatAreDocumented) {
   const PushOptions push;
   EXPECT_EQ(push.weight, 1);
   EXPECT_EQ(push.value_scale, 1);
-  EXPECT_EQ(push.scale, 1);
-  EXPECT_FALSE(push.weighted || push.joined || push.not_finite || push.skip || push.borrow);
+  EXPECT_FALSE(push.weighted || push.borrow);
+  const PushPullOptions both;
+  EXPECT_EQ(both.weight, 1);
+  EXPECT_EQ(both.value_scale, 1);
+  EXPECT_FALSE(both.weighted);
+  const DoneOptions done;
+  EXPECT_EQ(done.weight, 1);
+  EXPECT_FALSE(done.weighted || done.joined);
+  const ContributeOptions contribute;
+  EXPECT_EQ(contribute.weight, 1);
+  EXPECT_EQ(contribute.value_scale, 1);
+  EXPECT_FALSE(contribute.weighted || contribute.joined || contribute.not_finite);
+  const DecideOptions decide;
+  EXPECT_EQ(decide.weight, 1);
+  EXPECT_EQ(decide.scale, 1);
+  EXPECT_FALSE(decide.joined || decide.skip);
 }
 
 }  // namespace

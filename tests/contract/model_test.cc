@@ -84,7 +84,7 @@ TEST(ModelInPieces, ASegmentTakesPartIfAnybodyHasIt) {
     }
     std::vector<std::span<const float>> pieces = gradient.in();
     pieces[3] = {static_cast<const float*>(nullptr), sizes[3]};
-    PushOptions options{.hyper = {.lr = 0.5, .weight_decay = 0.25}, .mask = mask};
+    const PushPullOptions options{.hyper = {.lr = 0.5, .weight_decay = 0.25}, .mask = mask};
     ASSERT_CAIRN_OK(table.PushPull(pieces, weights.out(), options).Wait());
     // w -= lr * (mean + decay * w): the mean is over both workers also where one has nothing.
     const float once = 8 - 0.5f * (2 + 2), twice = 8 - 0.5f * (4 + 2);
@@ -95,9 +95,8 @@ TEST(ModelInPieces, ASegmentTakesPartIfAnybodyHasIt) {
     ASSERT_CAIRN_OK(table.Pull(steps.out(), {.column = kStepColumn}).Wait());
     for (size_t t = 0; t < 4; ++t)
       EXPECT_EQ(steps.tensors[t], std::vector<float>(sizes[t], t == 3 ? 0 : 1)) << t;
-    options.mask = options.mask.first(0);
-    options.column = 1;
-    EXPECT_EQ(table.Push(gradient.in(), options).Wait().code(), Code::kInvalidArgument);
+    const PushOptions no_assign{.hyper = options.hyper, .column = 1};
+    EXPECT_EQ(table.Push(gradient.in(), no_assign).Wait().code(), Code::kInvalidArgument);
   });
 }
 
@@ -108,7 +107,7 @@ TEST(ModelInPieces, AdamStateIsReadAndAssignedByColumn) {
     Model gradient(sizes, 4), out(sizes);
     DenseTable table = Create(client, SpecOf(gradient, Mode::kAsync, OptimizerKind::kAdam));
     const std::vector<std::byte> first = MaskOf({0});
-    const PushOptions options{.hyper = {.lr = 0.125, .beta1 = 0.5, .beta2 = 0.75}, .mask = first};
+    const PushPullOptions options{.hyper = {.lr = 0.125, .beta1 = 0.5, .beta2 = 0.75}, .mask = first};
     ASSERT_CAIRN_OK(table.PushPull(gradient.in(), out.out(), options).Wait());
     // The first step is lr, whatever the gradient.
     EXPECT_EQ(out.tensors[0], std::vector<float>(sizes[0], -0.125f));
@@ -141,7 +140,7 @@ TEST(ModelInPieces, OneWorkerGivesTheValuesOfASyncTable) {
   RunWorkers(*cluster, 2, [&](Client& client) {
     Model weights(Model::LeNet()), given(Model::LeNet(), 2.5f);
     DenseTable table = Create(client, SpecOf(weights, Mode::kSync, OptimizerKind::kSgd));
-    const PushOptions none{.weight = 0, .op = PushOp::kAssign};
+    const DoneOptions none{.weight = 0, .op = PushOp::kAssign};
     if (client.rank() == 1) {
       ASSERT_CAIRN_OK(table.PushPull(given.in(), weights.out(), {.op = PushOp::kAssign}).Wait());
     } else {
@@ -162,7 +161,8 @@ TEST(ModelInPieces, OneWorkerGivesTheValuesOfASyncTable) {
     ASSERT_CAIRN_OK(table.Push(late.in(), once).Wait());
     ASSERT_CAIRN_OK(table.Pull(weights.out()).Wait());
     EXPECT_EQ(weights, given);
-    EXPECT_EQ(table.PushPull(late.in(), weights.out(), once).Wait().code(), Code::kInvalidArgument);
+    EXPECT_EQ(table.PushPull(late.in(), weights.out(), {.op = PushOp::kAssignOnce}).Wait().code(),
+              Code::kInvalidArgument);
     const PullOptions waiting{.when_assigned = true};
     EXPECT_EQ(table.Pull(weights.out(), waiting).Wait().code(), Code::kInvalidArgument);
     ASSERT_CAIRN_OK(client.Barrier());

@@ -157,7 +157,7 @@ TEST(Rows, TwoPhasesOverAllWorkersRows) {
       std::vector<float> rows(mine.size() * kDim, 4);
       const double weight = client.rank() == 0 ? 1 : 3;
       RoundInfo info;
-      const PushOptions first{.hyper = {.lr = 1, .step = 1}, .weight = weight, .info = &info};
+      const ContributeOptions first{.hyper = {.lr = 1, .step = 1}, .weight = weight, .info = &info};
       ASSERT_CAIRN_OK(table.Contribute(mine, rows, first).Wait());
       // Means: 1 in keys below 50, 4 in the middle, 3 above.
       EXPECT_EQ(info.sum_squares, 50.0 * kDim * (1 + 16 + 9));
@@ -177,7 +177,7 @@ TEST(Rows, TwoPhasesOverAllWorkersRows) {
 
       // One is not finite: all are told, and skip; nothing changes, the step neither.
       const bool bad = client.rank() == 1;
-      const PushOptions second{.hyper = {.lr = 1, .step = 2}, .not_finite = bad, .info = &info};
+      const ContributeOptions second{.hyper = {.lr = 1, .step = 2}, .not_finite = bad, .info = &info};
       Pending round = bad ? table.Contribute({}, {}, second) : table.Contribute(mine, rows, second);
       ASSERT_CAIRN_OK(round.Wait());
       EXPECT_FALSE(info.finite);
@@ -202,7 +202,7 @@ TEST(Rows, WhoHasJoinedGoesAlongInTwoPhases) {
     int steps = 0;
     for (; !info.all_joined; ++steps) {
       ASSERT_LT(steps, 20);
-      const PushOptions options{.hyper = {.lr = 1}, .joined = steps >= batches, .info = &info};
+      const ContributeOptions options{.hyper = {.lr = 1}, .joined = steps >= batches, .info = &info};
       ASSERT_CAIRN_OK(table.Contribute(keys, rows, options).Wait());
       ASSERT_CAIRN_OK(table.Decide({.hyper = {.lr = 1}, .joined = options.joined}).Wait());
     }

@@ -76,7 +76,7 @@ TEST(TwoPhase, ASkippedRoundChangesNothing) {
     EXPECT_NE(bad.message().find("element 4017 "), std::string::npos) << bad.message();
     gradient.Fill(2);
     // AMP: gradients are scaled by 64, and by 1/64 on the servers.
-    const PushOptions amp{.hyper = {.lr = 64}, .value_scale = 1.0 / 64, .info = &info};
+    const ContributeOptions amp{.hyper = {.lr = 64}, .value_scale = 1.0 / 64, .info = &info};
     ASSERT_CAIRN_OK(table.Contribute(gradient.in(), amp).Wait());
     EXPECT_EQ(info.sum_squares, 10'000.0 * 4 / 4096);
     ASSERT_CAIRN_OK(table.Decide(weights.out(), {.hyper = {.lr = 64}}).Wait());
@@ -91,7 +91,7 @@ TEST(TwoPhase, WorkersThatDisagreeAreToldAndGoOn) {
     Model gradient(kSizes, 2), weights(kSizes, -1);
     const double rank = client.rank();
     // In the first phase.
-    const PushOptions own_rate{.hyper = {.lr = 1 + rank}};
+    const ContributeOptions own_rate{.hyper = {.lr = 1 + rank}};
     EXPECT_EQ(table.Contribute(gradient.in(), own_rate).Wait().code(), Code::kHyperMismatch);
     EXPECT_EQ(table.Decide(weights.out()).Wait().code(), Code::kInvalidArgument);  // nothing
     // One clips, the other does not.
@@ -119,16 +119,21 @@ TEST(TwoPhase, WhoHasRunOutOfDataGoesAlongUntilAllHave) {
       RoundInfo info;
       for (int step = 0; !info.all_joined; ++step) {
         ASSERT_LT(step, 20);
-        const PushOptions options{.hyper = {.lr = 1}, .joined = step >= batches, .info = &info};
+        const bool joined = step >= batches;
         if (two_phases) {
-          ASSERT_CAIRN_OK(table.Contribute(gradient.in(), options).Wait());
+          const ContributeOptions given{.hyper = {.lr = 1}, .joined = joined, .info = &info};
+          ASSERT_CAIRN_OK(table.Contribute(gradient.in(), given).Wait());
           if (step < 5) {
             EXPECT_FALSE(info.all_joined);
             EXPECT_EQ(info.sum_squares, (step < 3 ? 4 : 9) * 10'000.0);
           }
-          ASSERT_CAIRN_OK(table.Decide(weights.out(), options).Wait());
+          const DecideOptions decided{.hyper = {.lr = 1}, .joined = joined, .info = &info};
+          ASSERT_CAIRN_OK(table.Decide(weights.out(), decided).Wait());
         } else {
-          ASSERT_CAIRN_OK(table.PushPull(gradient.in(), weights.out(), options).Wait());
+          Pending round =
+              joined ? table.DonePull(weights.out(), {.hyper = {.lr = 1}, .joined = true, .info = &info})
+                     : table.PushPull(gradient.in(), weights.out(), {.hyper = {.lr = 1}, .info = &info});
+          ASSERT_CAIRN_OK(round.Wait());
         }
       }
       // Three times the mean of both, twice rank 1's alone: who has joined has no weight.

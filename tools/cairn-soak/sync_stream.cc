@@ -66,8 +66,8 @@ class Participant {
   }
 
  protected:
-  cairn::PushOptions RoundOptions() const {
-    cairn::PushOptions options;
+  cairn::PushPullOptions RoundOptions() const {
+    cairn::PushPullOptions options;
     options.timeout_ms = life_.options->round_timeout_ms;
     return options;
   }

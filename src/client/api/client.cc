@@ -1,9 +1,13 @@
-// The public API (include/cairn/client.h) on top of ClientImpl: types to bytes and back.
+// The public API on top of ClientImpl: types to bytes and back.
+#include "cairn/client.h"
+
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "cairn/client.h"
+#include "client/api/pending_state.h"
 #include "client/runtime/client_impl.h"
 #include "optimizer/narrow.h"
 #include "table/initial_value.h"
@@ -13,30 +17,97 @@ namespace {
 template <class T>
 constexpr ElementType kElement = sizeof(T) == 8 ? ElementType::kInt64 : ElementType::kFloat32;
 
-template <class T>
+void Give(TableCall& call, const PushOptions& options) {
+  call.hyper = options.hyper;
+  call.weight = options.weight;
+  call.weighted = options.weighted;
+  call.timeout_ms = options.timeout_ms;
+  call.mask = options.mask;
+  call.op = options.op;
+  call.column = options.column;
+  call.value_scale = options.value_scale;
+  call.info = options.info;
+  call.borrow = options.borrow;
+}
+
+void Give(TableCall& call, const PushPullOptions& options) {
+  call.hyper = options.hyper;
+  call.weight = options.weight;
+  call.weighted = options.weighted;
+  call.timeout_ms = options.timeout_ms;
+  call.mask = options.mask;
+  call.op = options.op;
+  call.column = options.column;
+  call.value_scale = options.value_scale;
+  call.info = options.info;
+}
+
+void Give(TableCall& call, const DoneOptions& options) {
+  call.hyper = options.hyper;
+  call.weight = options.weight;
+  call.weighted = options.weighted;
+  call.timeout_ms = options.timeout_ms;
+  call.op = options.op;
+  call.column = options.column;
+  call.joined = options.joined;
+  call.info = options.info;
+}
+
+void Give(TableCall& call, const ContributeOptions& options) {
+  call.hyper = options.hyper;
+  call.weight = options.weight;
+  call.weighted = options.weighted;
+  call.timeout_ms = options.timeout_ms;
+  call.mask = options.mask;
+  call.value_scale = options.value_scale;
+  call.joined = options.joined;
+  call.not_finite = options.not_finite;
+  call.info = options.info;
+}
+
+void Give(TableCall& call, const DecideOptions& options) {
+  call.hyper = options.hyper;
+  call.weight = options.weight;
+  call.timeout_ms = options.timeout_ms;
+  call.joined = options.joined;
+  call.scale = options.scale;
+  call.skip = options.skip;
+  call.info = options.info;
+}
+
+void Give(TableCall& call, const PullOptions& options) {
+  call.timeout_ms = options.timeout_ms;
+  call.pull_column = options.column;
+  call.when_assigned = options.when_assigned;
+}
+
+template <class T, class Options>
 TableCall CallOf(std::span<const RowKey> keys, std::span<const T> values, std::span<T> out,
-                 const PushOptions& options) {
-  return {.element = kElement<T>,
-          .keys = keys,
-          .values = std::as_bytes(values),
-          .out = std::as_writable_bytes(out),
-          .options = options};
+                 const Options& options) {
+  TableCall call{.element = kElement<T>,
+                 .keys = keys,
+                 .values = std::as_bytes(values),
+                 .out = std::as_writable_bytes(out)};
+  Give(call, options);
+  return call;
 }
 
-template <class T>
-TableCall PullOf(std::span<const RowKey> keys, std::span<T> out, const PullOptions& options) {
-  return {.element = kElement<T>,
-          .keys = keys,
-          .out = std::as_writable_bytes(out),
-          .pull = options};
-}
-
-TableCall CallOf(ConstPieces values, Pieces out, const PushOptions& options) {
-  TableCall call{.options = options};
+template <class Options>
+TableCall CallOf(ConstPieces values, Pieces out, const Options& options) {
+  TableCall call;
   call.values.Reserve(values.size());
   for (std::span<const float> piece : values) call.values.Add(std::as_bytes(piece));
   call.out.Reserve(out.size());
   for (std::span<float> piece : out) call.out.Add(std::as_writable_bytes(piece));
+  Give(call, options);
+  return call;
+}
+
+// Of calls without arrays.
+template <class Options>
+TableCall CallOf(const TableHandle& table, const Options& options) {
+  TableCall call{.element = table.info.spec.element};
+  Give(call, options);
   return call;
 }
 
@@ -87,94 +158,121 @@ Status CheckSpec(const TableSpec& spec) {
 }
 }  // namespace
 
+Pending::Pending() = default;
+Pending::Pending(std::shared_ptr<PendingState> state) : state_(std::move(state)) {}
+Pending::Pending(Pending&&) noexcept = default;
+
+Pending& Pending::operator=(Pending&& other) noexcept {
+  if (this != &other) {
+    if (state_ && !state_->detached) state_->Wait();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+Pending::~Pending() {
+  if (state_ && !state_->detached) state_->Wait();
+}
+
+Status Pending::Wait() { return state_ ? state_->Wait() : Status::Ok(); }
+bool Pending::WaitFor(int64_t milliseconds) {
+  constexpr int64_t kMostMs = int64_t{1} << 40;  // decades; the sum must not overflow
+  if (ready()) return true;
+  if (milliseconds <= 0) return false;
+  return state_->WaitUntil(LoopSide::NowUs() + std::min(milliseconds, kMostMs) * 1000);
+}
+bool Pending::ready() const { return !state_ || state_->ready(); }
+
 uint64_t DenseTable::size() const { return table_->info.spec.size; }
 const TableSpec& DenseTable::spec() const { return table_->info.spec; }
 uint32_t SparseTable::dim() const { return table_->info.spec.dim; }
 const TableSpec& SparseTable::spec() const { return table_->info.spec; }
 
-Result<uint64_t> DenseTable::round() const { return client_->NextRound(*table_); }
-Result<uint64_t> SparseTable::round() const { return client_->NextRound(*table_); }
+Result<uint64_t> DenseTable::round() const { return client_->control().NextRound(table_->info); }
+Result<uint64_t> SparseTable::round() const { return client_->control().NextRound(table_->info); }
 
 Pending DenseTable::Push(std::span<const float> gradient, const PushOptions& options) {
-  return client_->Push(*table_, CallOf<float>({}, gradient, {}, options));
+  return client_->tables().Push(*table_, CallOf<float>({}, gradient, {}, options));
 }
 Pending DenseTable::Pull(std::span<float> out, const PullOptions& options) {
-  return client_->Pull(*table_, PullOf<float>({}, out, options));
+  return client_->tables().Pull(*table_, CallOf<float>({}, {}, out, options));
 }
 Pending DenseTable::PushPull(std::span<const float> gradient, std::span<float> out,
-                             const PushOptions& options) {
-  return client_->PushPull(table_, CallOf<float>({}, gradient, out, options));
+                             const PushPullOptions& options) {
+  return client_->tables().PushPull(table_, CallOf<float>({}, gradient, out, options));
 }
-Pending DenseTable::Done(const PushOptions& options) { return client_->Done(*table_, options); }
+Pending DenseTable::Done(const DoneOptions& options) {
+  return client_->tables().Done(*table_, CallOf(*table_, options));
+}
 Pending DenseTable::Push(ConstPieces gradient, const PushOptions& options) {
-  return client_->Push(*table_, CallOf(gradient, {}, options));
+  return client_->tables().Push(*table_, CallOf(gradient, {}, options));
 }
 Pending DenseTable::Pull(Pieces out, const PullOptions& options) {
-  TableCall call = CallOf({}, out, {});
-  call.pull = options;
-  return client_->Pull(*table_, call);
+  return client_->tables().Pull(*table_, CallOf({}, out, options));
 }
-Pending DenseTable::PushPull(ConstPieces gradient, Pieces out, const PushOptions& options) {
-  return client_->PushPull(table_, CallOf(gradient, out, options));
+Pending DenseTable::PushPull(ConstPieces gradient, Pieces out, const PushPullOptions& options) {
+  return client_->tables().PushPull(table_, CallOf(gradient, out, options));
 }
-Pending DenseTable::DonePull(Pieces out, const PushOptions& options) {
-  return client_->Round(*table_, CallOf({}, out, options), {.pull_after = true});
+Pending DenseTable::DonePull(Pieces out, const DoneOptions& options) {
+  return client_->tables().Round(*table_, CallOf({}, out, options), {.pull_after = true});
 }
-Pending DenseTable::Contribute(ConstPieces gradient, const PushOptions& options) {
-  return client_->Contribute(*table_, CallOf(gradient, {}, options));
+Pending DenseTable::Contribute(ConstPieces gradient, const ContributeOptions& options) {
+  return client_->tables().Contribute(*table_, CallOf(gradient, {}, options));
 }
-Pending DenseTable::Decide(Pieces out, const PushOptions& options) {
-  return client_->Round(*table_, CallOf({}, out, options),
+Pending DenseTable::Decide(Pieces out, const DecideOptions& options) {
+  return client_->tables().Round(*table_, CallOf({}, out, options),
                         {.phase = client::RoundPhase::kDecide, .pull_after = true});
 }
 Pending DenseTable::Push(std::span<const int64_t> values, const PushOptions& options) {
-  return client_->Push(*table_, CallOf<int64_t>({}, values, {}, options));
+  return client_->tables().Push(*table_, CallOf<int64_t>({}, values, {}, options));
 }
 Pending DenseTable::Pull(std::span<int64_t> out, const PullOptions& options) {
-  return client_->Pull(*table_, PullOf<int64_t>({}, out, options));
+  return client_->tables().Pull(*table_, CallOf<int64_t>({}, {}, out, options));
 }
 Pending DenseTable::PushPull(std::span<const int64_t> values, std::span<int64_t> out,
-                             const PushOptions& options) {
-  return client_->PushPull(table_, CallOf<int64_t>({}, values, out, options));
+                             const PushPullOptions& options) {
+  return client_->tables().PushPull(table_, CallOf<int64_t>({}, values, out, options));
 }
 
 Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const float> rows,
                           const PushOptions& options) {
-  return client_->Push(*table_, CallOf<float>(keys, rows, {}, options));
+  return client_->tables().Push(*table_, CallOf<float>(keys, rows, {}, options));
 }
 Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<float> out, const PullOptions& options) {
-  return client_->Pull(*table_, PullOf<float>(keys, out, options));
+  return client_->tables().Pull(*table_, CallOf<float>(keys, {}, out, options));
 }
 Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const float> rows, std::span<float> out,
-                              const PushOptions& options) {
-  return client_->PushPull(table_, CallOf<float>(keys, rows, out, options));
+                              const PushPullOptions& options) {
+  return client_->tables().PushPull(table_, CallOf<float>(keys, rows, out, options));
 }
-Pending SparseTable::Done(const PushOptions& options) { return client_->Done(*table_, options); }
+Pending SparseTable::Done(const DoneOptions& options) {
+  return client_->tables().Done(*table_, CallOf(*table_, options));
+}
 Pending SparseTable::Contribute(std::span<const RowKey> keys, std::span<const float> rows,
-                                const PushOptions& options) {
-  return client_->Contribute(*table_, CallOf<float>(keys, rows, {}, options));
+                                const ContributeOptions& options) {
+  return client_->tables().Contribute(*table_, CallOf<float>(keys, rows, {}, options));
 }
-Pending SparseTable::Decide(const PushOptions& options) {
-  return client_->Round(*table_, CallOf<float>({}, {}, {}, options),
+Pending SparseTable::Decide(const DecideOptions& options) {
+  return client_->tables().Round(*table_, CallOf<float>({}, {}, {}, options),
                         {.phase = client::RoundPhase::kDecide});
 }
 Result<std::vector<RowKey>> SparseTable::Keys(const PullOptions& options) {
-  return client_->Keys(*table_, options);
+  return client_->tables().Keys(*table_, CallOf(*table_, options));
 }
 Pending SparseTable::Push(std::span<const RowKey> keys, std::span<const int64_t> rows,
                           const PushOptions& options) {
-  return client_->Push(*table_, CallOf<int64_t>(keys, rows, {}, options));
+  return client_->tables().Push(*table_, CallOf<int64_t>(keys, rows, {}, options));
 }
 Pending SparseTable::Pull(std::span<const RowKey> keys, std::span<int64_t> out, const PullOptions& options) {
-  return client_->Pull(*table_, PullOf<int64_t>(keys, out, options));
+  return client_->tables().Pull(*table_, CallOf<int64_t>(keys, {}, out, options));
 }
 Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const int64_t> rows,
-                              std::span<int64_t> out, const PushOptions& options) {
-  return client_->PushPull(table_, CallOf<int64_t>(keys, rows, out, options));
+                              std::span<int64_t> out, const PushPullOptions& options) {
+  return client_->tables().PushPull(table_, CallOf<int64_t>(keys, rows, out, options));
 }
 
-Client::Trip::Trip(Client& client) : impl_(client.impl_), trip_(impl_->BeginTrip()) {}
-Client::Trip::~Trip() { impl_->EndTrip(trip_.get()); }
+Client::Trip::Trip(Client& client) : impl_(client.impl_), trip_(impl_->hand_over().BeginTrip()) {}
+Client::Trip::~Trip() { impl_->hand_over().EndTrip(trip_.get()); }
 
 Client::Client(std::shared_ptr<ClientImpl> impl) : impl_(std::move(impl)) {}
 Client::~Client() { Close(); }
@@ -203,7 +301,7 @@ std::vector<uint64_t> Client::live_incarnations() const {
   return incarnations;
 }
 
-Result<Client::Traffic> Client::traffic() const { return impl_->Traffic(); }
+Result<Client::Traffic> Client::traffic() const { return impl_->control().Traffic(); }
 
 DenseTable Client::DenseHandle(wire::TableInfo info) const {
   DenseTable table;
@@ -224,7 +322,7 @@ SparseTable Client::SparseHandle(wire::TableInfo info) const {
 Result<DenseTable> Client::CreateDense(TableSpec spec) {
   spec.kind = TableKind::kDense;
   if (Status wrong = CheckSpec(spec); !wrong.ok()) return wrong;
-  auto info = impl_->CreateTable(std::move(spec));
+  auto info = impl_->control().CreateTable(std::move(spec));
   if (!info.ok()) return info.status();
   return DenseHandle(*std::move(info));
 }
@@ -232,7 +330,7 @@ Result<DenseTable> Client::CreateDense(TableSpec spec) {
 Result<SparseTable> Client::CreateSparse(TableSpec spec) {
   spec.kind = TableKind::kSparse;
   if (Status wrong = CheckSpec(spec); !wrong.ok()) return wrong;
-  auto info = impl_->CreateTable(std::move(spec));
+  auto info = impl_->control().CreateTable(std::move(spec));
   if (!info.ok()) return info.status();
   return SparseHandle(*std::move(info));
 }
@@ -240,7 +338,7 @@ Result<SparseTable> Client::CreateSparse(TableSpec spec) {
 Result<std::vector<AnyTable>> Client::CreateTables(std::vector<TableSpec> specs) {
   for (const TableSpec& spec : specs)
     if (Status wrong = CheckSpec(spec); !wrong.ok()) return wrong;
-  auto infos = impl_->CreateTables(std::move(specs));
+  auto infos = impl_->control().CreateTables(std::move(specs));
   if (!infos.ok()) return infos.status();
   std::vector<AnyTable> tables;
   for (wire::TableInfo& info : *infos) {
@@ -253,14 +351,12 @@ Result<std::vector<AnyTable>> Client::CreateTables(std::vector<TableSpec> specs)
   return tables;
 }
 
-Status Client::DropTable(const std::string& name) { return impl_->DropTable(name); }
+Status Client::DropTable(const std::string& name) { return impl_->control().DropTable(name); }
 Status Client::Barrier() { return BeginBarrier().Wait(); }
-Pending Client::BeginBarrier() { return impl_->BeginBarrier(); }
+Pending Client::BeginBarrier() { return impl_->control().BeginBarrier(); }
 Status Client::Finish() { return impl_->Finish(); }
 
-
-// The initial rows of a table, computed where they are wanted by what the servers use too.
-
+// Computed where they are wanted, by what the servers use too.
 void InitialRows(const Init& init, std::span<const RowKey> keys, uint32_t dim,
                  std::span<float> out, Storage storage) {
   CAIRN_CHECK(out.size() == keys.size() * dim);

@@ -8,19 +8,26 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "cairn/client.h"
 #include "cairn/status.h"
-#include "client/runtime/open_trip.h"
+#include "client/protocol/open_trip.h"
 #include "client/protocol/user_waits.h"
 #include "transport/tcp/turn.h"
 
 namespace cairn {
 
-struct Pending::State {
+class PendingState {
+ public:
   // `outlives_caller`: the operation uses none of the caller's memory, so the Pending may be
   // dropped while it is under way.
-  explicit State(bool outlives_caller) : detached(outlives_caller) {}
+  explicit PendingState(bool outlives_caller) : detached(outlives_caller) {}
+
+  // The caller's end of an operation.
+  static Pending PendingOf(std::shared_ptr<PendingState> state) { return Pending(std::move(state)); }
+  // Of one that has ended already.
+  static Pending Ready(Status status);
 
   void Complete(Status result);
   const Status& Wait();

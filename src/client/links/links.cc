@@ -5,8 +5,20 @@
 
 namespace cairn::client {
 
-std::vector<std::unique_ptr<ShardLink>> Links::Follow(const wire::ClusterState& state,
-                                                      const Make& make) {
+std::unique_ptr<ShardLink> Links::Make(const wire::ClusterState& state, const wire::ServerInfo& server,
+                                       uint16_t thread, Incarnation worker) {
+  ShardLink::Peer peer;
+  peer.server = static_cast<uint16_t>(server.index);
+  peer.thread = thread;
+  peer.endpoint = server.endpoint;
+  peer.server_incarnation = server.incarnation;
+  peer.cluster_id = state.cluster_id;
+  peer.worker = worker;
+  return std::make_unique<ShardLink>(std::move(peer), options_, network_, pool_, book_, by_conn_, listener_);
+}
+
+Links::Followed Links::Follow(const wire::ClusterState& state, Incarnation worker) {
+  Followed followed;
   std::vector<Place> places;
   std::vector<Run> first(state.servers.empty() ? 0 : state.servers.back().index + 1);
   for (const wire::ServerInfo& server : state.servers) {
@@ -18,16 +30,16 @@ std::vector<std::unique_ptr<ShardLink>> Links::Follow(const wire::ClusterState& 
           places_[at].link->peer().server_incarnation == server.incarnation) {
         place.link = std::move(places_[at].link);
       } else {
-        place.link = make(server, static_cast<uint16_t>(thread));
+        place.link = Make(state, server, static_cast<uint16_t>(thread), worker);
+        followed.fresh.push_back(place.link.get());
       }
     }
   }
-  std::vector<std::unique_ptr<ShardLink>> gone;
   for (Place& old : places_) {
     if (old.link == nullptr) continue;
     gone_frames_sent_ += old.link->frames_sent();
     gone_rewinds_ += old.link->rewinds();
-    gone.push_back(std::move(old.link));
+    followed.gone.push_back(std::move(old.link));
   }
   places_ = std::move(places);
   first_ = std::move(first);
@@ -35,12 +47,17 @@ std::vector<std::unique_ptr<ShardLink>> Links::Follow(const wire::ClusterState& 
     StateVersion& since = places_[IndexOf(owner.server, owner.thread)].since;
     since = std::max(since, owner.since);
   }
-  return gone;
+  return followed;
 }
 
 bool Links::ready() const {
   return !places_.empty() && std::all_of(places_.begin(), places_.end(),
                                          [](const Place& place) { return place.link->ready(); });
+}
+
+size_t Links::ready_count() const {
+  return static_cast<size_t>(
+      std::count_if(places_.begin(), places_.end(), [](const Place& place) { return place.link->ready(); }));
 }
 
 uint64_t Links::frames_sent() const {

@@ -1,15 +1,19 @@
-// The links to all shard threads of the newest state, found by (server, thread). Servers come and
-// go, and an index may be given to another one: a link belongs to one incarnation.
+// The links to all shard threads of the newest state, found by (server, thread) and by connection. Servers
+// come and go, and an index may be given to another one: a link belongs to one incarnation. The core's
+// thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/ids.h"
 #include "client/links/shard_link.h"
+#include "client/protocol/client_core.h"
+#include "client/protocol/slot_book.h"
+#include "transport/network.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::client {
@@ -20,11 +24,17 @@ class Links {
     std::unique_ptr<ShardLink> link;
     StateVersion since;  // the newest `since` of its slots; 0 if it has none
   };
-  using Make = std::function<std::unique_ptr<ShardLink>(const wire::ServerInfo&, uint16_t thread)>;
+  // Every link tells this listener.
+  Links(const ClientCoreOptions& options, Network& network, BufferPool& pool, SlotBook& book,
+        ShardLink::Listener& listener)
+      : options_(options), network_(network), pool_(pool), book_(book), listener_(listener) {}
 
-  // Makes links to new shard threads; takes out, and returns, those to servers that are gone.
+  struct Followed {
+    std::vector<std::unique_ptr<ShardLink>> gone;  // taken out: their servers are no more
+    std::vector<ShardLink*> fresh;                 // made, and not connected yet
+  };
   // Requires CheckState (scheduler_link.h) to have said yes to the state.
-  std::vector<std::unique_ptr<ShardLink>> Follow(const wire::ClusterState& state, const Make& make);
+  Followed Follow(const wire::ClusterState& state, Incarnation worker);
 
   // In the order (server, thread).
   std::vector<Place>& all() { return places_; }
@@ -40,7 +50,13 @@ class Links {
     const size_t at = IndexOf(server, thread);
     return at < places_.size() ? places_[at].link.get() : nullptr;
   }
+  // Null if the connection is none of theirs.
+  ShardLink* OfConn(ConnId conn) const {
+    const auto it = by_conn_.find(conn);
+    return it == by_conn_.end() ? nullptr : it->second;
+  }
   bool ready() const;  // every one of them, and there are some
+  size_t ready_count() const;
   // Over all links there have been.
   uint64_t frames_sent() const;
   uint64_t rewinds() const;
@@ -50,6 +66,15 @@ class Links {
     size_t first = 0;
     uint32_t count = 0;
   };
+  std::unique_ptr<ShardLink> Make(const wire::ClusterState& state, const wire::ServerInfo& server,
+                                  uint16_t thread, Incarnation worker);
+
+  const ClientCoreOptions& options_;
+  Network& network_;
+  BufferPool& pool_;
+  SlotBook& book_;
+  ShardLink::Listener& listener_;
+  LinksByConn by_conn_;
   std::vector<Place> places_;
   std::vector<Run> first_;  // by server; those of no server are empty
   uint64_t gone_frames_sent_ = 0, gone_rewinds_ = 0;

@@ -40,11 +40,11 @@ Status CheckState(const wire::ClusterState& state) {
 }
 
 SchedulerLink::SchedulerLink(const ClientCoreOptions& options, Network& network, BufferPool& pool,
-                             Owner& owner)
+                             Listener& listener)
     : options_(options),
       network_(network),
       pool_(pool),
-      owner_(owner),
+      listener_(listener),
       dialer_(network, options.schedulers.empty() ? std::vector{options.scheduler} : options.schedulers,
               {.every_us = options.heartbeat_us, .soonest_us = options.reconnect_min_us,
                .seed = Mix64(options.seed, 1)}),
@@ -123,7 +123,7 @@ void SchedulerLink::Heartbeat(int64_t now_us) {
   message.uid = options_.uid;
   message.version = state_->version;
   message.barrier_count = barrier_count();
-  message.stats = owner_.Stats();
+  message.stats = listener_.Stats();
   Send(message);
 }
 
@@ -156,7 +156,7 @@ void SchedulerLink::OnMessage(ConnId conn, const wire::InFrame& frame, int64_t n
   const bool reply = std::holds_alternative<wire::TableReply>(*message) ||
                      std::holds_alternative<wire::LeaveReply>(*message) ||
                      std::holds_alternative<wire::Deadlock>(*message);
-  if (reply) owner_.OnReply(*message, now_us);
+  if (reply) listener_.OnReply(*message, now_us);
 }
 
 // Another one leads, if there is another one.
@@ -174,7 +174,7 @@ bool SchedulerLink::TakeTerm(Term term) {
 }
 
 void SchedulerLink::EndForLostLog(const std::string& what, int64_t now_us) {
-  owner_.OnRefused({Code::kProtocol, Named() + " " + what + ": was its log lost? It goes on with its cluster "
+  listener_.OnRefused({Code::kProtocol, Named() + " " + what + ": was its log lost? It goes on with its cluster "
                                       "only if it is started again with the same --state-dir"}, now_us);
 }
 
@@ -193,7 +193,7 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
   if (std::exchange(register_again_, false)) Heartbeat(now_us);
   if (registered()) return;
   if (!options_.cluster_id.empty() && message.cluster_id != options_.cluster_id) {
-    return owner_.OnRefused({Code::kProtocol, Named() +
+    return listener_.OnRefused({Code::kProtocol, Named() +
                                                   " belongs to cluster \"" + message.cluster_id +
                                                   "\", not \"" + options_.cluster_id + "\""},
                             now_us);
@@ -205,7 +205,7 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
   rank_ = Rank{message.rank};
   barrier_base_ = message.barrier_base;
   last_refusal_.clear();
-  owner_.OnRegistered(now_us);
+  listener_.OnRegistered(now_us);
   Heartbeat(now_us);
 }
 
@@ -237,12 +237,12 @@ void SchedulerLink::Take(wire::StateMessage& message, int64_t now_us) {
   if (!CheckState(state).ok()) return;
   if (!state_->slots.empty() && state.slots.size() != state_->slots.size()) return;
   state_ = std::make_shared<const wire::ClusterState>(std::move(state));
-  owner_.OnNewState(now_us);
+  listener_.OnNewState(now_us);
   Heartbeat(now_us);  // it has the version
 }
 
 void SchedulerLink::Take(const wire::Refusal& message, int64_t now_us) {
-  if (message.request != 0) return owner_.OnReply(message, now_us);
+  if (message.request != 0) return listener_.OnReply(message, now_us);
   last_refusal_ = message.text;
   // One that does not know this worker says so too: it answers who it is when it is told who we are.
   if (message.code == Code::kUnavailable && registered()) register_again_ = true;
@@ -252,10 +252,10 @@ void SchedulerLink::Take(const wire::Refusal& message, int64_t now_us) {
   if (registered() && (unknown || message.code == Code::kProtocol)) {
     // The others may still be ours, and one that was replaced does not know who came later.
     if (dialer_.places().size() > 1) return Reopen(now_us);
-    if (!unknown) return owner_.OnRefused({message.code, Named() + " is another one now: " + message.text}, now_us);
+    if (!unknown) return listener_.OnRefused({message.code, Named() + " is another one now: " + message.text}, now_us);
     return EndForLostLog("does not know this worker, which was rank " + std::to_string(rank_.value), now_us);
   }
-  owner_.OnRefused({message.code, message.text}, now_us);
+  listener_.OnRefused({message.code, message.text}, now_us);
 }
 
 std::string SchedulerLink::Named() const {

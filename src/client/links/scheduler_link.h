@@ -24,9 +24,9 @@ Status CheckState(const wire::ClusterState& state);
 
 class SchedulerLink {
  public:
-  class Owner {
+  class Listener {
    public:
-    virtual ~Owner() = default;
+    virtual ~Listener() = default;
     virtual void OnRegistered(int64_t now_us) = 0;
     virtual void OnNewState(int64_t now_us) = 0;  // state() has it
     // Replies to calls: TableReply, LeaveReply, a Refusal of either, and a Deadlock.
@@ -36,7 +36,7 @@ class SchedulerLink {
     virtual wire::NodeStats Stats() const = 0;
   };
 
-  SchedulerLink(const ClientCoreOptions& options, Network& network, BufferPool& pool, Owner& owner);
+  SchedulerLink(const ClientCoreOptions& options, Network& network, BufferPool& pool, Listener& listener);
 
   void Start(int64_t now_us);
   void Stop();  // for good
@@ -99,7 +99,7 @@ class SchedulerLink {
   const ClientCoreOptions& options_;
   Network& network_;
   BufferPool& pool_;
-  Owner& owner_;
+  Listener& listener_;
   Dialer dialer_;
   bool on_ = false;
   ConnId conn_;  // 0: none yet, or lost

@@ -1,15 +1,15 @@
-// Connection, sending and resending. shard_answers.cc has the answers, shard_moves.cc what a new
-// slot map does to the queue.
 #include "client/links/shard_link.h"
 
 #include <algorithm>
 #include <cstring>
 #include <span>
 #include <utility>
+#include <variant>
 
 #include "base/bounds.h"
 #include "base/check.h"
 #include "base/planted.h"
+#include "client/partition/split_frame.h"
 
 namespace cairn::client {
 namespace {
@@ -28,17 +28,36 @@ wire::FramePtr WithOwnValues(const wire::Frame& frame, BufferPool& pool) {
   return copy;
 }
 
+// In a row: then the peer can't take the frame at all.
+constexpr uint32_t kMostDamaged = 4;
+
+Code CodeOf(const wire::SlotEntry& problem) {
+  const bool known = problem.count > 0 && problem.count <= static_cast<uint32_t>(Code::kInternal);
+  return known ? static_cast<Code>(problem.count) : Code::kInternal;
+}
+
+const wire::SlotEntry* Find(std::span<const wire::SlotEntry> entries, uint32_t slot) {
+  auto it = std::lower_bound(entries.begin(), entries.end(), slot,
+                             [](const wire::SlotEntry& entry, uint32_t s) { return entry.slot < s; });
+  return it == entries.end() || it->slot != slot ? nullptr : &*it;
+}
+
+Status Refused(const wire::PushReplyView& reply) {
+  if (reply.entries.empty()) return Status::Ok();
+  return {CodeOf(reply.entries.front()), std::string(reply.text)};
+}
+
 }  // namespace
 
 ShardLink::ShardLink(Peer peer, const ClientCoreOptions& options, Network& network, BufferPool& pool,
-                     SlotBook& book, LinksByConn& by_conn, Owner& owner)
+                     SlotBook& book, LinksByConn& by_conn, Listener& listener)
     : peer_(std::move(peer)),
       options_(options),
       network_(network),
       pool_(pool),
       book_(book),
       by_conn_(by_conn),
-      owner_(owner),
+      listener_(listener),
       backoff_(options.reconnect_min_us, options.reconnect_max_us,
                Mix64(options.seed, 2 + (uint64_t{peer_.server} << 16) + peer_.thread)) {}
 
@@ -54,7 +73,7 @@ void ShardLink::Stop() {
   by_conn_.erase(conn_);
   conn_ = {};
   phase_ = Phase::kOff;
-  queue_.clear();
+  unanswered_.Clear();
 }
 
 void ShardLink::Reopen(int64_t now_us) {
@@ -69,11 +88,10 @@ void ShardLink::ForgetConnection(int64_t now_us) {
   phase_ = Phase::kWaiting;
   retry_us_ = now_us + backoff_.Next();
   answer_size_.Reset();
-  sent_through_ = 0;
+  unanswered_.ForgetSent();
   bulk_progress_ = 0;
-  counted_ = parked_ = 0;
   rewind_us_ = marked_us_ = 0;
-  rewound_.clear();
+  doubts_.OnConnectionGone();
   reopen_ = false;
   memory_.OnGone();
 }
@@ -96,13 +114,12 @@ void ShardLink::OnConnected(int64_t now_us) {
 
 void ShardLink::Ready(int64_t now_us) {
   phase_ = Phase::kReady;
-  since_us_ = oldest_us_ = now_us;
+  since_us_ = now_us;
+  unanswered_.WaitFromNow(now_us);
   trouble_.clear();
   backoff_.Reset();
   memory_.OnReady(network_.FellBack(conn_), now_us);
-  for (auto& [id, frame] : queue_) {
-    if (frame.sends > 0) return Rewind(now_us);
-  }
+  if (unanswered_.any_sent_before()) return Rewind(now_us);
   Pump(now_us);
 }
 
@@ -125,7 +142,9 @@ void ShardLink::OnTick(int64_t now_us) {
   if (rewind_us_ != 0 && now_us >= rewind_us_) return Rewind(now_us);
   if (marked_us_ != 0 && now_us >= marked_us_ && rewind_us_ == 0) SendMarked(now_us);  // else all are sent again soon
   NoteProgress(now_us);
-  if (Silent(now_us) || memory_.Due(queue_.empty(), now_us)) return Reopen(now_us);
+  const bool silent = rewind_us_ == 0 &&  // else it has answered: later
+                      unanswered_.Overdue(options_.resend_after_us, kParkedFactor * options_.resend_after_us, now_us);
+  if (silent || memory_.Due(unanswered_.empty(), now_us)) return Reopen(now_us);
   Pump(now_us);
 }
 
@@ -134,48 +153,24 @@ void ShardLink::NoteProgress(int64_t now_us) {
   const uint64_t progress = network_.BulkProgress(conn_);
   if (progress == bulk_progress_) return;
   bulk_progress_ = progress;
-  oldest_us_ = now_us;
-  for (auto& [id, frame] : queue_) {
-    if (id > sent_through_) break;
-    frame.heard_us = now_us;
-  }
-}
-
-bool ShardLink::Silent(int64_t now_us) const {
-  if (rewind_us_ != 0) return false;  // it has answered: later
-  if (counted_ > 0 && now_us - oldest_us_ >= options_.resend_after_us) return true;
-  if (parked_ == 0) return false;
-  for (const auto& [id, frame] : queue_) {
-    if (id > sent_through_) break;
-    if (frame.parks && now_us - frame.heard_us >= kParkedFactor * options_.resend_after_us) return true;
-  }
-  return false;
+  unanswered_.NoteProgress(now_us);
 }
 
 void ShardLink::Enqueue(uint64_t id, Outgoing frame, int64_t now_us) {
-  CAIRN_CHECK(queue_.empty() || queue_.rbegin()->first < id);
   if (phase_ == Phase::kOff) return;
-  queue_.emplace_hint(queue_.end(), id, std::move(frame));
+  unanswered_.Add(id, std::move(frame));
   Pump(now_us);
 }
 
 // Frames that park are outside the bound: a round is answered only when all of it has come.
 void ShardLink::Pump(int64_t now_us) {
   if (phase_ != Phase::kReady || rewind_us_ != 0) return;
-  for (auto it = queue_.upper_bound(sent_through_); it != queue_.end(); ++it) {
-    Outgoing& frame = it->second;
-    if (frame.parks) {
-      ++parked_;
-    } else {
-      if (counted_ >= options_.max_unacked_frames || TooFarAhead(frame)) {
-        CAIRN_AT_BOUND(kUnackedFrames);
-        return;
-      }
-      if (counted_++ == 0) oldest_us_ = now_us;
-    }
-    sent_through_ = it->first;
-    SendOne(frame, now_us);
-  }
+  const auto may_send = [&](const Outgoing& frame) {
+    if (unanswered_.counted() < options_.max_unacked_frames && !TooFarAhead(frame)) return true;
+    CAIRN_AT_BOUND(kUnackedFrames);
+    return false;
+  };
+  unanswered_.SendUnsent(may_send, [&](Outgoing& frame) { SendOne(frame, now_us); }, now_us);
 }
 
 // A shard keeps a client's last refusals of each slot, as many as frames may be under way: no push goes out
@@ -198,61 +193,47 @@ void ShardLink::SendOne(Outgoing& frame, int64_t now_us) {
 
 void ShardLink::Rewind(int64_t now_us) {
   ++rewinds_;
-  sent_through_ = 0;
-  counted_ = parked_ = 0;
+  unanswered_.ForgetSent();
   rewind_us_ = marked_us_ = 0;
   Pump(now_us);
 }
 
 void ShardLink::SendMarked(int64_t now_us) {
   marked_us_ = 0;
-  bool oldest = true;
+  const auto send = [&](Outgoing& frame) { SendOne(frame, now_us); };
   if (CAIRN_BUG(kRerouteUnordered)) {
-    for (auto it = queue_.rbegin(); it != queue_.rend(); ++it)
-      if (it->first <= sent_through_ && it->second.again) SendOne(it->second, now_us);
+    for (auto it = unanswered_.rbegin(); it != unanswered_.rend(); ++it)
+      if (unanswered_.IsSent(it->first) && it->second.again) send(it->second);
   }
-  for (auto& [id, frame] : queue_) {
-    if (id > sent_through_) break;
-    if (oldest && !frame.parks) {
-      oldest = false;
-      if (frame.again) oldest_us_ = now_us;
-    }
-    if (frame.again) SendOne(frame, now_us);
-  }
+  unanswered_.SendMarked(send, now_us);
 }
 
-bool ShardLink::OldestCounted(Queue::const_iterator it) const {
-  return std::all_of(queue_.begin(), it, [](const auto& earlier) { return earlier.second.parks; });
-}
-
-Outgoing ShardLink::TakeOut(Queue::iterator it, uint32_t answers) {
-  if (it->first <= sent_through_) --(it->second.parks ? parked_ : counted_);
-  Outgoing frame = std::move(it->second);
-  queue_.erase(it);
-  if (frame.sends > answers) answer_size_.LetGo(frame.answer_bytes);
+Outgoing ShardLink::LetGo(Frame it) {
+  Outgoing frame = unanswered_.Take(it);
+  if (frame.sends > 0) answer_size_.LetGo(frame.answer_bytes);
   return frame;
 }
 
 void ShardLink::Drop(uint64_t id) {
-  auto it = queue_.find(id);
-  if (it != queue_.end()) TakeOut(it, 0);
+  auto it = unanswered_.Find(id);
+  if (it != unanswered_.end()) LetGo(it);
 }
 
 void ShardLink::DisownBorrowed(uint64_t id, int64_t now_us) {
-  auto it = queue_.find(id);
-  if (it == queue_.end() || !it->second.borrows) return;
+  auto it = unanswered_.Find(id);
+  if (it == unanswered_.end() || !it->second.borrows) return;
   wire::FramePtr old = std::move(it->second.frame);
   it->second.frame = WithOwnValues(*old, pool_);
   it->second.borrows = false;
   if (old.use_count() > 1) Reopen(now_us);
 }
 
-void ShardLink::End(Queue::iterator it, const Status& outcome, const wire::FrameHeader& answer,
+void ShardLink::End(Frame it, const Status& outcome, const wire::FrameHeader& answer,
                     int64_t now_us) {
   backoff_.Reset();
   damaged_ = 0;
-  if (!it->second.parks && OldestCounted(it)) oldest_us_ = now_us;
-  const Outgoing frame = TakeOut(it, 1);
+  const Outgoing frame = unanswered_.TakeAnswered(it, now_us);
+  if (frame.sends > 1) answer_size_.LetGo(frame.answer_bytes);  // of other copies
   if (frame.kind == Request::Kind::kPush) {
     for (const wire::SlotEntry& entry : wire::MutableEntries(*frame.frame))
       book_.all_answered.OnAnswered(entry.slot, entry.number);
@@ -260,11 +241,11 @@ void ShardLink::End(Queue::iterator it, const Status& outcome, const wire::Frame
   // A copy that was sent again may still wait to be written, and its values belong to the caller,
   // who is about to be told that he may have them back.
   if (frame.sends > 1 && frame.borrows && frame.frame.use_count() > 1) reopen_ = true;
-  owner_.OnFrameEnd(frame, outcome, AnswerOf(frame, answer), now_us);
+  listener_.OnFrameEnd(frame, outcome, AnswerOf(frame, answer), now_us);
 }
 
 // A shard that does not say had at least the state that the frame was made under (rule 12).
-ShardLink::Owner::Answer ShardLink::AnswerOf(const Outgoing& frame,
+ShardLink::Listener::Answer ShardLink::AnswerOf(const Outgoing& frame,
                                              const wire::FrameHeader& answer) {
   const uint64_t asked_under = frame.frame->header().state_version;
   const uint64_t said = answer.state_version;
@@ -279,8 +260,8 @@ void ShardLink::Seal(wire::Frame& frame) const {
 }
 
 uint64_t ShardLink::MostBodyBytes(const wire::FrameHeader& header) const {
-  const auto it = queue_.find(header.request_id);
-  const bool waits = it != queue_.end();
+  const auto it = unanswered_.Find(header.request_id);
+  const bool waits = it != unanswered_.end();
   return answer_size_.MostBytes(header, waits ? std::optional(it->second.answer_bytes) : std::nullopt,
                                 book_.size());
 }
@@ -293,6 +274,201 @@ std::string ShardLink::Describe() const {
 std::string ShardLink::Trouble() const {
   if (phase_ == Phase::kReady) return "";
   return trouble_.empty() ? "not connected" : trouble_;
+}
+
+std::vector<ShardLink::Moving> ShardLink::TakeMisplaced(
+    const std::function<Home(const Outgoing&)>& home_of, int64_t now_us) {
+  std::vector<Moving> moving;
+  bool reopen = false, changed = false, stamped = false;
+  for (auto it = unanswered_.begin(); it != unanswered_.end();) {
+    Outgoing& frame = it->second;
+    const Home home = home_of(frame);
+    const bool stamps = home.here && frame.frame->header().state_version < home.stamp.value;
+    if (home.here && !stamps) {
+      ++it;
+      continue;
+    }
+    changed = true;
+    ForgetSlots(frame);
+    if (stamps) {
+      stamped = true;
+      reopen |= Restamp(frame, home.stamp);
+      frame.again = unanswered_.IsSent(it->first);
+      ++it;
+      continue;
+    }
+    // The caller gets his memory back when the frames that replace this one are answered: until
+    // then no connection may refer to it but theirs.
+    reopen |= frame.borrows && frame.frame.use_count() > 1;
+    const uint64_t id = it->first;
+    moving.push_back({id, LetGo(it++)});
+  }
+  if (changed) unanswered_.WaitFromNow(now_us);
+  if (stamped) ++rewinds_;
+  if (reopen) Reopen(now_us);
+  return moving;
+}
+
+// True if a connection may still hold the old frame, which refers to the caller's memory.
+bool ShardLink::Restamp(Outgoing& frame, StateVersion stamp) {
+  const bool held = frame.frame.use_count() > 1;
+  if (held) frame.frame = WithOwnHead(frame.frame, frame.borrows, pool_);
+  frame.frame->header().state_version = stamp.value;
+  Seal(*frame.frame);
+  return held && frame.borrows;
+}
+
+// What was said of these slots on this connection was said under another epoch.
+void ShardLink::ForgetSlots(const Outgoing& frame) {
+  if (frame.kind != Request::Kind::kPush) return;
+  for (const wire::SlotEntry& entry : wire::MutableEntries(*frame.frame)) {
+    doubts_.ForgetSlot(entry.slot);
+  }
+}
+
+void ShardLink::Insert(uint64_t id, Outgoing frame) {
+  CAIRN_CHECK(phase_ != Phase::kOff);
+  ForgetSlots(frame);
+  unanswered_.Insert(id, std::move(frame));
+}
+
+void ShardLink::Resume(int64_t now_us) {
+  if (phase_ != Phase::kReady || rewind_us_ != 0) return;  // they are sent with all others, later
+  // More than may be under way at a time: in order from the beginning, as far as the bound allows.
+  if (unanswered_.counted() > options_.max_unacked_frames) return Rewind(now_us);
+  if (unanswered_.any_marked()) {
+    unanswered_.WaitFromNow(now_us);
+    SendMarked(now_us);
+  }
+  Pump(now_us);
+}
+
+void ShardLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
+  if (frame.header.type == wire::FrameType::kControl) return OnControl(frame, now_us);
+  if (phase_ != Phase::kReady || frame.header.incarnation != peer_.worker.value) return;
+  if (frame.header.state_version > book_.state_version) [[unlikely]] {
+    listener_.OnNewerState(StateVersion{frame.header.state_version}, now_us);
+  }
+  auto it = unanswered_.Find(frame.header.request_id);
+  if (it == unanswered_.end() || !unanswered_.IsSent(it->first)) return;
+  switch (frame.header.type) {
+    case wire::FrameType::kPushReply:
+      if (it->second.kind == Request::Kind::kPush) OnPushReply(it, frame, now_us);
+      break;
+    case wire::FrameType::kRoundReply:
+      if (IsRound(it->second.kind)) OnValuesReply(it, frame, now_us);
+      break;
+    case wire::FrameType::kPullReply:
+      if (it->second.kind == Request::Kind::kPull) OnValuesReply(it, frame, now_us);
+      break;
+    case wire::FrameType::kError: OnError(it, frame, now_us); break;
+    default: break;
+  }
+  if (reopen_) return Reopen(now_us);
+  Pump(now_us);
+}
+
+void ShardLink::OnControl(const wire::InFrame& frame, int64_t now_us) {
+  Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
+  if (!message.ok()) {
+    trouble_ = message.status().message();
+    return Reopen(now_us);
+  }
+  if (auto* hello = std::get_if<wire::HelloReply>(&*message)) {
+    if (hello->version.value > book_.state_version) listener_.OnNewerState(hello->version, now_us);
+    if (phase_ == Phase::kGreeting) Ready(now_us);
+  } else if (auto* refusal = std::get_if<wire::Refusal>(&*message)) {
+    if (refusal->code == Code::kRetired) return listener_.OnLinkFatal({Code::kRetired, refusal->text}, now_us);
+    // Not ready for us, or not the server that the state means: the scheduler will say.
+    trouble_ = refusal->text;
+    if (phase_ == Phase::kGreeting) Reopen(now_us);
+  } else if (auto* waiting = std::get_if<wire::StillWaiting>(&*message)) {
+    auto it = unanswered_.Find(waiting->request);
+    if (it == unanswered_.end()) return;
+    unanswered_.NoteKept(it, now_us);
+    listener_.OnStillWaiting(it->second, *waiting);
+  } else if (phase_ == Phase::kReady && (std::holds_alternative<wire::StateAt>(*message) ||
+                                         std::holds_alternative<wire::StateMessage>(*message))) {
+    listener_.OnStateOf(*this, *message);
+  }
+}
+
+void ShardLink::OnPushReply(Frame it, const wire::InFrame& frame, int64_t now_us) {
+  Result<wire::PushReplyView> reply = wire::DecodePushReply(frame.header, frame.body());
+  if (!reply.ok()) return Reopen(now_us);
+  const std::span<const wire::SlotEntry> entries = wire::MutableEntries(*it->second.frame);
+  for (const wire::SlotEntry& problem : reply->entries) {
+    if (Find(entries, problem.slot) == nullptr) return Reopen(now_us);
+    if (CodeOf(problem) == Code::kUnavailable) return OnGap(problem, now_us);
+  }
+  for (const wire::SlotEntry& entry : entries) {
+    uint64_t& answered = book_.answered[entry.slot];
+    answered = std::max(answered, entry.number);
+    doubts_.OnAnswered(entry.slot, answered);
+    if (Find(reply->entries, entry.slot) == nullptr) listener_.OnApplied(SlotId{entry.slot}, Seq{entry.number});
+  }
+  End(it, Refused(*reply), frame.header, now_us);
+}
+
+void ShardLink::OnGap(const wire::SlotEntry& gap, int64_t now_us) {
+  const uint64_t answered = book_.answered[gap.slot];
+  const bool kept = gap.number <= answered && unanswered_.Keeps(gap.slot, gap.number);
+  switch (doubts_.OnGap(gap.slot, gap.number, answered, kept)) {
+    case GapDoubts::Verdict::kObeyed: return;
+    case GapDoubts::Verdict::kRewind: return Rewind(now_us);
+    case GapDoubts::Verdict::kReopen: return Reopen(now_us);
+    case GapDoubts::Verdict::kLost:
+      listener_.OnLinkFatal(
+          {Code::kJobFailed, Describe() + " asks for push " + std::to_string(gap.number) + " of partition " +
+                                 std::to_string(gap.slot) + " again, after it had acknowledged all up to " +
+                                 std::to_string(answered) + ": it has lost acknowledged pushes"},
+          now_us);
+  }
+}
+
+void ShardLink::OnValuesReply(Frame it, const wire::InFrame& frame, int64_t now_us) {
+  if (frame.header.type == wire::FrameType::kRoundReply) {
+    wire::PushReplyView refusal;
+    if (wire::DecodeRoundRefusal(frame.header, frame.body(), &refusal)) {
+      return End(it, Refused(refusal), frame.header, now_us);
+    }
+  }
+  Result<wire::ValuesView> values = wire::DecodeValues(frame.header, frame.body());
+  if (!values.ok()) return Reopen(now_us);
+  switch (listener_.OnValues(it->second, AnswerOf(it->second, frame.header), *values)) {
+    case Verdict::kTaken: return End(it, Status::Ok(), frame.header, now_us);
+    case Verdict::kStale: return TryLater(it->second, now_us);
+    case Verdict::kMalformed: return Reopen(now_us);
+  }
+}
+
+void ShardLink::OnError(Frame it, const wire::InFrame& frame, int64_t now_us) {
+  Result<wire::ErrorView> error = wire::DecodeError(frame.header, frame.body());
+  if (!error.ok()) return Reopen(now_us);
+  const Status status(error->code == Code::kOk ? Code::kInternal : error->code, std::string(error->text));
+  if (status.code() == Code::kRetired) return listener_.OnLinkFatal(status, now_us);
+  if (status.code() == Code::kUnavailable || status.code() == Code::kResourceExhausted) {
+    return TryLater(it->second, now_us);
+  }
+  // The frame was damaged on the way, or the peer takes it for that: a fresh connection, and all again.
+  if (status.code() == Code::kProtocol && ++damaged_ < kMostDamaged) {
+    trouble_ = status.message();
+    return Reopen(now_us);
+  }
+  const Request::Kind kind = it->second.kind;
+  if (kind == Request::Kind::kPull) return End(it, status, frame.header, now_us);
+  // A round of a dropped table is over. Any other error has closed no round and used up no number:
+  // the others would wait for this part for ever, and nothing behind it could be applied.
+  if (IsRound(kind) && status.code() == Code::kNotFound) return End(it, status, frame.header, now_us);
+  const char* what = kind == Request::Kind::kPush ? " can't take a numbered push" : " can't take a contribution";
+  listener_.OnLinkFatal(status.With(Describe() + what), now_us);
+}
+
+// Numbered pushes behind this one are refused too: all of them wait. Others are on their own.
+void ShardLink::TryLater(Outgoing& frame, int64_t now_us) {
+  int64_t& due = frame.kind == Request::Kind::kPush ? rewind_us_ : marked_us_;
+  frame.again = true;
+  if (due == 0) due = now_us + backoff_.Next();
 }
 
 }  // namespace cairn::client

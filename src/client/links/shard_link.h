@@ -1,5 +1,7 @@
-// One connection to a shard thread: Hello, the queue of unanswered frames in order, resending.
-// docs/internals/consistency.md, rules 23 and 24. What answers mean to a request is the owner's business.
+// One connection to a shard thread: Hello, sending and resending its unanswered frames in order
+// (unanswered_frames.h), answers, which count only where they match one of them.
+// docs/internals/consistency.md, rules 23 and 24. What answers mean to a request is the listener's
+// business.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +17,11 @@
 #include "base/ids.h"
 #include "base/recycled.h"
 #include "cairn/status.h"
-#include "client/protocol/answer_size.h"
 #include "client/links/backoff.h"
+#include "client/links/gap_doubts.h"
+#include "client/links/outgoing.h"
+#include "client/links/unanswered_frames.h"
+#include "client/protocol/answer_size.h"
 #include "client/protocol/client_core.h"
 #include "client/protocol/slot_book.h"
 #include "transport/network.h"
@@ -30,26 +35,12 @@ namespace cairn::client {
 class ShardLink;
 using LinksByConn = std::map<ConnId, ShardLink*>;
 
-// A frame on its way, numbered and sealed. Which part of which request it is, the owner knows.
-struct Outgoing {
-  uint64_t request = 0;
-  uint32_t part = 0;
-  Request::Kind kind = Request::Kind::kPush;
-  bool parks = false;  // a shard may keep it for long: contributions, marks, pulls of sync tables
-  bool borrows = false;  // its values lie in the caller's memory
-  wire::FramePtr frame;
-  uint64_t answer_bytes = 0;  // of values in its answer, at most
-  uint32_t sends = 0;    // on this link, or more than one where it has been on another
-  int64_t heard_us = 0;  // parks: when it was sent, or the shard last said that it is kept there
-  bool again = false;    // asked to come back later
-};
-
 class ShardLink {
  public:
   enum class Verdict { kTaken, kStale, kMalformed };
-  class Owner {
+  class Listener {
    public:
-    virtual ~Owner() = default;
+    virtual ~Listener() = default;
     struct Answer {
       uint16_t flags = 0;       // FrameFlag
       StateVersion made_under;  // the state that the shard had when it made the answer, at least
@@ -77,7 +68,7 @@ class ShardLink {
   };
 
   ShardLink(Peer peer, const ClientCoreOptions& options, Network& network, BufferPool& pool, SlotBook& book,
-            LinksByConn& by_conn, Owner& owner);
+            LinksByConn& by_conn, Listener& listener);
 
   void Connect(int64_t now_us);
   void Stop();  // for good; forgets the queue
@@ -86,9 +77,9 @@ class ShardLink {
   void OnDisconnect(int64_t now_us);
   void OnTick(int64_t now_us);
 
-  // After a new slot map (shard_moves.cc). Takes out the frames that the shard thread is no longer
-  // right for, marks those that stay but were made under a state too old for their slots, and
-  // returns the former, in order. Nothing is sent before Resume.
+  // After a new slot map (docs/internals/consistency.md, rule 48). Takes out the frames that the shard
+  // thread is no longer right for, marks those that stay but were made under a state too old for their
+  // slots, and returns the former, in order. Nothing is sent before Resume.
   struct Moving {
     uint64_t id = 0;
     Outgoing frame;
@@ -115,7 +106,7 @@ class ShardLink {
   // Seals a frame that is to be sent on this link.
   void Seal(wire::Frame& frame) const;
 
-  // True if the last frame that asked belonged to another trip. Numbers as the owner gives them.
+  // True if the last frame that asked belonged to another trip. Numbers as the listener gives them.
   bool BeginTrip(uint64_t trip) { return std::exchange(trip_, trip) != trip; }
   const Peer& peer() const { return peer_; }
   bool ready() const { return phase_ == Phase::kReady; }
@@ -129,15 +120,7 @@ class ShardLink {
 
  private:
   enum class Phase { kOff, kWaiting, kConnecting, kGreeting, kReady };
-  using Queue = RecycledMap<uint64_t, Outgoing>;
-  // A resume point below what was answered: an old copy of an answer, or a server that has lost
-  // what it acknowledged. Seen on several fresh connections, before the slot has gone on, it can only
-  // be the latter.
-  struct Doubt {
-    uint32_t slot = 0;
-    uint64_t answered = 0;
-    uint32_t seen = 0;
-  };
+  using Frame = UnansweredFrames::Iterator;
 
   void Reopen(int64_t now_us);
   void ForgetConnection(int64_t now_us);
@@ -148,22 +131,19 @@ class ShardLink {
   void Rewind(int64_t now_us);
   void SendMarked(int64_t now_us);
   void NoteProgress(int64_t now_us);
-  bool Silent(int64_t now_us) const;
-  bool OldestCounted(Queue::const_iterator it) const;
-  static Owner::Answer AnswerOf(const Outgoing& frame, const wire::FrameHeader& answer);
+  static Listener::Answer AnswerOf(const Outgoing& frame, const wire::FrameHeader& answer);
   bool Restamp(Outgoing& frame, StateVersion stamp);
   void ForgetSlots(const Outgoing& frame);
-  // `answers`: how many of them have come.
-  Outgoing TakeOut(Queue::iterator it, uint32_t answers);
-  void End(Queue::iterator it, const Status& outcome, const wire::FrameHeader& answer,
+  // Unanswered, and for good: another link has it, or nobody waits for it.
+  Outgoing LetGo(Frame it);
+  void End(Frame it, const Status& outcome, const wire::FrameHeader& answer,
            int64_t now_us);
 
   void OnControl(const wire::InFrame& frame, int64_t now_us);
-  void OnPushReply(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);
-  bool Keeps(uint32_t slot, uint64_t number) const;
+  void OnPushReply(Frame it, const wire::InFrame& frame, int64_t now_us);
   void OnGap(const wire::SlotEntry& gap, int64_t now_us);
-  void OnValuesReply(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);
-  void OnError(Queue::iterator it, const wire::InFrame& frame, int64_t now_us);
+  void OnValuesReply(Frame it, const wire::InFrame& frame, int64_t now_us);
+  void OnError(Frame it, const wire::InFrame& frame, int64_t now_us);
   void TryLater(Outgoing& frame, int64_t now_us);
 
   const Peer peer_;
@@ -172,7 +152,7 @@ class ShardLink {
   BufferPool& pool_;
   SlotBook& book_;
   LinksByConn& by_conn_;
-  Owner& owner_;
+  Listener& listener_;
   Backoff backoff_;
 
   Phase phase_ = Phase::kOff;
@@ -181,24 +161,17 @@ class ShardLink {
   int64_t retry_us_ = 0;  // kWaiting: when to connect again
   std::string trouble_;   // why it is not ready, where a peer said so
 
-  Queue queue_;
+  UnansweredFrames unanswered_;
+  GapDoubts doubts_;
   // Of this connection.
   AnswerSize answer_size_;
-  uint64_t sent_through_ = 0;  // frames up to this id have been sent
   uint64_t bulk_progress_ = 0;  // of the network, when last looked at
-  uint32_t counted_ = 0;       // of those, unanswered ones that do not park: the bound counts them
-  uint32_t parked_ = 0;        // of those, unanswered ones that may park
-  // Since when the oldest unanswered frame that does not park has been the oldest. Answers to others
-  // say nothing about it: it may be lost while they come.
-  int64_t oldest_us_ = 0;
-  int64_t rewind_us_ = 0;                 // 0: no rewind is due
-  int64_t marked_us_ = 0;                 // when to send the frames marked `again`
-  std::map<uint32_t, uint64_t> rewound_;  // slot → resume point that has been obeyed
-  bool reopen_ = false;                   // after the message under way
+  int64_t rewind_us_ = 0;  // 0: no rewind is due
+  int64_t marked_us_ = 0;  // when to send the frames marked `again`
+  bool reopen_ = false;  // after the message under way
 
   transport::SharedMemoryRetry memory_;
 
-  std::optional<Doubt> doubt_;
   uint32_t damaged_ = 0;  // frames in a row that the peer took for damaged
   uint64_t frames_sent_ = 0, rewinds_ = 0;
   uint64_t trip_ = 0;

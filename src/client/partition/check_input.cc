@@ -1,12 +1,14 @@
-// What a user can get wrong about a request, in words: what happened, to what, and what to do.
+#include "client/partition/check_input.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
 
-#include "client/partition/draft.h"
+#include "client/partition/check_options.h"
 #include "client/partition/finite.h"
+#include "client/partition/table_facts.h"
 #include "optimizer/narrow.h"
 #include "optimizer/span_ops.h"
 #include "wire/data.h"

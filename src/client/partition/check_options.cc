@@ -1,9 +1,9 @@
-// What a user can get wrong about the options of a push or pull, in words. Whatever a shard would
-// answer with an error is found here: such an answer ends the client.
+#include "client/partition/check_options.h"
+
 #include <cmath>
 #include <string>
 
-#include "client/partition/draft.h"
+#include "client/partition/table_facts.h"
 #include "wire/data.h"
 
 namespace cairn::client {

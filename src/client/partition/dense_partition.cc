@@ -1,11 +1,12 @@
-// Dense tables: a slot's part is its blocks in ascending order, packed. Async pushes are copied
-// (the caller goes on at once), sync contributions refer to the caller's pieces.
+#include "client/partition/dense_partition.h"
+
 #include <array>
 #include <cstring>
 #include <utility>
 
-#include "client/partition/draft.h"
+#include "client/partition/check_input.h"
 #include "client/partition/finite.h"
+#include "client/partition/table_facts.h"
 
 namespace cairn::client {
 namespace {

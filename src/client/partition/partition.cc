@@ -6,8 +6,13 @@
 #include <string>
 #include <utility>
 
+#include "client/partition/check_input.h"
+#include "client/partition/check_options.h"
+#include "client/partition/dense_partition.h"
 #include "client/partition/draft.h"
 #include "client/partition/rounding.h"
+#include "client/partition/sparse_partition.h"
+#include "client/partition/table_facts.h"
 #include "client/links/routes.h"
 #include "wire/coding.h"
 #include "wire/data.h"

@@ -4,7 +4,10 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <vector>
 
+#include "client/partition/check_options.h"
+#include "client/partition/table_facts.h"
 #include "wire/coding.h"
 
 namespace cairn::client {

@@ -4,6 +4,7 @@
 
 #include "cairn/status.h"
 #include "client/partition/draft.h"
+#include "client/partition/partition.h"
 
 namespace cairn::client {
 

@@ -1,13 +1,13 @@
-// Sparse tables: keys are grouped by slot, repeated keys of a push are summed (of an assign the last
-// one counts), and values go straight into the frames' buffers in slot order while they are
-// checked.
+#include "client/partition/sparse_partition.h"
+
 #include <cstring>
 #include <utility>
 #include <vector>
 
-#include "client/partition/draft.h"
+#include "client/partition/check_input.h"
 #include "client/partition/finite.h"
 #include "client/partition/slot_grouping.h"
+#include "client/partition/table_facts.h"
 #include "optimizer/span_ops.h"
 
 namespace cairn::client {

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
+
 namespace cairn::client {
 
 class AnsweredNumbers {
@@ -17,6 +19,7 @@ class AnsweredNumbers {
     beyond_.clear();
   }
   void OnAnswered(uint32_t slot, uint64_t number) {
+    CAIRN_CHECK(slot < through_.size());
     uint64_t& through = through_[slot];
     if (number <= through) return;
     if (number != through + 1) {

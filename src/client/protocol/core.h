@@ -1,32 +1,31 @@
-// The parts of the client core put together: who is told what, in which order. core.cc has the
-// driver's events and the cluster's state, core_reroute.cc what a new slot map means, core_requests.cc
-// the way of a request, core_rounds.cc what is special about rounds (their two phases, what their
-// answers tell), core_marks.cc when one is over, core_waiting.cc deadlines, log lines and ends,
-// core_blocked.cc waits that nothing ends.
+// The client core put together: the driver's events and the caller's calls go to the parts that they are
+// for, and whatever ends is told at the end of each event. requests.h has the way of a request,
+// control_calls.h what the scheduler answers, links.h and scheduler_link.h the connections, newest_state.h
+// how a state comes. One thread.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "base/recycled.h"
-#include "client/protocol/client_core.h"
-#include "client/protocol/completions.h"
-#include "client/protocol/control_calls.h"
 #include "client/links/links.h"
 #include "client/links/scheduler_link.h"
 #include "client/links/shard_link.h"
+#include "client/protocol/blocked_waits.h"
+#include "client/protocol/client_core.h"
+#include "client/protocol/completions.h"
+#include "client/protocol/control_calls.h"
+#include "client/protocol/newest_state.h"
+#include "client/protocol/requests.h"
 #include "client/protocol/slot_book.h"
-#include "client/protocol/table_order.h"
+#include "client/protocol/start_call.h"
+#include "client/protocol/waiting_log.h"
+#include "client/protocol/waiting_words.h"
 
 namespace cairn::client {
 
-class Core final : public ClientCore, private SchedulerLink::Owner, private ShardLink::Owner {
+class Core final : public ClientCore, private SchedulerLink::Listener, private ShardLink::Listener {
  public:
   Core(const ClientCoreOptions& options, Network& network, BufferPool& pool, LogLine log, int64_t now_us,
        ClientObserver* observer);
@@ -44,7 +43,7 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void DropTable(const std::string& name, int64_t deadline_us, Done done, int64_t now_us) override;
   void Submit(Request request, int64_t now_us) override;
   void SubmitInTurns(Request push, Request pull, int64_t now_us) override;
-  bool has_room() const override;
+  bool has_room() const override { return requests_.bound().has_room(); }
   void Barrier(int64_t deadline_us, Done done, int64_t now_us) override;
   void Leave(int64_t deadline_us, Done done, int64_t now_us) override;
   void Cancel(int64_t now_us) override;
@@ -53,60 +52,19 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   Incarnation incarnation() const override { return scheduler_.incarnation(); }
   Term term() const override { return scheduler_.term(); }
   Rank rank() const override { return scheduler_.rank(); }
-  Round next_round(TableId table) const override;
+  Round next_round(TableId table) const override { return requests_.turns().next_round(table); }
   Status fatal() const override { return calls_.left() ? Status::Ok() : fatal_; }
   uint64_t frames_sent() const override { return links_.frames_sent(); }
-  uint64_t rewinds() const override { return links_.rewinds() + reroutes_; }
+  uint64_t rewinds() const override { return links_.rewinds() + requests_.reroutes(); }
 
  private:
-  // Between the ids of two frames lie those of the pieces that the first is cut into.
-  static constexpr uint64_t kFrameIdStep = uint64_t{1} << 20;
-  static constexpr int64_t kAskEveryUs = 50'000;  // for a state that others have already
-
-  // One frame of a request, by part.
-  struct FrameState {
-    uint64_t id = 0;        // 0 once answered
-    bool marks = false;     // carries this worker's mark of a round
-    StateVersion answered;  // marks: the state that the answer was made under
-  };
-  // A request under way. It stays until its last frame is answered, even when the caller has been
-  // told that its deadline has passed.
-  struct Record {
-    Request request;  // parts without their frames, which the links have
-    bool sent = false;
-    bool ended = false;  // `done` has been called
-    bool parks = false;  // a round, or a pull of a sync table
-    int64_t begun_us = 0;
-    Round round;
-    uint32_t unanswered = 0;
-    RecycledVector<FrameState> frames;  // as many as parts, once sent
-    uint64_t moves = 0;              // pieces that its frames were cut into by new slot maps
-    Status outcome;
-    std::vector<uint32_t> missing_ranks;  // as a shard last said
-    std::string waits_for;                // the same, of an answer that is held
-    bool when_assigned = false;           // a pull that waits until somebody has assigned values
-    // Rounds: what the answers so far have said.
-    bool all_joined = true;  // every one of them, that every worker had joined
-    // By slot, as they come: where a slot has moved, its old and its new owner say the same.
-    RecycledVector<std::pair<uint32_t, wire::SlotReport>> reports;
-    // Slots have moved, or an answer does not say enough: whether every slot is covered is looked at.
-    bool doubtful = false;
-    StateVersion newest_answer;  // if doubtful
-  };
-  static constexpr int64_t kStartLogUs = 3'000'000;  // how often a starting client says who is missing
-  struct StartCall {
-    int64_t deadline_us = 0;
-    int64_t log_us = 0;
-    Done done;
-  };
-
-  // SchedulerLink::Owner
-  void OnRegistered(int64_t now_us) override;
+  // SchedulerLink::Listener
+  void OnRegistered(int64_t) override {}
   void OnNewState(int64_t now_us) override;
   void OnReply(const wire::ControlMessage& message, int64_t now_us) override;
   void OnRefused(Status why, int64_t now_us) override;
   wire::NodeStats Stats() const override;
-  // ShardLink::Owner
+  // ShardLink::Listener
   ShardLink::Verdict OnValues(const Outgoing& frame, const Answer& answer,
                               const wire::ValuesView& values) override;
   void OnApplied(SlotId slot, Seq seq) override;
@@ -117,130 +75,32 @@ class Core final : public ClientCore, private SchedulerLink::Owner, private Shar
   void OnStillWaiting(const Outgoing& frame, const wire::StillWaiting& message) override;
   void OnLinkFatal(Status why, int64_t now_us) override;
 
-  // core.cc
   // Why no new call is taken; ok if it is.
   Status Closed() const;
   // After every event: calls that can go on do, and ended ones are told.
   void Settle(int64_t now_us);
-
-  // core_reroute.cc
-  std::unique_ptr<ShardLink> MakeLink(const wire::ServerInfo& server, uint16_t thread);
-  void FollowMap(int64_t now_us);
-  void Reroute(std::vector<std::unique_ptr<ShardLink>>& gone, int64_t now_us);
-  void MoveFrame(ShardLink::Moving moving);
-  void FitToMap(Record& record);
-  void LogMoves(const wire::ClusterState& before, int64_t now_us);
-  void LogSlotsMoved(int64_t now_us);
-  void AskForState(int64_t now_us);
-  void CompareStates(int64_t now_us);
-  void TakePassedState(int64_t now_us);
-
-  // core_marks.cc
-  void ForgetAnswersOf(const std::vector<std::unique_ptr<ShardLink>>& gone);
-  // The shard had the slot map that this client has.
-  bool SameMapAt(StateVersion version) const {
-    return version.value <= book_.state_version && version >= newest_since_;
-  }
-  void NoteMark(Record& record, FrameState& frame, StateVersion made_under);
-  bool IsCovered(uint64_t id, Record& record, int64_t now_us);
-  void FinishCovered(int64_t now_us);
-  void MarkOpenRounds(int64_t now_us);
-  // Sends a bare mark to every shard thread that has not got one which covers the slots it has now;
-  // returns to how many.
-  size_t MarkMissing(uint64_t id, Record& record, int64_t now_us);
-  wire::FramePtr CopyMark(const Record& record, StateVersion since);
-
-  // core_requests.cc
-  Status CheckRequest(const Request& request);
-  TableOrder* OrderOf(TableId table);
-  Round FirstRoundOf(const wire::TableInfo& table) const;
-  void Hold(uint64_t id, int64_t now_us);
-  void ReleaseHeld(int64_t now_us);
-  void DropHeldParts(uint64_t push, const Status& why);
-  void ReleaseRounds(TableId table, int64_t now_us);
-  uint64_t Admit(Request request, int64_t now_us);
-  void Release(uint64_t id, Round round, int64_t now_us);
-  void SendPart(uint64_t id, Record& record, uint32_t part, int64_t now_us, bool fitted = false);
-  bool BeginsTrip(uint64_t id, uint64_t trip, ShardLink& link) const;
-  void Finish(uint64_t id, int64_t now_us);
-  void TellCaller(Record& record, Status status);
-  ShardLink::Verdict TakeValues(Record& record, const Outgoing& frame,
-                                const wire::ValuesView& values);
-  ShardLink::Verdict CheckPositions(const Record& record, const wire::ValuesView& values);
-
-  // core_rounds.cc
-  Status CheckTurn(const Request& request);
-  ShardLink::Verdict TakeReport(Record& record, const Outgoing& frame, const Answer& answer,
-                                const wire::ValuesView& values);
-  void TellRoundInfo(const Record& record) const;
-  void FinishRound(uint64_t id, const Record& record, int64_t now_us);
-  void FinishContribute(uint64_t id, const Record& record, int64_t now_us);
-  void SkipRound(TableId table, int64_t now_us);
-
-  // core_waiting.cc
-  void CheckDeadlines(int64_t now_us);
-  void Expire(uint64_t id, int64_t now_us);
-  void SettleStart(int64_t now_us);
-  std::string StartAwaits(int64_t now_us) const;
-  void LogWaiting(int64_t now_us);
-  std::string TableName(TableId table) const;
-  std::string WhatOf(const Record& record) const;
-  std::string AwaitedBy(const Record& record, int64_t now_us) const;
-  // Of those that the record waits for, the ones in a barrier, as the scheduler last said.
-  std::vector<uint32_t> MissingInBarrier(const Record& record) const;
-  void EndCall(uint64_t id, const std::string& text, int64_t now_us);
-
-  // core_blocked.cc
-  std::optional<wire::Blocked> BlockedNow(int64_t now_us) const;
-  void ReportBlocked(int64_t now_us);
   void OnDeadlock(const wire::Deadlock& message, int64_t now_us);
-
-  // core_waiting.cc
+  // Why this worker can't go on in the state that has come; ok if it can.
+  Status EndOf(const wire::ClusterState& state, const wire::WorkerInfo* self);
   // Every call ends with it (pushes that were sent: outcome unknown); the connections close.
   void EndEverything(Status why);
 
   const ClientCoreOptions options_;
-  Network& network_;
-  BufferPool& pool_;
   const LogLine log_;
   ClientObserver* const observer_;
   Completions completions_;
+  SlotBook book_;
   SchedulerLink scheduler_;
+  Links links_;
+  NewestState newest_;
+  const WaitingWords words_;
   ControlCalls calls_;
-  std::optional<StartCall> start_;
+  StartCall start_;
+  Requests requests_;
+  BlockedWaits blocked_;
+  WaitingLog waiting_log_;
   Status fatal_;  // once not ok, every call ends with it; also when this worker has left
   uint32_t retired_while_leaving_ = 0;
-
-  // The state with which this worker came into a view, and its entry there: its first rounds.
-  std::shared_ptr<const wire::ClusterState> joined_;
-  wire::WorkerInfo self_;
-
-  SlotBook book_;
-  LinksByConn by_conn_;
-  Links links_;
-  std::shared_ptr<const wire::ClusterState> mapped_;  // the last state with another map
-  StateVersion map_version_;                          // its version: requests made before it are looked at
-  StateVersion newest_since_;                         // of all slots
-  uint64_t reroutes_ = 0;
-  StateVersion wanted_version_;  // the newest that a shard has said it has
-  int64_t ask_us_ = 0;           // when to ask the scheduler for it again
-  int64_t compare_us_ = 0;       // when to compare states with the shards again
-  std::optional<wire::StateMessage> passed_;  // by a shard
-  bool awaits_state_ = false;    // some round's answers are all there, but not the state they mean
-  uint64_t slots_moved_ = 0;     // handed over, and not yet logged
-  std::set<uint32_t> moved_to_;
-  int64_t moved_log_us_ = 0;
-
-  RecycledMap<uint64_t, Record> requests_;
-  RecycledSet<std::pair<int64_t, uint64_t>> deadlines_;
-  RecycledDeque<uint64_t> held_;  // async requests behind the bound, in the order of Submit
-  std::map<TableId, TableOrder> orders_;
-  uint64_t next_request_ = 1, next_frame_ = 1;
-  uint64_t submitting_ = 0;  // the request whose Submit runs
-  uint64_t unacked_bytes_ = 0;
-  int64_t log_us_ = 0;  // when to say again who is awaited
-  int64_t blocked_us_ = 0;  // when to report again that all calls wait for other workers
-  uint64_t pushes_ = 0, pulls_ = 0, rounds_ = 0;
 };
 
 }  // namespace cairn::client

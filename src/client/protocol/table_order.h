@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <deque>
 
+#include "base/check.h"
 #include "base/ids.h"
 #include "client/protocol/client_core.h"
 
@@ -53,6 +54,7 @@ class TableOrder {
     held_.pop_front();
     const bool undecided = phase_ == Phase::kContributing || phase_ == Phase::kUndecided;
     if (!IsRound(next.kind)) return {next.request, undecided ? open_ : next_};
+    CAIRN_CHECK(held_rounds_ > 0);
     --held_rounds_;
     running_ = next.request;
     open_ = next_;
@@ -64,6 +66,7 @@ class TableOrder {
   // The decision on the open round goes out at once, whatever is held back. Returns that round.
   // Requires may_decide().
   Round Decide(uint64_t request) {
+    CAIRN_CHECK(may_decide() && deciding_ == 0);
     phase_ = Phase::kDeciding;
     deciding_ = request;
     expired_ = false;

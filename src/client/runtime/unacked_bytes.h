@@ -1,5 +1,5 @@
-// The bound on a client's unacknowledged bytes: a push reserves its bytes before it is copied and
-// gives them back when it has ended. The caller waits at the bound. Thread-safe.
+// The bound on a client's unacknowledged bytes: a push reserves its bytes before it is copied and gives
+// them back when it has ended. The caller waits at the bound (byte_bound.h has the rule). Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <mutex>
 
+#include "client/protocol/byte_bound.h"
+
 namespace cairn::client {
 
 class UnackedBytes {
  public:
-  explicit UnackedBytes(uint64_t bound) : bound_(bound) {}
+  explicit UnackedBytes(uint64_t bound) : bytes_(bound) {}
 
   // True once `bytes` are reserved: when they fit, or nothing else is (a push larger than the
   // bound is let through alone). False at the deadline (monotonic microseconds) or after Close.
@@ -19,13 +21,11 @@ class UnackedBytes {
   void Free(uint64_t bytes);
   // Everybody who waits, and whoever comes later, gets false.
   void Close();
-  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
-  uint64_t bound() const { return bound_; }
+  uint64_t bytes() const { return bytes_.bytes(); }
+  uint64_t bound() const { return bytes_.bound(); }
 
  private:
-  bool TryReserve(uint64_t bytes);
-  const uint64_t bound_;
-  std::atomic<uint64_t> bytes_{0};
+  ByteBound bytes_;
   std::atomic<uint32_t> waiters_{0};
   std::mutex mutex_;  // guards closed_ and the wait
   std::condition_variable room_;

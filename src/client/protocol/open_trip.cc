@@ -1,0 +1,18 @@
+#include "client/protocol/open_trip.h"
+
+#include <utility>
+
+namespace cairn::client {
+
+void OpenTrip::Add(Call<void()> call) {
+  std::lock_guard lock(mutex_);
+  calls_.push_back(std::move(call));
+}
+
+void OpenTrip::Send() {
+  std::lock_guard lock(mutex_);
+  if (calls_.empty()) return;
+  post_(std::exchange(calls_, {}));
+}
+
+}  // namespace cairn::client
