@@ -2,6 +2,7 @@
 // share. Internal to the wire layer. Nothing here can overflow: counts are 32-bit, sums 64-bit.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +23,11 @@ static_assert(std::endian::native == std::endian::little, "sections are used whe
 inline constexpr uint32_t kMaxBitmapBytes = kMaxSlots / 8;
 inline constexpr uint32_t kMaxMaskBytes = kMaxSegments / 8;
 std::string_view CutText(std::string_view text);
+
+// What padding has to be.
+inline bool AllZero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
 
 inline Status BadFrame(std::string text) { return {Code::kProtocol, "bad frame: " + std::move(text)}; }
 

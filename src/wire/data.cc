@@ -176,13 +176,6 @@ std::span<const T> Section(std::span<const std::byte> body, uint64_t at, uint32_
   return {reinterpret_cast<const T*>(body.data() + at), count};
 }
 
-bool AllZero(std::span<const std::byte> bytes) {
-  for (std::byte b : bytes) {
-    if (b != std::byte{0}) return false;
-  }
-  return true;
-}
-
 uint64_t CountSum(std::span<const SlotEntry> entries) {
   uint64_t sum = 0;  // at most 65536 * 2^32
   for (const SlotEntry& entry : entries) sum += entry.count;

@@ -21,10 +21,6 @@ uint64_t OpBytes(const OpHeader& header) {
 
 bool Known(OpKind kind) { return kind >= OpKind::kPush && kind <= OpKind::kHash; }
 
-bool AllZero(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
-}
-
 Status BadOp(const std::string& what) { return BadFrame("replication: " + what); }
 
 // What the header alone tells; then all parts lie within `raw`.
