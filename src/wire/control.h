@@ -75,7 +75,7 @@ struct SlotLoad {
   uint32_t slot = 0;
   uint64_t bytes = 0;     // memory of its rows
   uint64_t requests = 0;  // parts of pushes, contributions and pulls so far, under this primary
-  uint64_t pushed = 0;    // their work (server/shard/slot_work.h): of pushes and contributions, which backups do too
+  uint64_t pushed = 0;    // their work (server/slots/slot_work.h): of pushes and contributions, which backups do too
   uint64_t pulled = 0;    // of pulls
   bool operator==(const SlotLoad&) const = default;
 };

@@ -14,6 +14,9 @@ BUILD = pathlib.Path(os.environ.get("CAIRN_BIN", ROOT / "build" / "dev" / "bin")
 # Rooms of a layer, in the order in which they may include each other.
 ROOMS = {
     "table": ["memory", "sparse", "dense"],
+    "scheduler": ["rules", "placement", "metastore", "core", "node"],
+    "server": ["slots", "replication", "pull", "push", "round", "shard", "control", "node"],
+    "client": ["partition", "links", "protocol", "cache", "runtime", "api"],
 }
 WITHOUT_HEADER = {"src/transport/tcp/asio.cc"}  # compiles a library's own code
 ROLES = {"scheduler", "server", "client"}

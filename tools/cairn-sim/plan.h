@@ -8,7 +8,7 @@
 #include "base/planted.h"
 #include "cairn/types.h"
 #include "scheduler/core/scheduler.h"
-#include "server/shard/shard_bounds.h"
+#include "server/slots/shard_bounds.h"
 #include "transport/sim/faults.h"
 
 namespace cairn::sim {

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "cairn/client.h"
-#include "client/api/pending_state.h"
+#include "client/runtime/pending_state.h"
 #include "client/runtime/client_impl.h"
 #include "optimizer/narrow.h"
 #include "table/initial_value.h"

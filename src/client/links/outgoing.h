@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "client/protocol/client_core.h"
+#include "client/partition/request.h"
 #include "wire/frame.h"
 
 namespace cairn::client {

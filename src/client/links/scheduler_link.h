@@ -11,7 +11,7 @@
 #include "base/buffer.h"
 #include "base/ids.h"
 #include "cairn/status.h"
-#include "client/protocol/client_core.h"
+#include "client/links/client_options.h"
 #include "transport/link/dialer.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"

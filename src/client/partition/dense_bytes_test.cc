@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "client/partition/partition_reader.h"
+#include "client/partition/partition_reader_testing.h"
 
 namespace cairn::client {
 namespace {

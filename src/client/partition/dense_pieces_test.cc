@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "client/partition/partition_reader.h"
+#include "client/partition/partition_reader_testing.h"
 #include "client/partition/scatter.h"
 
 namespace cairn::client {

@@ -1,6 +1,6 @@
 #include "client/partition/dense_plan.h"
 
-#include "client/links/routes.h"
+#include "client/partition/routes.h"
 
 namespace cairn::client {
 

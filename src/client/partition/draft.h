@@ -7,7 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/recycled.h"
-#include "client/protocol/client_core.h"
+#include "client/partition/request.h"
 #include "wire/data.h"
 
 namespace cairn::client {

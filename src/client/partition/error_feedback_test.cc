@@ -25,7 +25,7 @@ TableSpec Spec(uint64_t size, float fraction, std::vector<uint64_t> segments = {
   return spec;
 }
 
-std::vector<float> Sent(const ErrorFeedback::Chosen& chosen) {
+std::vector<float> SentOf(const ErrorFeedback::Chosen& chosen) {
   std::vector<float> sent(chosen.values().size() / sizeof(float));
   std::memcpy(sent.data(), chosen.values().data(), chosen.values().size());
   return sent;
@@ -39,7 +39,7 @@ std::vector<float> Push(ErrorFeedback& feedback, const std::vector<float>& gradi
                         std::span<const std::byte> mask = {}, double value_scale = 1.0) {
   ErrorFeedback::Chosen chosen = feedback.Choose(Pieces(gradient), mask, value_scale);
   EXPECT_TRUE(chosen);
-  const std::vector<float> sent = Sent(chosen);
+  const std::vector<float> sent = SentOf(chosen);
   chosen.KeepRest();
   return sent;
 }
@@ -122,7 +122,7 @@ TEST(ErrorFeedback, PiecesWithoutMemoryAreZeros) {
   none.Add({static_cast<const std::byte*>(nullptr), 12});
   auto chosen = feedback->Choose(none, {}, 1.0);
   ASSERT_TRUE(chosen);
-  EXPECT_EQ(Sent(chosen), (std::vector<float>{0, 2, 0}));
+  EXPECT_EQ(SentOf(chosen), (std::vector<float>{0, 2, 0}));
 }
 
 TEST(ErrorFeedback, WhatIsWrongIsForOthersToRefuse) {

@@ -13,7 +13,7 @@
 #include "client/partition/rounding.h"
 #include "client/partition/sparse_partition.h"
 #include "client/partition/table_facts.h"
-#include "client/links/routes.h"
+#include "client/partition/routes.h"
 #include "wire/coding.h"
 #include "wire/data.h"
 

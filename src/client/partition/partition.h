@@ -12,7 +12,7 @@
 #include "base/buffer.h"
 #include "cairn/status.h"
 #include "cairn/types.h"
-#include "client/protocol/client_core.h"
+#include "client/partition/request.h"
 #include "client/partition/dense_plan.h"
 #include "client/partition/piece_list.h"
 #include "wire/cluster_state.h"

@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "client/protocol/fake_cluster.h"
 #include "client/partition/finite.h"
-#include "client/partition/partition_reader.h"
+#include "client/partition/partition_reader_testing.h"
 #include "client/partition/scatter.h"
 #include "client/partition/slot_grouping.h"
 

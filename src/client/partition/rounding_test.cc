@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "client/partition/partition.h"
-#include "client/partition/partition_reader.h"
+#include "client/partition/partition_reader_testing.h"
 #include "wire/coding.h"
 
 namespace cairn::client {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "client/partition/partition.h"
-#include "client/partition/partition_reader.h"
+#include "client/partition/partition_reader_testing.h"
 #include "client/partition/scatter.h"
 
 namespace cairn::client {

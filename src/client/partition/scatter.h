@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "client/protocol/client_core.h"
+#include "client/partition/request.h"
 
 namespace cairn::client {
 

@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 #include "cairn/types.h"
-#include "client/links/routes.h"
+#include "client/partition/routes.h"
 
 namespace cairn::client {
 

@@ -7,7 +7,7 @@
 
 #include "base/buffer.h"
 #include "cairn/status.h"
-#include "client/links/routes.h"
+#include "client/partition/routes.h"
 #include "client/partition/draft.h"
 #include "client/partition/partition.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
-#include "client/protocol/client_core.h"
+#include "client/partition/request.h"
 #include "wire/cluster_state.h"
 #include "wire/frame.h"
 

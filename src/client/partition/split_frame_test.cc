@@ -4,7 +4,7 @@
 #include <cstring>
 #include <map>
 
-#include "client/partition/partition_reader.h"
+#include "client/partition/partition_reader_testing.h"
 #include "client/partition/scatter.h"
 #include "client/partition/split_frame.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "client/partition/partition_reader.h"
+#include "client/partition/partition_reader_testing.h"
 #include "client/partition/partition.h"
 #include "wire/data.h"
 

@@ -18,97 +18,14 @@
 #include "cairn/client.h"
 #include "cairn/status.h"
 #include "cairn/types.h"
+#include "client/links/client_observer.h"
+#include "client/links/client_options.h"
+#include "client/partition/request.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
 
 namespace cairn::client {
-
-struct ClientCoreOptions {
-  wire::Endpoint scheduler;
-  std::vector<wire::Endpoint> schedulers;  // several, of which one leads; empty: `scheduler` alone
-  std::string host = "127.0.0.1";  // ours, for the logs
-  std::string cluster_id;          // empty: whatever cluster is there
-  int32_t wanted_rank = -1;
-  uint64_t uid = 0;   // random, unique to this start
-  uint64_t seed = 0;  // for back-off jitter
-  uint64_t max_unacked_bytes = uint64_t{64}
-                               << 20;  // numbered pushes; a larger single push is let through alone
-  uint32_t max_unacked_frames = 1024;  // per connection; servers keep as many refusals
-  int64_t heartbeat_us = 1'000'000;
-  int64_t resend_after_us = 3'000'000;  // no answer for so long on a connection: reset it and resend
-  int64_t reconnect_min_us = 20'000, reconnect_max_us = 1'000'000;
-  int64_t still_waiting_log_us = 10'000'000;
-  // Whether the program does nothing but wait for its calls; null: that is not known.
-  std::function<bool(int64_t now_us)> program_waits;
-  // In words, where the host that was last tried has a name that nobody knows; else empty. May be null.
-  std::function<std::string()> unknown_host;
-};
-
-// One frame of a request, to one shard thread. `into` says where the values of its reply go:
-// reply bytes are scattered, in order, into these spans (empty: no values expected; a span with a
-// size and no memory: so many bytes are skipped).
-struct ShardPart {
-  uint16_t server = 0, thread = 0;  // of the state that the frame was made under
-  wire::FramePtr frame;   // entries not yet numbered, request_id not yet set
-  bool borrowed = false;  // the frame's values lie in the caller's memory
-  RecycledVector<std::span<std::byte>> into;
-  // Sparse tables, instead of `into`: row i of the reply goes to row rows[i] of `out`; `repeats`
-  // are the further places of keys that stood several times in a push-pull.
-  struct Repeat {
-    uint32_t from = 0;  // row of the reply
-    uint32_t to = 0;    // row of `out`
-  };
-  RecycledVector<uint32_t> rows;
-  RecycledVector<Repeat> repeats;
-  std::byte* out = nullptr;
-  uint32_t row_bytes = 0;
-  // A request for keys, instead of both: those of the reply, however many, are added here.
-  std::vector<RowKey>* keys = nullptr;
-};
-
-// A prepared request (client/partition/partition.h makes it). What `frame` and `into` refer to must stay
-// alive until `done` is called.
-struct Request {
-  // kContribute and kDecide are the two phases of a round (docs/internals/consistency.md, rules 33 to 35).
-  enum class Kind { kPush, kRound, kPull, kContribute, kDecide };
-  Kind kind = Kind::kPush;
-  TableId table;
-  uint64_t bytes = 0;  // payload, counted against max_unacked_bytes (kPush)
-  // A push in parts, each a request: all have the same number (0: it is whole). The first one says how much
-  // room all of them need and waits for that; the others (0) go as soon as it has gone. If it expires before
-  // that, so do they: of such a push either every part is sent, or none.
-  uint64_t push = 0, room = 0;
-  RecycledVector<ShardPart> parts;
-  // Rounds: a bare mark, to be copied for shard threads that have to be told (again) that this
-  // worker's part of the round is complete: slots move (docs/internals/consistency.md, rule 49).
-  wire::FramePtr mark;
-  bool joined = false;        // rounds: the marks say so
-  RoundInfo* info = nullptr;  // rounds: written before `done` is called with ok, never later
-  // Requests of one trip have the same number, and only the first frame of it on a connection says
-  // kFlagTrip; 0: a trip of its own. So is what has to wait for its turn.
-  uint64_t trip = 0;
-  int64_t deadline_us = 0;  // absolute
-  Call<void(Status)> done;  // exactly once, from inside some On… or Submit call
-};
-
-// Parts of sync rounds, answered with a kRoundReply.
-inline bool IsRound(Request::Kind kind) {
-  return kind == Request::Kind::kRound || kind == Request::Kind::kContribute ||
-         kind == Request::Kind::kDecide;
-}
-
-class ClientObserver {
- public:
-  virtual ~ClientObserver() = default;
-  // The core has taken a slot's part of a numbered push as acknowledged (applied).
-  virtual void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) = 0;
-  // The core has taken a round as closed on every shard thread.
-  virtual void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
-                                   const Status& outcome) = 0;
-  // The core has accepted the answer to a pull (part): a slot's position.
-  virtual void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) = 0;
-};
 
 class ClientCore {
  public:

@@ -18,7 +18,7 @@
 #include "client/protocol/control_calls.h"
 #include "client/protocol/newest_state.h"
 #include "client/protocol/requests.h"
-#include "client/protocol/slot_book.h"
+#include "client/links/slot_book.h"
 #include "client/protocol/start_call.h"
 #include "client/protocol/waiting_log.h"
 #include "client/protocol/waiting_words.h"

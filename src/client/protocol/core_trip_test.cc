@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "client/protocol/fake_cluster.h"
-#include "client/partition/partition_reader.h"
+#include "client/partition/partition_reader_testing.h"
 
 namespace cairn::client {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/ids.h"
 #include "client/links/links.h"
 #include "client/links/scheduler_link.h"
-#include "client/protocol/slot_book.h"
+#include "client/links/slot_book.h"
 #include "wire/control.h"
 
 namespace cairn::client {

@@ -7,7 +7,7 @@
 #include "client/links/links.h"
 #include "client/links/scheduler_link.h"
 #include "client/protocol/request_table.h"
-#include "client/protocol/slot_book.h"
+#include "client/links/slot_book.h"
 
 namespace cairn::client {
 

@@ -6,7 +6,7 @@
 #include "client/links/scheduler_link.h"
 #include "client/protocol/client_core.h"
 #include "client/protocol/request_table.h"
-#include "client/protocol/slot_book.h"
+#include "client/links/slot_book.h"
 #include "wire/data.h"
 
 namespace cairn::client {

@@ -24,7 +24,7 @@
 #include "client/protocol/request_table.h"
 #include "client/protocol/round_coverage.h"
 #include "client/protocol/round_turns.h"
-#include "client/protocol/slot_book.h"
+#include "client/links/slot_book.h"
 #include "client/protocol/waiting_words.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"

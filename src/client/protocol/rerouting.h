@@ -14,7 +14,7 @@
 #include "client/protocol/moved_slots_log.h"
 #include "client/protocol/request_table.h"
 #include "client/protocol/round_coverage.h"
-#include "client/protocol/slot_book.h"
+#include "client/links/slot_book.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::client {

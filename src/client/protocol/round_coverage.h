@@ -14,7 +14,7 @@
 #include "client/protocol/newest_state.h"
 #include "client/protocol/part_sender.h"
 #include "client/protocol/request_table.h"
-#include "client/protocol/slot_book.h"
+#include "client/links/slot_book.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::client {

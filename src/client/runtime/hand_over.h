@@ -8,7 +8,7 @@
 
 #include "base/call.h"
 #include "cairn/status.h"
-#include "client/api/pending_state.h"
+#include "client/runtime/pending_state.h"
 #include "client/protocol/open_trips.h"
 #include "client/protocol/user_waits.h"
 #include "transport/tcp/turn.h"

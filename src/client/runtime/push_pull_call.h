@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "client/api/pending_state.h"
+#include "client/runtime/pending_state.h"
 #include "client/partition/table_call.h"
 #include "client/protocol/push_pull.h"
 #include "client/runtime/hand_over.h"

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "scheduler/core/scheduler.h"
 #include "scheduler/placement/traffic.h"
 #include "wire/control.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/ids.h"
 #include "server/control/server_control.h"
-#include "server/shard/hot_report.h"
+#include "server/slots/hot_report.h"
 #include "wire/control.h"
 
 namespace cairn::server {

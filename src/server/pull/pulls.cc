@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/shard/refusal_texts.h"
+#include "server/slots/refusal_texts.h"
 
 namespace cairn::server {
 

@@ -6,12 +6,12 @@
 
 #include "cairn/status.h"
 #include "server/pull/slot_reader.h"
-#include "server/round/round_waits.h"
-#include "server/shard/outbox.h"
-#include "server/shard/owned_slots.h"
-#include "server/shard/request.h"
-#include "server/shard/shard_context.h"
-#include "server/shard/tables.h"
+#include "server/pull/round_waits.h"
+#include "server/slots/outbox.h"
+#include "server/slots/owned_slots.h"
+#include "server/slots/request.h"
+#include "server/slots/shard_context.h"
+#include "server/slots/tables.h"
 
 namespace cairn::server {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/planted.h"
-#include "server/shard/refusal_texts.h"
+#include "server/slots/refusal_texts.h"
 #include "wire/coding.h"
 
 namespace cairn::server {

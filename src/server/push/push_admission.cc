@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/planted.h"
 #include "base/recycled.h"
-#include "server/shard/refusal_texts.h"
+#include "server/slots/refusal_texts.h"
 
 namespace cairn::server {
 

@@ -18,9 +18,9 @@
 #include "base/recycled.h"
 #include "cairn/status.h"
 #include "server/replication/replica_stream.h"
-#include "server/shard/news_flag.h"
-#include "server/shard/owned_slots.h"
-#include "server/shard/shard_context.h"
+#include "server/slots/news_flag.h"
+#include "server/slots/owned_slots.h"
+#include "server/slots/shard_context.h"
 #include "wire/cluster_state.h"
 #include "wire/replica.h"
 

@@ -13,9 +13,9 @@
 #include "base/recycled.h"
 #include "cairn/status.h"
 #include "server/replication/backups.h"
-#include "server/shard/outbox.h"
-#include "server/shard/owned_slots.h"
-#include "server/shard/shard_context.h"
+#include "server/slots/outbox.h"
+#include "server/slots/owned_slots.h"
+#include "server/slots/shard_context.h"
 #include "wire/frame.h"
 
 namespace cairn::server {

@@ -12,7 +12,7 @@
 #include "base/buffer.h"
 #include "base/ids.h"
 #include "base/recycled.h"
-#include "server/shard/shard_bounds.h"
+#include "server/slots/shard_bounds.h"
 #include "transport/network.h"
 #include "transport/link/shared_memory_retry.h"
 #include "wire/cluster_state.h"

@@ -8,10 +8,10 @@
 #include <span>
 
 #include "base/byte_stream.h"
-#include "server/shard/live_clients.h"
-#include "server/shard/owned_slots.h"
-#include "server/shard/shard_context.h"
-#include "server/shard/tables.h"
+#include "server/slots/live_clients.h"
+#include "server/slots/owned_slots.h"
+#include "server/slots/shard_context.h"
+#include "server/slots/tables.h"
 
 namespace cairn::server {
 

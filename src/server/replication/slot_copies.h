@@ -11,9 +11,9 @@
 
 #include "server/replication/backups.h"
 #include "server/replication/slot_content.h"
-#include "server/shard/news_flag.h"
-#include "server/shard/owned_slots.h"
-#include "server/shard/shard_context.h"
+#include "server/slots/news_flag.h"
+#include "server/slots/owned_slots.h"
+#include "server/slots/shard_context.h"
 #include "wire/replica.h"
 
 namespace cairn::server {

@@ -6,7 +6,7 @@
 #include "base/bounds.h"
 #include "base/check.h"
 #include "base/planted.h"
-#include "server/shard/refusal_texts.h"
+#include "server/slots/refusal_texts.h"
 
 namespace cairn::server {
 namespace {

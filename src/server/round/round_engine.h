@@ -11,13 +11,13 @@
 
 #include "cairn/status.h"
 #include "server/replication/primary_side.h"
-#include "server/round/round_waits.h"
-#include "server/round/slot_round.h"
-#include "server/shard/outbox.h"
-#include "server/shard/owned_slots.h"
-#include "server/shard/request.h"
-#include "server/shard/shard_context.h"
-#include "server/shard/tables.h"
+#include "server/pull/round_waits.h"
+#include "server/slots/slot_round.h"
+#include "server/slots/outbox.h"
+#include "server/slots/owned_slots.h"
+#include "server/slots/request.h"
+#include "server/slots/shard_context.h"
+#include "server/slots/tables.h"
 #include "wire/data.h"
 
 namespace cairn::server {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "server/shard/owned_slots.h"
-#include "server/shard/shard_context.h"
-#include "server/shard/tables.h"
+#include "server/slots/owned_slots.h"
+#include "server/slots/shard_context.h"
+#include "server/slots/tables.h"
 #include "wire/control.h"
 
 namespace cairn::server {

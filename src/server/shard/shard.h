@@ -12,90 +12,16 @@
 #include "base/buffer.h"
 #include "base/ids.h"
 #include "cairn/types.h"
-#include "server/shard/hot_report.h"
-#include "server/shard/shard_bounds.h"
+#include "server/slots/hot_report.h"
+#include "server/slots/records.h"
+#include "server/slots/shard_options.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
 #include "wire/data.h"
 #include "wire/frame.h"
 
-namespace cairn::table {
-class PageSupply;
-}
-
 namespace cairn::server {
-
-// What became of one slot's part of a push.
-enum class Outcome : uint8_t { kApplied, kDuplicate, kGap, kRefused, kRetired };
-
-struct Contributor {
-  Incarnation incarnation;
-  Rank rank;
-  double weight = 0;
-  bool live = false;      // counted through its done mark (else: died, its contribution was complete)
-  bool gradient = false;  // contributed values to this slot
-  bool refused = false;   // its part was refused: done with weight 0
-};
-struct CloseRecord {
-  TableId table;
-  SlotId slot;
-  Round round;
-  StateVersion version;  // the state under which the shard closed it
-  std::vector<Contributor> contributors;
-  double divisor = 0;  // what the sum was divided by (kReduceSum: 1)
-  Hyper hyper;
-  // kHyperMismatch: closed without applying; kUnavailable: an assign that nobody gave values for.
-  Code outcome = Code::kOk;
-  Position position;
-  PushOp op = PushOp::kUpdate;
-  uint8_t column = 0;      // of an assign
-  double scale = 1;        // as decided; the mean was multiplied by it
-  bool two_phase = false;  // summed up, then closed by a decision
-  bool skipped = false;    // so decided, or nobody was left to decide
-  bool all_joined = false;
-  wire::SlotReport report;  // of a round in two phases
-};
-
-// What the simulator's checkers look at. Called synchronously from the shard; must not call back.
-class ShardObserver {
- public:
-  virtual ~ShardObserver() = default;
-  // One slot's part of a numbered push has been decided. keys/values only where kApplied.
-  virtual void OnPush(SlotId slot, Incarnation incarnation, Seq seq, TableId table, Outcome outcome,
-                      Code code, std::span<const RowKey> keys, std::span<const std::byte> values,
-                      const Hyper& hyper, Position position) = 0;
-  // A contribution was staged (added or kept for its turn); once per (worker, table, slot, round).
-  virtual void OnStaged(SlotId slot, Incarnation incarnation, TableId table, Round round, double weight,
-                        bool refused, std::span<const RowKey> keys, std::span<const std::byte> values) = 0;
-  virtual void OnClosed(const CloseRecord& record) = 0;
-  // A round in two phases is summed up in a slot: these are fixed until it closes.
-  virtual void OnSummedUp(TableId, SlotId, Round, double /*divisor*/, const std::vector<Contributor>&,
-                          Position) {}
-  virtual void OnRetired(Incarnation incarnation) = 0;
-  // This shard has become the slot's primary: operations up to this position are its history.
-  virtual void OnPromoted(SlotId, Position) {}
-};
-
-struct ShardOptions {
-  uint32_t thread = 0;
-  std::string name;                                        // "server 0 thread 1", for messages
-  uint64_t early_contribution_budget = uint64_t{1} << 30;  // deterministic: bytes kept for their turn
-  uint32_t refusals_kept = 1024;  // per client and slot; a client has no more in flight
-  int64_t still_waiting_us = 3'000'000;
-  int64_t held_waiting_us = 1'000'000;  // the same for answers that are held; clients resend after 3 s
-  // Of the values of one answer; leaves room for header and entries.
-  uint64_t most_value_bytes = wire::kMaxBodyBytes - (uint64_t{2} << 20);
-  // Replication.
-  int64_t resend_after_us = 3'000'000;   // a stream without a confirmation for so long is made anew
-  int64_t slow_after_us = 10'000'000;    // a backup that has not confirmed for so long is reported
-  size_t copy_chunk_bytes = 256 * 1024;  // a slot is copied in pieces of this size
-  int64_t hash_every_us = 5'000'000;     // between two comparisons with the backups
-  uint64_t most_unconfirmed_bytes = uint64_t{256} << 20;  // per stream; beyond it pushes have to wait
-  ShardBounds bounds;
-  std::function<void(const std::string&)> log;  // what users must know; may be empty
-  table::PageSupply* pages = nullptr;           // touches memory before tables grow; outlives the shard
-};
 
 class Shard {
  public:
@@ -153,7 +79,7 @@ class Shard {
   // How often a new state or a report has made it look at what one table has in one slot, so far.
   virtual uint64_t looks_at_rows() const = 0;
   // Of any owner; LastSeq, RefusalsOf, OpenRound and ForEachRow too tell what is applied at a backup.
-  enum class SlotRole : uint8_t { kNone, kPrimary, kBackup };
+  using SlotRole = server::SlotRole;
   virtual SlotRole RoleOf(SlotId slot) const = 0;
   // The epoch whose primary's word this shard last took (its own as the primary), and the last index
   // it has, applied or not. Nothing where it does not hold the slot, or the copy is not whole.

@@ -7,9 +7,9 @@
 
 #include "server/replication/backup_side.h"
 #include "server/replication/primary_side.h"
-#include "server/shard/news_flag.h"
-#include "server/shard/owned_slots.h"
-#include "server/shard/shard_context.h"
+#include "server/slots/news_flag.h"
+#include "server/slots/owned_slots.h"
+#include "server/slots/shard_context.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::server {

@@ -1,6 +1,6 @@
 // What a shard says of its own work: loads of slots, hot rows, rounds that stand still, statistics.
 #include "server/shard/owners_harness.h"
-#include "server/shard/row_weights.h"
+#include "server/slots/row_weights.h"
 
 namespace cairn::server {
 namespace {

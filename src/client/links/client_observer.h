@@ -1,0 +1,21 @@
+// What the simulator's checkers are told by a client. Called synchronously; must not call back.
+#pragma once
+
+#include "base/ids.h"
+#include "cairn/status.h"
+
+namespace cairn::client {
+
+class ClientObserver {
+ public:
+  virtual ~ClientObserver() = default;
+  // The core has taken a slot's part of a numbered push as acknowledged (applied).
+  virtual void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) = 0;
+  // The core has taken a round as closed on every shard thread.
+  virtual void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
+                                   const Status& outcome) = 0;
+  // The core has accepted the answer to a pull (part): a slot's position.
+  virtual void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) = 0;
+};
+
+}  // namespace cairn::client
