@@ -26,8 +26,8 @@ uint64_t Count(const Json& object, const char* key) {
   return found != object.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
 }
 
-bool IsLeaving(const Json& server) {
-  const auto found = server.find("leaving");
+bool Is(const Json& server, const char* key) {
+  const auto found = server.find(key);
   return found != server.end() && found->is_boolean() && found->get<bool>();
 }
 
@@ -79,7 +79,7 @@ std::string Drain::Obstacle(int64_t now_ms) {
       leader.ok() ? AskStatus(*leader, kDrainAnswerMs) : Result<std::string>(leader.status());
   if (!text.ok()) {
     if (!node_.job_begun()) return "the job has not begun, and no scheduler answers";
-    if (!node_.has_peers())
+    if (!node_.has_peers() && now_ms - heard_ms_ >= kAnswerMs)
       return "no other server is there that could take its partitions, and no scheduler answers: they go with it, and "
              "the job ends";
     if (now_ms - heard_ms_ < away_ms_) return "";
@@ -94,29 +94,28 @@ std::string Drain::Obstacle(int64_t now_ms) {
   const auto servers = status.find("servers");
   if (phase != "running" || servers == status.end() || !servers->is_array()) return "";
   const std::string self = wire::ToString(node_.endpoint());
-  size_t others = 0, leaving = 0;
-  bool scheduler_knows = false;  // that this one leaves
+  // Of the others: those that stay, that want to go, and that were only asked to: one of these stays as soon as
+  // the scheduler knows that this server wants to go.
+  size_t others = 0, wanting = 0, asked = 0;
   std::string progress;
   for (const Json& server : *servers) {
     if (!server.is_object()) continue;
     if (server.value("endpoint", "") != self) {
-      (IsLeaving(server) ? leaving : others) += 1;
+      (!Is(server, "leaving") ? others : Is(server, "wants_to_leave") ? wanting : asked) += 1;
       continue;
     }
-    scheduler_knows = IsLeaving(server);
     progress = "leaving: still primary of " + Counted(Count(server, "primaries"), "partition") +
                " and backup of " + std::to_string(Count(server, "backups"));
   }
   if (progress.empty()) return "";  // let go already: the word is on its way
-  // Of those that `cairn scale` has asked to go, one stays as soon as the scheduler knows.
-  if (others == 0 && leaving > 0 && !scheduler_knows) return "";
+  if (others == 0 && asked > 0) return "";
   others_seen_ |= others > 0;
   if (others == 0 && others_seen_) {
     // They died while it was on its way out: it may have the only copy.
     progress = "can't leave yet: no other server is left. It serves until another one has its partitions: start "
                "one; a second signal ends it at once, and the job with it";
   } else if (others == 0) {
-    return (leaving == 0 ? "no other server is there that could take its partitions"
+    return (wanting == 0 ? "no other server is there that could take its partitions"
                          : "all other servers are leaving too, and nobody can take its partitions") +
            std::string(": they go with it, and the job ends");
   }

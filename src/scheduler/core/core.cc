@@ -29,7 +29,7 @@ SchedulerCore::SchedulerCore(const SchedulerOptions& options, MetaStore& store, 
       detection_({options.dead_after_us, options.lost_after_us, options.rejoin_grace_us}, now_us, journal_,
                  connections_, presence_, failover_, log_),
       placer_(options.traffic, journal_, presence_, barriers_, loads_, news_, log_),
-      moves_(options.replicas, journal_, connections_, news_, placer_, single_owners_, log_),
+      moves_(options.replicas, journal_, connections_, presence_, news_, placer_, single_owners_, log_),
       progress_(journal_, connections_, views_, tables_, moves_, log_),
       scale_(options.replicas, journal_, connections_, news_, log_),
       registration_(options.heartbeat_us, journal_, connections_, presence_, barriers_, teller_, tables_,
@@ -160,7 +160,7 @@ void SchedulerCore::OnTick(int64_t now_us) {
 
 std::string SchedulerCore::StatusJson(int64_t now_us) {
   return scheduler::StatusJson({options_.lost_after_us, journal_, connections_, presence_, teller_, barriers_,
-                                awaiting_, loads_, placer_},
+                                awaiting_, loads_, placer_, news_},
                                now_us);
 }
 

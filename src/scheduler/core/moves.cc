@@ -7,7 +7,6 @@
 
 #include "scheduler/rules/job_end.h"
 #include "scheduler/rules/owners.h"
-#include "scheduler/rules/server_count.h"
 #include "scheduler/rules/user_text.h"
 
 namespace cairn::scheduler {
@@ -66,6 +65,7 @@ bool Moves::WorkWaits(int64_t now_us) const {
   if (journal_.durable().over()) return false;
   const bool pending = journal_.state().pending_view != ViewNumber(0);
   OwnerNews::Work work = news_.Waiting(journal_.state());
+  work.any |= !pending && OneCouldStay(journal_.state(), Wishes(now_us));
   if (!pending && journal_.durable().running() && placer_.Due(now_us, GapUs()))
     work.any |= placer_.WorkWaits(now_us);
   const auto handover_gap_us = std::clamp<int64_t>(10 * static_cast<int64_t>(connections_.nodes().size()),
@@ -92,7 +92,7 @@ bool Moves::Advance(int64_t now_us) {
   const bool placing = journal_.state().pending_view == ViewNumber(0) && placer_.Due(now_us, GapUs());
   if (placing) {
     placer_.NoteWave(now_us);
-    MarkLeaving(next, &record);
+    MarkLeaving(next, now_us, &record);
     if (running) record.placed = placer_.Place(next, now_us);
     record.any |= record.placed.change.any();
     LetEmptyGo(next, &record);
@@ -112,7 +112,15 @@ bool Moves::Advance(int64_t now_us) {
   return true;
 }
 
-void Moves::MarkLeaving(DurableState& next, Record* record) const {
+ServerWishes Moves::Wishes(int64_t now_us) const {
+  return {.wants_to_leave = [this](const wire::ServerInfo& server) { return news_.WantsToLeave(server.incarnation); },
+          .heard_lately =
+              [this, now_us](const wire::ServerInfo& server) {
+                return presence_.ServerHeardLately(journal_.state(), server.index, now_us);
+              }};
+}
+
+void Moves::MarkLeaving(DurableState& next, int64_t now_us, Record* record) const {
   for (wire::ServerInfo& server : next.state.servers) {
     if (!news_.WantsToLeave(server.incarnation) || server.leaving) continue;
     server.leaving = record->any = true;
@@ -121,9 +129,13 @@ void Moves::MarkLeaving(DurableState& next, Record* record) const {
     if (next.running() && next.state.expected_servers > 1)
       ExpectServers(next, next.state.expected_servers - 1, replicas_);
   }
-  // The only one that `cairn scale` has left, perhaps: another one takes its place, or nobody could go.
-  if (!record->leaving.empty() && StayingServers(next.state) == 0)
-    record->kept = KeepServers(next, 1, [&](Incarnation server) { return news_.WantsToLeave(server); });
+  // Those that `cairn scale` has left are too few now, or have died: others take their place, or nobody could go.
+  const ServerWishes wishes = Wishes(now_us);
+  if (!OneCouldStay(next.state, wishes)) return;
+  record->kept = KeepServers(next, LeastToStay(next.state), wishes);
+  record->any = true;
+  if (const uint32_t staying = StayingServers(next.state); next.state.expected_servers < staying)
+    ExpectServers(next, staying, replicas_);
 }
 
 void Moves::LetEmptyGo(DurableState& next, Record* record) const {

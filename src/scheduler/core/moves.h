@@ -11,18 +11,21 @@
 #include "scheduler/core/journal.h"
 #include "scheduler/core/owner_news.h"
 #include "scheduler/core/placer.h"
+#include "scheduler/core/presence.h"
 #include "scheduler/core/single_owners.h"
+#include "scheduler/rules/server_count.h"
 
 namespace cairn::scheduler {
 
 class Moves {
  public:
   // `replicas`: as the user asked for them (rules/server_count.h).
-  Moves(uint32_t replicas, Journal& journal, Connections& connections, OwnerNews& news, Placer& placer,
-        SingleOwners& single_owners, const LogLine& log)
+  Moves(uint32_t replicas, Journal& journal, Connections& connections, const Presence& presence, OwnerNews& news,
+        Placer& placer, SingleOwners& single_owners, const LogLine& log)
       : replicas_(replicas),
         journal_(journal),
         connections_(connections),
+        presence_(presence),
         news_(news),
         placer_(placer),
         single_owners_(single_owners),
@@ -41,7 +44,8 @@ class Moves {
  private:
   struct Record;  // what is in it, for the log lines
   int64_t GapUs() const;
-  void MarkLeaving(DurableState& next, Record* record) const;
+  ServerWishes Wishes(int64_t now_us) const;
+  void MarkLeaving(DurableState& next, int64_t now_us, Record* record) const;
   void LetEmptyGo(DurableState& next, Record* record) const;
   void LogSlowButNeeded(const std::vector<uint32_t>& servers);
   void LogRecord(const Record& record);
@@ -49,6 +53,7 @@ class Moves {
   const uint32_t replicas_;
   Journal& journal_;
   Connections& connections_;
+  const Presence& presence_;
   OwnerNews& news_;
   Placer& placer_;
   SingleOwners& single_owners_;

@@ -29,7 +29,9 @@ bool Scale::OnScale(ConnId conn, const wire::Scale& scale) {
   DurableState next = journal_.Next();
   ExpectServers(next, scale.servers, replicas_);
   const std::vector<uint32_t> going = AskServersToGo(next, scale.servers);
-  KeepServers(next, scale.servers, [&](Incarnation server) { return news_.WantsToLeave(server); });
+  KeepServers(next, scale.servers, {.wants_to_leave = [&](const wire::ServerInfo& server) {
+                return news_.WantsToLeave(server.incarnation);
+              }});
   const uint32_t staying = StayingServers(next.state);
   if (next.state.servers == state.servers && next.state.expected_servers == state.expected_servers)
     return true;

@@ -212,6 +212,59 @@ TEST_F(Scaling, WhereTheLastServerWantsToLeaveOneThatWasToGoStays) {
   EXPECT_NE(c.state().FindServer(1), nullptr);
 }
 
+// Nobody stays, since the one that was to has died: of those that were asked to go one is kept as soon as another
+// one wants to go.
+TEST_F(Scaling, WhereTheOneThatStayedHasDiedOneThatWasToGoStays) {
+  Join();
+  c.BeatDone(*servers[2]);
+  Go(20'000'000);
+  Scale(1);
+  ASSERT_TRUE(c.state().FindServer(1)->leaving && c.state().FindServer(2)->leaving);
+  c.Advance(15'000'000, {servers[1].get(), servers[2].get(), &w0});
+  ASSERT_EQ(c.state().phase, wire::Phase::kRunning) << c.state().failure;
+  ASSERT_EQ(c.state().FindServer(0), nullptr);
+  servers[1]->beat.leaving = true;
+  Go(200'000);
+  EXPECT_TRUE(c.state().FindServer(1)->leaving);
+  EXPECT_FALSE(c.state().FindServer(2)->leaving);
+  EXPECT_TRUE(c.Logged("server 2 was to go and stays"));
+  EXPECT_EQ(c.state().expected_servers, 1u);
+}
+
+// Of those that were asked to go, one that is heard is kept, not one that has just died.
+TEST_F(Scaling, OneThatIsHeardStays) {
+  Join();
+  c.BeatDone(*servers[2]);
+  Go(20'000'000);
+  Scale(1);
+  c.Advance(2'000'000, {servers[0].get(), servers[2].get(), &w0});  // server 1 is silent, not yet declared dead
+  ASSERT_NE(c.state().FindServer(1), nullptr);
+  servers[0]->beat.leaving = true;
+  c.Advance(200'000, {servers[0].get(), servers[2].get(), &w0});
+  EXPECT_TRUE(c.state().FindServer(0)->leaving && c.state().FindServer(1)->leaving);
+  EXPECT_FALSE(c.state().FindServer(2)->leaving);
+}
+
+// With --min-in-sync 2 two servers have to stay, or none could go.
+TEST(ScalingWithTwoInSync, OneThatWasToGoStaysInThePlaceOfOneThatWantsTo) {
+  FakeCluster c(FakeCluster::Options(3, 1));
+  c.options.replicas = c.options.min_in_sync = 2;
+  c.Start();
+  std::vector<FakeNode> servers;
+  for (uint16_t port = 9000; port < 9003; ++port) servers.push_back(c.Server(port));
+  FakeNode w0 = c.Worker(1);
+  ASSERT_EQ(c.state().phase, wire::Phase::kRunning);
+  const std::vector<FakeNode*> all = {&servers[0], &servers[1], &servers[2]};
+  c.AdvanceDone(3'000'000, all, {&w0});
+  c.Tell(c.NewConn(), wire::Scale{1, 2});
+  ASSERT_TRUE(c.state().FindServer(2)->leaving);
+  servers[0].beat.leaving = true;
+  c.Advance(200'000, {&servers[0], &servers[1], &servers[2], &w0});
+  EXPECT_TRUE(c.state().FindServer(0)->leaving);
+  EXPECT_FALSE(c.state().FindServer(2)->leaving);
+  EXPECT_EQ(c.state().expected_servers, 2u);
+}
+
 // Two servers, one goes: the job is not to hang on the other before it has gone.
 TEST_F(Scaling, ServerThatLeavesKeepsItsCopiesUntilItGoes) {
   servers[1]->beat.leaving = true;

@@ -196,6 +196,7 @@ std::string StatusJson(const StatusSources& from, int64_t now_us) {
                        {"bytes", mine.bytes},
                        {"unconfirmed_bytes", load.stats.unconfirmed_bytes},
                        {"leaving", server.leaving},
+                       {"wants_to_leave", from.news.WantsToLeave(server.incarnation)},
                        {"owners", mine.Text()},
                        {"connected", connected(server.incarnation)},
                        {"lost", from.presence.silent(server.incarnation)},

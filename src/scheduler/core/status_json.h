@@ -9,6 +9,7 @@
 #include "scheduler/core/connections.h"
 #include "scheduler/core/journal.h"
 #include "scheduler/core/load_reports.h"
+#include "scheduler/core/owner_news.h"
 #include "scheduler/core/placer.h"
 #include "scheduler/core/presence.h"
 #include "scheduler/core/state_teller.h"
@@ -25,6 +26,7 @@ struct StatusSources {
   Awaiting& awaiting;
   const LoadReports& loads;
   const Placer& placer;
+  const OwnerNews& news;
 };
 
 std::string StatusJson(const StatusSources& from, int64_t now_us);

@@ -30,16 +30,33 @@ Status CheckServerCount(const DurableState& d, uint32_t servers) {
   return Status::Ok();
 }
 
-std::vector<uint32_t> KeepServers(DurableState& d, uint32_t wanted,
-                                  const std::function<bool(Incarnation)>& wants_to_leave) {
+uint32_t LeastToStay(const wire::ClusterState& state) { return std::max(1u, state.min_in_sync); }
+
+std::vector<uint32_t> KeepServers(DurableState& d, uint32_t wanted, const ServerWishes& wishes) {
   std::vector<uint32_t> kept;
   const uint32_t staying = StayingServers(d.state);
-  for (wire::ServerInfo& server : d.state.servers) {
-    if (staying + kept.size() >= wanted || !server.leaving || wants_to_leave(server.incarnation)) continue;
-    server.leaving = false;
-    kept.push_back(server.index);
+  for (const bool lately : {true, false}) {
+    for (wire::ServerInfo& server : d.state.servers) {
+      if (staying + kept.size() >= wanted) break;
+      const bool heard = !wishes.heard_lately || wishes.heard_lately(server);
+      if (!server.leaving || heard != lately || wishes.wants_to_leave(server)) continue;
+      server.leaving = false;
+      kept.push_back(server.index);
+    }
   }
+  std::sort(kept.begin(), kept.end());
   return kept;
+}
+
+bool OneCouldStay(const wire::ClusterState& state, const ServerWishes& wishes) {
+  if (StayingServers(state) >= LeastToStay(state)) return false;
+  bool wants = false, could = false;
+  for (const wire::ServerInfo& server : state.servers) {
+    const bool wishes_to_go = wishes.wants_to_leave(server);
+    wants |= wishes_to_go;
+    could |= server.leaving && !wishes_to_go;
+  }
+  return wants && could;
 }
 
 std::vector<uint32_t> AskServersToGo(DurableState& d, uint32_t wanted) {

@@ -77,7 +77,7 @@ class Node final : public ServerNode {
   wire::Endpoint endpoint() const override { return endpoint_; }
   Status Wait() override { return end_.Wait(); }
   bool has_peers() const override { return has_peers_.load(std::memory_order_relaxed); }
-  bool job_begun() const override { return job_begun_.load(std::memory_order_relaxed); }
+  bool job_begun() const override { return job_begun_.load(std::memory_order_acquire); }
   void Stop() override {
     loop_.Post([this] { End(Status::Ok()); });
   }
@@ -129,8 +129,8 @@ class Node final : public ServerNode {
       for (auto& shard : shards_) shard->Registered(index, incarnation);
     };
     events.on_state = [this](std::shared_ptr<const wire::ClusterState> state) {
-      if (state->phase == wire::Phase::kRunning) job_begun_.store(true, std::memory_order_relaxed);
       has_peers_.store(state->servers.size() > 1, std::memory_order_relaxed);
+      if (state->phase == wire::Phase::kRunning) job_begun_.store(true, std::memory_order_release);
       for (auto& shard : shards_) shard->State(state);
     };
     control_ = ServerControl::Make(options_.control, network_, pool_, events, log_, Loop::NowUs());

@@ -129,6 +129,19 @@ std::string LoopbackHost() {
   return !can_bind(four, AF_INET) && can_bind(six, AF_INET6) ? "::1" : "127.0.0.1";
 }
 
+namespace {
+// An IPv4 address, also where a socket for both kinds shows it as ::ffff:a.b.c.d. 0: it is none.
+uint32_t FourOf(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr);
+  const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  if (address.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&six)) return 0;
+  uint32_t four;
+  std::memcpy(&four, six.s6_addr + 12, sizeof(four));
+  return ntohl(four);
+}
+}  // namespace
+
 bool EndsOnSameHost(int fd) {
   sockaddr_storage here{}, there{};
   socklen_t length = sizeof(here);
@@ -137,12 +150,9 @@ bool EndsOnSameHost(int fd) {
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&there), &length) != 0) return false;
   if (here.ss_family != there.ss_family) return false;
   if (here.ss_family == AF_UNIX) return true;
-  if (here.ss_family == AF_INET) {
-    const uint32_t a = ntohl(reinterpret_cast<const sockaddr_in&>(here).sin_addr.s_addr);
-    const uint32_t b = ntohl(reinterpret_cast<const sockaddr_in&>(there).sin_addr.s_addr);
-    constexpr uint32_t kLoopback = 127;
-    return a == b || (a >> 24 == kLoopback && b >> 24 == kLoopback);
-  }
+  const uint32_t a = FourOf(here), b = FourOf(there);
+  constexpr uint32_t kLoopback = 127;
+  if (a != 0 || b != 0) return a == b || (a >> 24 == kLoopback && b >> 24 == kLoopback);
   return here.ss_family == AF_INET6 && std::memcmp(&reinterpret_cast<const sockaddr_in6&>(here).sin6_addr,
                                                    &reinterpret_cast<const sockaddr_in6&>(there).sin6_addr,
                                                    sizeof(in6_addr)) == 0;
