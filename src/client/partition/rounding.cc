@@ -52,6 +52,14 @@ bool ChangesValues(const PartitionInput& input) {
   return input.op == PushOp::kUpdate && format != WireFormat::kPlain && format != WireFormat::kLz4;
 }
 
+ErrorFeedback::Chosen ChooseLargest(ErrorFeedback* feedback, PartitionInput& input) {
+  if (feedback == nullptr || !ChangesValues(input)) return {};
+  if (input.joined || input.not_finite || input.weight == 0) return {};  // the values do not count
+  ErrorFeedback::Chosen chosen = feedback->Choose(input.values, input.mask, input.value_scale);
+  if (chosen) input.values = chosen.values();
+  return chosen;
+}
+
 Status RoundDrafts(const PartitionInput& input, Drafts& drafts) {
   const TableSpec& spec = input.table->spec;
   if (!ChangesValues(input) || spec.wire == WireFormat::kTopK) return Status::Ok();

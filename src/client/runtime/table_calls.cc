@@ -82,12 +82,7 @@ PartitionInput ClientImpl::InputOf(const TableHandle& table, const TableCall& ca
 }
 
 client::ErrorFeedback::Chosen ClientImpl::Choose(const TableHandle& table, PartitionInput& input) {
-  if (table.feedback == nullptr || !client::ChangesValues(input)) return {};
-  if (input.joined || input.not_finite || input.weight == 0) return {};  // the values do not count
-  client::ErrorFeedback::Chosen chosen =
-      table.feedback->Choose(input.values, input.mask, input.value_scale);
-  if (chosen) input.values = chosen.values();
-  return chosen;
+  return client::ChooseLargest(table.feedback.get(), input);
 }
 
 // `whole`: bytes of the push.
