@@ -207,6 +207,8 @@ class Checker {
                           std::span<const std::byte> /*body*/) {}
   // The scheduler has made a state durable.
   virtual void OnDurable(const wire::ClusterState&) {}
+  // A server or worker has another state.
+  virtual void OnState(const Actor&, const wire::ClusterState&) {}
   // A node has heard of another term of schedulers.
   virtual void OnTerm(const Actor&, Term) {}
   // A process leaves of its own will.
