@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/planted.h"
 #include "wire/body_layout.h"
 #include "wire/nonzero_words.h"
 
@@ -108,6 +109,7 @@ bool TakeValues(Coding coding, std::span<const std::byte> coded, std::span<std::
   if (to.size() % sizeof(uint32_t) != 0) return false;
   if (coding == Coding::kNonZero) return ReadNonZero(coded, to);
   if (coded.size() * 2 != to.size()) return false;
+  if (CAIRN_BUG(kWrongCoding)) coding = coding == Coding::kFloat16 ? Coding::kBfloat16 : Coding::kFloat16;
   UnpackHalves(HalfOf(coding), coded.data(), to.size() / sizeof(float), to.data());
   return true;
 }
@@ -143,6 +145,7 @@ bool Rounds(WireFormat format) { return IsHalf(CodingOf(format)); }
 
 bool RoundValues(WireFormat format, TooLarge too_large, std::span<std::byte> values) {
   const Coding coding = CodingOf(format);
+  if (CAIRN_BUG(kAnswerNotRounded) && too_large == TooLarge::kLargest) return true;
   return !IsHalf(coding) ||
          RoundToHalf(HalfOf(coding), too_large, values.data(), values.size() / sizeof(float));
 }

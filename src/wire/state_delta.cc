@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/planted.h"
 #include "wire/state_codec.h"
 
 namespace cairn::wire {
@@ -76,6 +77,7 @@ StateDelta Difference(const ClusterState& base, const ClusterState& now) {
           [&](const auto& item) { delta.workers_gone.push_back(item.rank.value); });
   Compare(base.tables, now.tables, IdOf, [&](const auto& item) { c.tables.push_back(item); },
           [&](const auto& item) { delta.tables_gone.push_back(item.id.value); });
+  if (CAIRN_BUG(kGoneNotTold)) delta.servers_gone = delta.workers_gone = delta.tables_gone = {};
   for (uint32_t slot = 0; slot < now.slots.size(); ++slot) {
     if (base.slots[slot] == now.slots[slot]) continue;
     delta.slot_ids.push_back(slot);
@@ -85,7 +87,8 @@ StateDelta Difference(const ClusterState& base, const ClusterState& now) {
 }
 
 Result<ClusterState> Apply(const ClusterState& base, const StateDelta& delta) {
-  if (base.version != delta.base || base.cluster_id != delta.changed.cluster_id)
+  const bool fits = base.version == delta.base || CAIRN_BUG(kWrongBase);
+  if (!fits || base.cluster_id != delta.changed.cluster_id)
     return BadControl("a difference to a state that is not here");
   if (delta.slot_ids.size() != delta.changed.slots.size()) return BadControl("slots that are not named");
   ClusterState now = delta.changed;

@@ -64,6 +64,11 @@ def test_seeds_end_with_the_totals():
     ("kHoldNotInherited", "(contributors|reports|outcomes)"),
     ("kRefusedSlotCounts", "early-ack"),
     ("kHashNotCompared", "placement"),
+    ("kGradientNotRounded", "gradients"),
+    ("kAnswerNotRounded", "reference-model"),
+    ("kRestTwice", "gradients"),
+    ("kRestForgotten", "gradients"),
+    ("kWrongBase", "views-durable"),
 ])
 def test_a_planted_bug_is_named_with_its_checker(bug, checker):
     run = sim("--planted-bugs", "--bug", bug)
@@ -82,6 +87,13 @@ def test_what_owners_do_is_counted():
     for deed in ("slots promoted", "slots handed over", "backups copied", "uncommitted part lost", "server crash",
                  "memory fault", "damaged copy found", "frames wait for answers", "push waits for backups",
                  "copy waits for pieces", "log is compacted"):
+        assert int(re.search(rf"^{deed}\s+(\d+)$", totals, re.MULTILINE).group(1)) > 0, deed
+
+
+def test_what_goes_in_fewer_bytes_is_counted():
+    totals = sim("--seeds", "60").stdout
+    for deed in ("frames in 16 bits", "frames without zeros", "frames in lz4", "top-k: the rest sent",
+                 "top-k: push refused", "states told as differences"):
         assert int(re.search(rf"^{deed}\s+(\d+)$", totals, re.MULTILINE).group(1)) > 0, deed
 
 

@@ -7,6 +7,7 @@
 #include "client/partition/partition.h"
 #include "content.h"
 #include "lane.h"
+#include "request_maker.h"
 #include "round_program.h"
 #include "worker_process.h"
 
@@ -19,7 +20,7 @@ namespace {
 class AsyncLane final : public Lane {
  public:
   AsyncLane(WorkerProcess& worker, const TablePlan& plan, const wire::TableInfo& info)
-      : Lane(worker), plan_(plan), info_(info) {
+      : Lane(worker), plan_(plan), info_(info), maker_(worker, info.spec) {
     left_ = plan.ops;
   }
 
@@ -71,6 +72,7 @@ class AsyncLane final : public Lane {
     auto data = std::make_shared<CallData>();
     data->info = info_;
     FillPush(*data, plan_, worker_.core().incarnation().value * 100'000 + ++pushed_, random_);
+    if (maker_.chooses() && op == PushOp::kUpdate) OnGrid(*data);
     const auto state = worker_.core().state();
     client::PartitionInput input{.state = state.get(), .table = &data->info, .keys = data->keys};
     input.hyper = {.lr = 0.25 * static_cast<double>(1 + random_.Below(4)),
@@ -90,15 +92,11 @@ class AsyncLane final : public Lane {
     input.mask = data->mask;
     // A rogue's NaN is written into the frame, which must have values of its own then.
     input.borrow = dense && pushed_ % 2 == 0 && !worker_.world().plan().rogue;
-    auto request = client::PreparePush(input, worker_.world().pool());
-    if (!request.ok()) {
-      worker_.world().context().report("outcomes", "PreparePush: " + request.status().ToString());
-      return;
-    }
+    auto request = maker_.Push(input, random_);
+    if (!request.ok()) return;
     const bool whole = data->mask.empty();
     if (!input.borrow) data->Poison();  // an async push copies
     CallEnd end{.kind = CallEnd::Kind::kPush, .table = info_.id};
-    CutFrames(*request, info_.spec, worker_.world().plan().split, random_, worker_.world().pool());
     const bool floats = info_.spec.element == ElementType::kFloat32;
     if (worker_.world().plan().rogue && floats && whole && random_.Chance(0.2)) {
       end.rogue = PokeNan(*request, random_) && info_.spec.non_finite == NonFinitePolicy::kReject;
@@ -162,6 +160,7 @@ class AsyncLane final : public Lane {
 
   const TablePlan plan_;
   const wire::TableInfo info_;
+  RequestMaker maker_;
   uint64_t pushed_ = 0;
   bool begun_ = false;
 };

@@ -12,7 +12,8 @@ std::vector<std::unique_ptr<Checker>> MakeCheckers(Context& context) {
         MakeBlame,          MakeMissed,        MakeTerms,
         MakeOutcomes,       MakeAmplification, MakeQueueBounds,    MakeLeftEarly, MakeOneOwner,
         MakePromotion,      MakeWaitsFor,      MakeEqualHashes,    MakePlacement, MakeAppliedCommitted,
-        MakeInOrder,        MakeEqualNumbers,  MakeReplicaAmplification, MakeDeeds}) {
+        MakeInOrder,        MakeEqualNumbers,  MakeReplicaAmplification, MakeDeeds,
+        MakeGradients}) {
     all.push_back(make(context));
   }
   return all;

@@ -165,6 +165,12 @@ const char* Name(Deed deed) {
     case Deed::kHurtWhileJoining: return "hurt while one joins";
     case Deed::kHurtWhileCopying: return "hurt while one is copied";
     case Deed::kManyNodes: return "jobs of many nodes";
+    case Deed::kCodedHalf: return "frames in 16 bits";
+    case Deed::kCodedNonZero: return "frames without zeros";
+    case Deed::kCodedLz4: return "frames in lz4";
+    case Deed::kRestSent: return "top-k: the rest sent";
+    case Deed::kChoiceDropped: return "top-k: push refused";
+    case Deed::kDifferenceTold: return "states told as differences";
     case Deed::kCount: break;
   }
   return "?";

@@ -270,7 +270,7 @@ class ReferenceModel final : public Checker {
                   for (size_t i = 0; i < rows; ++i) {
                     const RowKey key = part.empty() ? 0 : part[i];
                     const auto found = values.subspan(i * row_bytes, row_bytes);
-                    if (!std::ranges::equal(table->Read(key, asked.column), found)) {
+                    if (!std::ranges::equal(table->Answer(key, asked.column), found)) {
                       return Violation("a pull of table " + std::to_string(id.value) + ", slot " +
                                        std::to_string(e.slot) + ", key " + std::to_string(key) + ", column " +
                                        std::to_string(asked.column) +

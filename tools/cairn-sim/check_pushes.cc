@@ -48,6 +48,14 @@ class AppliedOnce final : public Checker {
       case server::Outcome::kRetired: break;
     }
   }
+  void OnStaged(const StagedEvent& e) override {
+    const RoundSaid* said = context_.facts.Said(e.incarnation, e.table, e.round);
+    if (e.refused || said == nullptr || !said->parts.contains(e.slot.value)) return;
+    const Part& part = said->parts.at(e.slot.value);
+    if (!std::ranges::equal(part.keys, e.keys) || !std::ranges::equal(part.values, e.values))
+      Violation("slot " + std::to_string(e.slot.value) + " stages another contribution of incarnation " +
+                std::to_string(e.incarnation.value) + " than was sent");
+  }
   void ForgetSlot(SlotId slot) override {
     std::erase_if(last_, [&](const auto& entry) { return entry.first.first == slot.value; });
   }

@@ -1,5 +1,6 @@
-// The scheduler: nothing is told before it is durable, no incarnation or table id is given twice,
-// a barrier opens only when everybody is there, and nobody follows a scheduler that has been replaced.
+// The scheduler: nothing is told before it is durable, nodes have the states that were logged, no
+// incarnation or table id is given twice, a barrier opens only when everybody is there, and nobody follows a
+// scheduler that has been replaced.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -43,6 +44,13 @@ class ViewsDurable final : public Checker {
       Violation("term " + std::to_string(state.term.value) + " comes after a higher one");
     version_ = state.version;
     term_ = state.term;
+  }
+  // Whole, or put together from differences.
+  void OnState(const Actor& node, const wire::ClusterState& state) override {
+    auto it = states_.find(state.version.value);
+    if (it != states_.end() && it->second == state) return;
+    Violation(std::string(node.role == wire::Role::kServer ? "server " : "worker ") +
+              std::to_string(node.index) + " has a " + Words(state.version) + " that was not logged");
   }
   void OnControlSent(const Actor& from, const Actor*, const wire::ControlMessage& message) override {
     if (from.role != wire::Role::kScheduler) return;

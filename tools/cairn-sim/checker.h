@@ -15,6 +15,7 @@
 
 #include "base/ids.h"
 #include "cairn/status.h"
+#include "client/partition/partition.h"
 #include "client/protocol/client_core.h"
 #include "deeds.h"
 #include "facts.h"
@@ -69,6 +70,13 @@ struct SummedUpEvent {
   double divisor;
   const std::vector<server::Contributor>& contributors;
   const std::vector<StagedPart>& staged;  // what was summed up
+};
+// A worker has made a request of a caller's values, and is about to submit it.
+struct PreparedEvent {
+  uint32_t worker = 0;  // the launcher's number
+  Incarnation incarnation;
+  const client::PartitionInput& given;     // by the caller
+  const client::Request* request = nullptr;  // null: refused, and nothing of it is sent
 };
 // A call of a worker has ended.
 struct CallEnd {
@@ -199,6 +207,7 @@ class Checker {
   virtual void OnAcknowledged(SlotId, Incarnation, Seq) {}
   virtual void OnRoundAcknowledged(Incarnation, TableId, Round, const Status&) {}
   virtual void OnRead(SlotId, Incarnation, TableId, Position) {}
+  virtual void OnPrepared(const PreparedEvent&) {}
   virtual void OnCallEnd(const CallEnd&) {}
   virtual void OnBarrier(uint32_t /*worker*/, Incarnation, uint64_t /*count*/, bool /*passed*/) {}
   // The wire, at the moment of sending.
@@ -207,6 +216,8 @@ class Checker {
                           std::span<const std::byte> /*body*/) {}
   // The scheduler has made a state durable.
   virtual void OnDurable(const wire::ClusterState&) {}
+  // A server or worker has another state.
+  virtual void OnState(const Actor&, const wire::ClusterState&) {}
   // A node has heard of another term of schedulers.
   virtual void OnTerm(const Actor&, Term) {}
   // A process leaves of its own will.

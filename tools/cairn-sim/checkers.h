@@ -12,6 +12,8 @@ using CheckerPtr = std::unique_ptr<Checker>;
 // check_pushes.cc
 CheckerPtr MakeAppliedOnce(Context& context);  // applied-once
 CheckerPtr MakeSameOutcome(Context& context);  // same-outcome
+// check_gradients.cc
+CheckerPtr MakeGradients(Context& context);  // gradients
 // check_sums.cc
 CheckerPtr MakeExactSums(Context& context);  // exact-sums
 // check_rounds.cc

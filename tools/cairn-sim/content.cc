@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -98,6 +99,15 @@ void FillPush(CallData& data, const TablePlan& plan, uint64_t n, Random& random)
   const auto count = static_cast<size_t>(random.Between(1, 6));
   for (size_t i = 0; i < count; ++i) data.keys.push_back(Mix64(random.Below(plan.keys), spec.dim));
   FillValues(data, count * spec.dim, n, random);
+}
+
+void OnGrid(CallData& data) {
+  for (size_t i = 0; i < data.values.size() / sizeof(float); ++i) {
+    float value;
+    std::memcpy(&value, data.values.data() + 4 * i, sizeof(value));
+    value = std::nearbyint(value * 64) / 64;
+    std::memcpy(data.values.data() + 4 * i, &value, sizeof(value));
+  }
 }
 
 void FillPull(CallData& data, const TablePlan& plan, Random& random) {
@@ -207,6 +217,7 @@ void CutFrames(client::Request& request, const TableSpec& spec, double chance, R
       made.keys = keys;
       made.owned = pool.Get(piece.size());
       std::copy(piece.begin(), piece.end(), made.owned.data());
+      made.coding = part.frame->coding;
       return wire::EncodeData(std::move(made), pool);
     };
     part.borrowed = false;  // each has a copy

@@ -22,6 +22,8 @@ inline size_t ElementBytes(const TableSpec& spec) { return spec.element == Eleme
 
 // Keys and values of one push or contribution; sparse keys may repeat.
 void FillPush(CallData& data, const TablePlan& plan, uint64_t n, Random& random);
+// Rounds values of floats so that sums of them are exact: they become multiples of 1/64.
+void OnGrid(CallData& data);
 // Keys (and room for the answer) of a pull.
 void FillPull(CallData& data, const TablePlan& plan, Random& random);
 

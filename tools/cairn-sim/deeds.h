@@ -51,6 +51,12 @@ enum class Deed : uint8_t {
   kHurtWhileCopying,   // while another one is being copied to
   kEndTold,            // the launcher tells the scheduler that a process has ended
   kManyNodes,          // a job of more nodes than are told of each other one by one
+  kCodedHalf,          // a frame goes with values of two bytes
+  kCodedNonZero,       // without its zeros
+  kCodedLz4,
+  kRestSent,           // what top-k had held back is sent
+  kChoiceDropped,      // a push that top-k has chosen from is refused
+  kDifferenceTold,     // a state is told as what has changed
   kCount
 };
 inline constexpr size_t kDeedKinds = static_cast<size_t>(Deed::kCount);

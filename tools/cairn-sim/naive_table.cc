@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "naive_half.h"
 #include "optimizer/narrow.h"
 #include "table/initial_value.h"
 
@@ -88,6 +89,14 @@ NaiveTable::Row NaiveTable::Read(RowKey key, uint8_t column) const {
   }
   auto it = rows_.find(key);
   return it != rows_.end() ? it->second : Initial(key);
+}
+
+NaiveTable::Row NaiveTable::Answer(RowKey key, uint8_t column) const {
+  Row row = Read(key, column);
+  if (column != 0 || info_.spec.element != ElementType::kFloat32) return row;
+  for (size_t i = 0; i < row.size() / sizeof(float); ++i)
+    Store(row.data(), i, NaiveHalf(info_.spec.wire, At<float>(row.data(), i), true));
+  return row;
 }
 
 std::vector<bool> NaiveTable::Named(std::span<const std::byte> mask) const {

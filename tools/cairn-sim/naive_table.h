@@ -49,6 +49,8 @@ class NaiveTable {
   double SumSquares(const std::vector<NaiveContribution>& contributions, double divisor) const;
 
   Row Read(RowKey key, uint8_t column = 0) const;  // dense: key 0 is the whole slot
+  // The same as an answer has it: values in as many bits as the table's wire format has.
+  Row Answer(RowKey key, uint8_t column) const;
   // Sparse: a row's values, then its state.
   const std::map<RowKey, Row>& rows() const { return rows_; }
 

@@ -162,6 +162,37 @@ void MakeNarrow(Plan& plan, Random random) {
   }
 }
 
+// Frames are coded from 512 bytes on: most of these are as large.
+void MakeLargeEnough(TablePlan& t, Random& random) {
+  if (t.spec.kind == TableKind::kSparse) {
+    const bool accounts = t.spec.element == ElementType::kInt64;
+    t.spec.dim = accounts ? 4 * static_cast<uint32_t>(random.Between(10, 30))
+                          : static_cast<uint32_t>(random.Between(40, 130));
+    return;
+  }
+  if (t.spec.size >= 1000) return;
+  const uint64_t times = 1 + 1000 / t.spec.size;
+  t.spec.size *= times;
+  for (uint64_t& end : t.spec.segments) end *= times;
+}
+
+// Less on the wire, under some seeds; drawn apart and when all else is, so that the others stay as they are.
+void MakeWireFormats(Plan& plan, Random random) {
+  if (!random.Chance(0.25)) return;
+  for (TablePlan& t : plan.tables) {
+    if (!random.Chance(0.7)) continue;
+    const bool dense = t.spec.kind == TableKind::kDense, floats = t.spec.element == ElementType::kFloat32;
+    if (random.Chance(0.7)) MakeLargeEnough(t, random);
+    constexpr WireFormat kFormats[] = {WireFormat::kLz4, WireFormat::kFloat16, WireFormat::kBfloat16,
+                                       WireFormat::kTopK, WireFormat::kTopK};
+    t.spec.wire = kFormats[floats ? random.Below(dense ? 5 : 3) : 0];
+    if (t.spec.wire != WireFormat::kTopK) continue;
+    constexpr float kParts[] = {0.02f, 0.1f, 0.4f};
+    t.spec.wire_topk = kParts[random.Below(std::size(kParts))];
+    if (t.spec.mode == Mode::kSync && random.Chance(0.5)) t.value_scales = 0.4;
+  }
+}
+
 void MakeFaults(Plan& plan, Random& random) {
   FaultProfile& n = plan.network;
   n.delay_us = random.Between(50, 2000);
@@ -362,6 +393,7 @@ Plan MakePlan(uint64_t seed) {
   plan.two_leaders =
       plan.schedulers > 1 && !plan.only_cuts && !plan.lose_server && Random(Mix64(seed, 0x21EAD)).Chance(0.5);
   plan.impatient = Random(Mix64(seed, 0x74AFF1C)).Chance(0.3);
+  MakeWireFormats(plan, Random(Mix64(seed, 0xC0DED)));
   return plan;
 }
 

@@ -8,6 +8,7 @@
 #include "client/partition/partition.h"
 #include "content.h"
 #include "lane.h"
+#include "request_maker.h"
 #include "round_program.h"
 #include "worker_process.h"
 
@@ -18,7 +19,7 @@ namespace {
 class RoundLane final : public Lane {
  public:
   RoundLane(WorkerProcess& worker, const TablePlan& plan, const wire::TableInfo& info)
-      : Lane(worker), plan_(plan), info_(info) {
+      : Lane(worker), plan_(plan), info_(info), maker_(worker, info.spec) {
     left_ = plan.ops;
     assign_once_ = plan.assign_once;
   }
@@ -96,6 +97,7 @@ class RoundLane final : public Lane {
                 .table = info_.id};
     if (turn.values) {
       FillPush(*data, plan_, worker_.core().incarnation().value * 100'000 + ++pushed_, random_);
+      if (maker_.chooses() && turn.program.op == PushOp::kUpdate) OnGrid(*data);
       FillMask(*data, plan_, random_);
       input.keys = data->keys;
       input.values = InPieces(data->values, *data, plan_, random_);
@@ -108,9 +110,8 @@ class RoundLane final : public Lane {
     input.weight = Weight(turn);
     SetProgram(turn, &input, &end);
     if (phase == Phase::kWhole) PullAfter(*data, turn.values, &input);
-    auto request = Prepare(input);
+    auto request = maker_.Round(input, random_);
     if (!request.ok()) return;
-    CutFrames(*request, info_.spec, plan().split, random_, worker_.world().pool());
     const bool floats = info_.spec.element == ElementType::kFloat32;
     const bool sends = turn.values && !input.not_finite && CanPoke(*data, input);
     if (plan().rogue && sends && floats && random_.Chance(0.1)) {
@@ -153,8 +154,11 @@ class RoundLane final : public Lane {
     SetProgram(turn, &input, &end);
     input.hyper.lr *= 0.5;  // those of the decision count
     PullAfter(*data, turn.values, &input);
-    auto request = Prepare(input);
-    if (!request.ok()) return;
+    auto request = client::PrepareRound(input, worker_.world().pool());
+    if (!request.ok()) {
+      worker_.world().context().report("outcomes", "PrepareRound: " + request.status().ToString());
+      return;
+    }
     Submit(std::move(*request), std::move(end), data,
            [this, data](const Status& status) { EndTurn(status, data->told); });
   }
@@ -202,13 +206,6 @@ class RoundLane final : public Lane {
     data.out.resize(elements * ElementBytes(info_.spec));
     input->pull_after = true;
     input->out = std::span(data.out);
-  }
-
-  Result<client::Request> Prepare(const client::PartitionInput& input) {
-    auto request = client::PrepareRound(input, worker_.world().pool());
-    if (!request.ok())
-      worker_.world().context().report("outcomes", "PrepareRound: " + request.status().ToString());
-    return request;
   }
 
   void EndTurn(const Status& status, const RoundInfo& told) {
@@ -296,6 +293,7 @@ class RoundLane final : public Lane {
 
   const TablePlan plan_;
   const wire::TableInfo info_;
+  RequestMaker maker_;
   uint64_t pushed_ = 0;
   bool assign_once_ = false;  // still to do
   bool all_joined_ = false;

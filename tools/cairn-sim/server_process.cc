@@ -268,6 +268,8 @@ void ServerProcess::Start() {
     }
   };
   events.on_state = [this](std::shared_ptr<const wire::ClusterState> state) {
+    const Actor actor{.role = wire::Role::kServer, .index = options_.number, .process = process_};
+    world_.Tell([&](Checker& c) { c.OnState(actor, *state); });
     for (auto& thread : threads_)
       Post(thread->last_post_us(), [t = thread.get(), state] { t->State(state); });
   };

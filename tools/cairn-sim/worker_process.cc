@@ -246,6 +246,11 @@ void WorkerProcess::AfterCall() {
     const Actor actor{.role = wire::Role::kWorker, .index = number_, .process = process_};
     world_.Tell([&](Checker& c) { c.OnTerm(actor, term); });
   }
+  if (const auto state = core_->state(); state->version > version_) {
+    version_ = state->version;
+    const Actor actor{.role = wire::Role::kWorker, .index = number_, .process = process_};
+    world_.Tell([&](Checker& c) { c.OnState(actor, *state); });
+  }
   if (core_->fatal().ok() || fatal_seen_) return;
   fatal_seen_ = true;
   // Every call under way ends with it, at once or at the next tick.

@@ -96,6 +96,7 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   bool waits_for_the_end_ = false;  // has nothing to do until every slot has its owners
   uint64_t uid_ = 0;
   Term term_;
+  StateVersion version_;  // of the state that checkers have seen
   uint64_t barriers_entered_ = 0;
 };
 

@@ -305,6 +305,13 @@ void World::OnDurable(std::span<const std::byte> record) {
   last_word_->OnRecord();
 }
 
+void World::OnCoded(wire::Coding coding) {
+  const bool half = coding == wire::Coding::kFloat16 || coding == wire::Coding::kBfloat16;
+  context_.deeds.Add(half                               ? Deed::kCodedHalf
+                     : coding == wire::Coding::kNonZero ? Deed::kCodedNonZero
+                                                        : Deed::kCodedLz4);
+}
+
 void World::OnSend(const Port& from, const Port* to, const wire::FrameHeader& header,
                    std::span<const std::byte> body) {
   const Actor sender = Actor::FromTag(from.tag(), from.process());
@@ -324,6 +331,7 @@ void World::OnSend(const Port& from, const Port* to, const wire::FrameHeader& he
       auto state = wire::Apply(base->second, *delta);
       if (!state.ok()) return context_.report("wire", from.name() + ": " + state.status().ToString());
       *message = wire::StateMessage{std::move(*state)};
+      context_.deeds.Add(Deed::kDifferenceTold);
     }
     Tell([&](Checker& c) { c.OnControlSent(sender, receiver_or_null, *message); });
     return;

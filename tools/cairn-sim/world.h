@@ -123,6 +123,7 @@ class World final : public Tap {
 
   void OnSend(const Port& from, const Port* to, const wire::FrameHeader& header,
               std::span<const std::byte> body) override;
+  void OnCoded(wire::Coding coding) override;
   void OnUnreadable(const std::string& from, const std::string& to, const Status& why) override {
     context_.report("wire", to + " can't read what " + from + " sends: " + why.ToString());
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/planted.h"
 #include "client/partition/finite.h"
 
 namespace cairn::client {
@@ -82,9 +83,10 @@ ErrorFeedback::Chosen ErrorFeedback::Choose(const PieceList<const std::byte>& gr
     }
     if (!Add(gradient, begin, end, 1.0f / scale)) return {};
     Split(begin, end);
-    if (scale != 1.0f)
+    if (scale != 1.0f && !CAIRN_BUG(kRestScaled))
       for (uint64_t i = begin; i < end; ++i) next_[i] *= scale;
   }
+  if (CAIRN_BUG(kRestForgotten)) rest_.assign(size, 0.0f);  // a push that goes well replaces it
   return {this, std::move(lock)};
 }
 
@@ -92,6 +94,7 @@ bool ErrorFeedback::Add(const PieceList<const std::byte>& gradient, uint64_t beg
                         float per_value) {
   uint64_t at = begin;
   bool whole = true;
+  if (CAIRN_BUG(kRestTwice)) per_value *= 2;
   gradient.ForEach(begin * sizeof(float), (end - begin) * sizeof(float), [&](std::span<const std::byte> piece) {
     whole &= piece.size() % sizeof(float) == 0;
     const size_t count = piece.size() / sizeof(float);

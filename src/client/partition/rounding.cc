@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/planted.h"
 #include "client/partition/check_options.h"
 #include "client/partition/table_facts.h"
 #include "wire/coding.h"
@@ -55,9 +56,18 @@ bool ChangesValues(const PartitionInput& input) {
   return input.op == PushOp::kUpdate && format != WireFormat::kPlain && format != WireFormat::kLz4;
 }
 
+ErrorFeedback::Chosen ChooseLargest(ErrorFeedback* feedback, PartitionInput& input) {
+  if (feedback == nullptr || !ChangesValues(input)) return {};
+  if (input.joined || input.not_finite || input.weight == 0) return {};  // the values do not count
+  ErrorFeedback::Chosen chosen = feedback->Choose(input.values, input.mask, input.value_scale);
+  if (chosen) input.values = chosen.values();
+  return chosen;
+}
+
 Status RoundDrafts(const PartitionInput& input, Drafts& drafts) {
   const TableSpec& spec = input.table->spec;
   if (!ChangesValues(input) || spec.wire == WireFormat::kTopK) return Status::Ok();
+  if (CAIRN_BUG(kGradientNotRounded)) return Status::Ok();
   bool finite = true;
   for (Draft& draft : drafts)
     finite &= wire::RoundValues(spec.wire, wire::TooLarge::kInfinite, draft.owned.bytes());

@@ -127,6 +127,27 @@ TEST_P(Rounding, RowsAreSummedFirst) {
   EXPECT_NE(request.status().message().find("repeat"), std::string::npos);
 }
 
+TEST_P(Rounding, TheLargestAreChosenWhereTheValuesCount) {
+  wire::TableInfo table = Table(WireFormat::kTopK);
+  table.spec.size = 4;
+  table.spec.wire_topk = 0.25f;
+  const auto feedback = ErrorFeedback::For(table.spec);
+  const std::vector<float> gradient = {1.0f, 2.0f, 3.0f, 4.0f};
+  PartitionInput input{.state = &state_, .table = &table, .values = std::as_bytes(std::span(gradient))};
+  PartitionInput weightless = input;
+  weightless.weight = 0;
+  EXPECT_FALSE(ChooseLargest(feedback.get(), weightless));
+  PartitionInput assigned = input;
+  assigned.op = PushOp::kAssign;
+  EXPECT_FALSE(ChooseLargest(feedback.get(), assigned));
+  EXPECT_FALSE(ChooseLargest(nullptr, input));
+  EXPECT_EQ(input.values.whole().data(), std::as_bytes(std::span(gradient)).data());
+  auto chosen = ChooseLargest(feedback.get(), input);
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(input.values.whole().data(), chosen.values().data());
+  EXPECT_EQ(Floats(chosen.values()), (std::vector<float>{0, 0, 0, 4.0f}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, Rounding, testing::Values(Mode::kAsync, Mode::kSync));
 
 }  // namespace

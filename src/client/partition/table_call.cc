@@ -59,11 +59,7 @@ PartitionInput InputOf(const TableHandle& table, const TableCall& call, const wi
 }
 
 ErrorFeedback::Chosen Choose(const TableHandle& table, PartitionInput& input) {
-  if (table.feedback == nullptr || !ChangesValues(input)) return {};
-  if (input.joined || input.not_finite || input.weight == 0) return {};  // the values do not count
-  ErrorFeedback::Chosen chosen = table.feedback->Choose(input.values, input.mask, input.value_scale);
-  if (chosen) input.values = chosen.values();
-  return chosen;
+  return ChooseLargest(table.feedback.get(), input);
 }
 
 }  // namespace cairn::client

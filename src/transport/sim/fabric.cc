@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "wire/coding.h"
 
 namespace cairn::sim {
 
@@ -218,12 +219,21 @@ void Fabric::Send(Port& port, ConnId conn, const wire::Frame& frame) {
            " table " + std::to_string(header.table) + " body " + std::to_string(header.body_bytes);
   });
   if (tap_ != nullptr) tap_->OnSend(port, other.port, header, bytes->bytes().subspan(sizeof(header)));
-  Carry(connection, 1 - side, bytes);
+  Carry(connection, 1 - side, OnTheWay(conn, frame, bytes));
   Process& dying = process(port.process_);
   if (dying.dies && --dying.sends_left == 0) {
     dying.muted = true;
     queue_.At(queue_.now_us(), std::exchange(dying.dies, nullptr));
   }
+}
+
+// As a connection hands it to its socket (transport/tcp/connection.cc).
+Fabric::Bytes Fabric::OnTheWay(ConnId conn, const wire::Frame& frame, Bytes plain) {
+  if (frame.coding == wire::Coding::kPlain || SameHost(conn)) return plain;
+  const wire::FramePtr coded = wire::CodeFrame(frame, pool_);
+  if (coded == nullptr) return plain;
+  if (tap_ != nullptr) tap_->OnCoded(frame.coding);
+  return std::make_shared<const Buffer>(wire::Flatten(*coded, pool_));
 }
 
 int64_t Fabric::ExtraDelay(int from_process, int to_process) const {

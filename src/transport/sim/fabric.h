@@ -1,6 +1,7 @@
 // The simulated network: processes with ports, connections between them, and faults on every frame.
-// A Port is what a role gets as its Network. Frames are flattened to bytes when they are sent and go
-// through the reader of the real network, with its limits, when they arrive. One thread per fabric.
+// A Port is what a role gets as its Network. Frames are flattened to bytes when they are sent, coded as the
+// real network codes them between hosts, and go through its reader, with its limits, when they arrive.
+// One thread per fabric.
 //
 // A connection keeps its order unless the reorder fault strikes; closing it is a message behind the
 // frames on their way, so a late frame may still reach an end that has not heard of the close.
@@ -73,6 +74,8 @@ class Tap {
   virtual ~Tap() = default;
   virtual void OnSend(const Port& from, const Port* to, const wire::FrameHeader& header,
                       std::span<const std::byte> body) = 0;
+  // The frame goes in fewer bytes than OnSend has seen.
+  virtual void OnCoded(wire::Coding) {}
   // A frame that its receiver's reader refuses, though none before it went astray and nothing was refused
   // before: the connection is closed.
   virtual void OnUnreadable(const std::string& from, const std::string& to, const Status& why) = 0;
@@ -187,6 +190,7 @@ class Fabric {
   ConnId Connect(Port& port, const wire::Endpoint& to);
   void FinishConnect(Connection* connection, const wire::Endpoint& to);
   void Send(Port& port, ConnId conn, const wire::Frame& frame);
+  Bytes OnTheWay(ConnId conn, const wire::Frame& frame, Bytes plain);
   void Carry(Connection* connection, int to_side, const Bytes& bytes);
   void Close(ConnId conn);
   bool SameHost(ConnId conn) const;

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "wire/control.h"
+#include "wire/data.h"
 
 namespace cairn::sim {
 namespace {
@@ -77,6 +79,63 @@ class FabricTest : public testing::Test {
   Port* server_port_ = nullptr;
   ConnId conn_;
 };
+
+// Sees what is sent, and what goes in fewer bytes.
+class Codings final : public Tap {
+ public:
+  void OnSend(const Port&, const Port*, const wire::FrameHeader& header,
+              std::span<const std::byte> body) override {
+    flags = header.flags;
+    sent.assign(body.begin(), body.end());
+  }
+  void OnCoded(wire::Coding coding) override { coded.push_back(coding); }
+  void OnUnreadable(const std::string&, const std::string&, const Status& why) override {
+    ADD_FAILURE() << why.ToString();
+  }
+  uint16_t flags = 0;
+  std::vector<std::byte> sent;
+  std::vector<wire::Coding> coded;
+};
+
+TEST_F(FabricTest, FramesAreCodedOnTheirWay) {
+  struct Keeper final : PortHandler {
+    void OnConnected(ConnId) override {}
+    void OnMessage(ConnId, wire::InFrame& frame) override {
+      flags = frame.header.flags;
+      got.assign(frame.body().begin(), frame.body().end());
+    }
+    void OnDisconnect(ConnId) override {}
+    uint16_t flags = 0;
+    std::vector<std::byte> got;
+  };
+  Keeper keeper;
+  Port* const port = fabric_->AddPort(server_process_, "keeper", 0, &keeper);
+  fabric_->Listen(server_process_, {"server", 2}, [&](const wire::InFrame&) { return port; });
+  Codings tap;
+  fabric_->set_tap(&tap);
+  const ConnId conn = client_port_->Connect({"server", 2});
+  Drain();
+  for (const wire::Coding coding : {wire::Coding::kFloat16, wire::Coding::kNonZero, wire::Coding::kLz4}) {
+    const wire::SlotEntry entries[] = {{3, 300, 1}};
+    wire::PushParams params;
+    wire::DataParts parts;
+    parts.type = wire::FrameType::kPush;
+    parts.table = TableId{1};
+    parts.params = &params;
+    parts.entries = entries;
+    parts.owned = pool_.Get(300 * sizeof(float));
+    std::ranges::fill(parts.owned.bytes(), std::byte{0});
+    parts.coding = coding;
+    client_port_->Send(conn, wire::EncodeData(std::move(parts), pool_));
+    Drain();
+    EXPECT_EQ(tap.coded, std::vector<wire::Coding>{coding});
+    EXPECT_EQ(tap.flags & wire::kFlagCoded, 0);
+    EXPECT_EQ(keeper.flags, tap.flags);
+    EXPECT_EQ(keeper.got, tap.sent);
+    EXPECT_GE(keeper.got.size(), 1200u);
+    tap.coded.clear();
+  }
+}
 
 TEST_F(FabricTest, AFirstFrameThatIsTooLargeIsToldAndEndsTheConnection) {
   Unreadable tap;
