@@ -9,19 +9,12 @@
 #include <vector>
 
 #include "checkers.h"
+#include "violation_text.h"
 #include "wire/data.h"
 
 namespace cairn::sim {
 
 namespace {
-
-std::string Words(SlotId slot, Position at) {
-  return "slot " + std::to_string(slot.value) + " at (" + std::to_string(at.epoch()) + ", " +
-         std::to_string(at.index()) + ")";
-}
-std::string Words(TableId table, Round round) {
-  return "round " + std::to_string(round.value) + " of table " + std::to_string(table.value);
-}
 
 // What the checkers of answers have in common.
 class AnswerChecker : public Checker {

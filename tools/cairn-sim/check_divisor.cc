@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkers.h"
+#include "violation_text.h"
 
 namespace cairn::sim {
 
@@ -16,12 +17,6 @@ namespace {
 
 using RoundId = std::tuple<uint32_t, uint32_t, uint64_t>;  // table, slot, round
 RoundId IdOf(TableId table, SlotId slot, Round round) { return {table.value, slot.value, round.value}; }
-
-std::string Words(TableId table, SlotId slot, Round round) {
-  return "round " + std::to_string(round.value) + " of table " + std::to_string(table.value) + " in slot " +
-         std::to_string(slot.value);
-}
-std::string Words(const server::CloseRecord& r) { return Words(r.table, r.slot, r.round); }
 
 // Keeps what was staged and calls Judge with it when the round closes, or is summed up. A round
 // that was summed up is not judged again: JudgeClose sees it.

@@ -9,14 +9,11 @@
 #include <vector>
 
 #include "checkers.h"
+#include "violation_text.h"
 
 namespace cairn::sim {
 
 namespace {
-
-std::string Words(TableId table, Round round) {
-  return "round " + std::to_string(round.value) + " of table " + std::to_string(table.value);
-}
 
 class RoundOnce final : public Checker {
  public:

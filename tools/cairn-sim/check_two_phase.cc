@@ -11,19 +11,13 @@
 #include <vector>
 
 #include "checkers.h"
+#include "violation_text.h"
 
 namespace cairn::sim {
 
 namespace {
 
 using RoundId = std::pair<uint32_t, uint64_t>;  // table, round
-
-std::string Words(TableId table, Round round) {
-  return "round " + std::to_string(round.value) + " of table " + std::to_string(table.value);
-}
-std::string Words(const server::CloseRecord& r) {
-  return Words(r.table, r.round) + " in slot " + std::to_string(r.slot.value);
-}
 
 class Decisions final : public Checker {
  public:

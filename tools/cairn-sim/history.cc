@@ -3,14 +3,9 @@
 #include <algorithm>
 #include <iterator>
 
-namespace cairn::sim {
+#include "violation_text.h"
 
-namespace {
-std::string Words(SlotId slot, Position at) {
-  return "slot " + std::to_string(slot.value) + " at (" + std::to_string(at.epoch()) + ", " +
-         std::to_string(at.index()) + ")";
-}
-}  // namespace
+namespace cairn::sim {
 
 std::string ToString(const ShardName& shard) {
   return "server " + std::to_string(shard.server) + "#" + std::to_string(shard.incarnation) + " thread " +
