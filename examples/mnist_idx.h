@@ -24,10 +24,12 @@ struct Samples {
 inline cairn::Result<std::vector<uint8_t>> ReadIdx(const std::string& path, uint32_t want_magic,
                                                    size_t bytes_each) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return {cairn::Code::kNotFound, path + " can't be opened: fetch the data with script/fetch-mnist"};
+  if (!file)
+    return {cairn::Code::kNotFound, path + " can't be opened: fetch the data with script/fetch-mnist"};
   std::vector<uint8_t> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   auto u32 = [&](size_t at) {
-    return uint32_t{bytes[at]} << 24 | uint32_t{bytes[at + 1]} << 16 | uint32_t{bytes[at + 2]} << 8 | bytes[at + 3];
+    return uint32_t{bytes[at]} << 24 | uint32_t{bytes[at + 1]} << 16 | uint32_t{bytes[at + 2]} << 8 |
+           bytes[at + 3];
   };
   const size_t header = bytes_each == 1 ? 8 : 16;
   if (bytes.size() < header || u32(0) != want_magic)

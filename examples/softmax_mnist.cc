@@ -31,7 +31,7 @@ struct Flags {
   int epochs = 2;
   size_t batch = 50;  // per worker
   float lr = 0.3f;
-  size_t limit = 0;   // samples used; 0: all
+  size_t limit = 0;  // samples used; 0: all
 };
 
 // Probabilities of the ten classes for one image.
@@ -144,9 +144,15 @@ int main(int argc, char** argv) {
   CLI::App app{"Trains softmax regression on MNIST, one worker of a Cairn job. Start it with `cairn run`."};
   Flags flags;
   app.add_option("--data", flags.data, "Folder with the four IDX files (script/fetch-mnist)")->required();
-  app.add_option("--mode", flags.mode, "sync or async")->check(CLI::IsMember({"sync", "async"}))->capture_default_str();
-  app.add_option("--epochs", flags.epochs, "Passes over the data")->check(CLI::Range(1, 1000))->capture_default_str();
-  app.add_option("--batch", flags.batch, "Samples a step and worker")->check(CLI::Range(1, 60000))->capture_default_str();
+  app.add_option("--mode", flags.mode, "sync or async")
+      ->check(CLI::IsMember({"sync", "async"}))
+      ->capture_default_str();
+  app.add_option("--epochs", flags.epochs, "Passes over the data")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--batch", flags.batch, "Samples a step and worker")
+      ->check(CLI::Range(1, 60000))
+      ->capture_default_str();
   app.add_option("--lr", flags.lr, "Learning rate")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--limit", flags.limit, "Use only so many training samples (0: all)")->capture_default_str();
   CLI11_PARSE(app, argc, argv);

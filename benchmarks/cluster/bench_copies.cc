@@ -169,8 +169,7 @@ class Copies {
       for (size_t i = 0; i < 2; ++i) {
         work(i);  // unmeasured: the other cluster had the caches
         if (turn == 0) work(i);
-        bench::Sample(
-            flags_.seconds / kTurns, [&] { work(i); }, &micros[i]);
+        bench::Sample(flags_.seconds / kTurns, [&] { work(i); }, &micros[i]);
       }
     }
     for (size_t i = 0; i < 2; ++i) figure.median_us[i] = bench::Median(std::move(micros[i]));

@@ -81,12 +81,31 @@ std::string Folder() {
 std::map<std::string, double> Measure(const Flags& flags, const Job& job, const std::string& folder) {
   const std::string file = folder + "/figures";
   const auto text = [](auto number) { return std::to_string(number); };
-  std::vector<std::string> words = {
-      flags.cairn, "run", "--no-logs", "--no-progress", "-s", text(job.servers), "-w", text(job.workers),
-      "--threads", text(job.threads), "--replicas", text(job.replicas), "--",
-      std::filesystem::read_symlink("/proc/self/exe").string(), "--worker", "--worker-json", file,
-      "--seconds", text(flags.cluster.seconds), "--keys", text(flags.cluster.keys),
-      "--dim", text(flags.cluster.dim), "--rows", text(flags.cluster.rows)};
+  std::vector<std::string> words = {flags.cairn,
+                                    "run",
+                                    "--no-logs",
+                                    "--no-progress",
+                                    "-s",
+                                    text(job.servers),
+                                    "-w",
+                                    text(job.workers),
+                                    "--threads",
+                                    text(job.threads),
+                                    "--replicas",
+                                    text(job.replicas),
+                                    "--",
+                                    std::filesystem::read_symlink("/proc/self/exe").string(),
+                                    "--worker",
+                                    "--worker-json",
+                                    file,
+                                    "--seconds",
+                                    text(flags.cluster.seconds),
+                                    "--keys",
+                                    text(flags.cluster.keys),
+                                    "--dim",
+                                    text(flags.cluster.dim),
+                                    "--rows",
+                                    text(flags.cluster.rows)};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -143,10 +162,16 @@ int Drive(const Flags& flags) {
       const double base = first.try_emplace(job.way + " " + id, median).first->second;
       std::printf("%-22s %2u  %-28s %9.2f (%.2f to %.2f)  %5.2f x the first\n", job.way.c_str(), job.count,
                   id.c_str(), median, rates.front(), rates.back(), median / base);
-      curve["points"].push_back({{"way", job.way}, {"count", job.count}, {"servers", job.servers},
-                                 {"threads", job.threads}, {"workers", job.workers},
-                                 {"replicas", job.replicas}, {"figure", id}, {"value", median},
-                                 {"least", rates.front()}, {"most", rates.back()},
+      curve["points"].push_back({{"way", job.way},
+                                 {"count", job.count},
+                                 {"servers", job.servers},
+                                 {"threads", job.threads},
+                                 {"workers", job.workers},
+                                 {"replicas", job.replicas},
+                                 {"figure", id},
+                                 {"value", median},
+                                 {"least", rates.front()},
+                                 {"most", rates.back()},
                                  {"times_first", median / base}});
     }
   }

@@ -70,8 +70,8 @@ void Figures::Add(const Work& work, std::vector<double> micros, Figure figure) {
   figure.least = std::min(low, high);
   figure.most = std::max(low, high);
   figure.runs = micros.size();
-  std::printf("%-44s %10.1f us %9.2f %s (%.2f to %.2f)", figure.work.c_str(), figure.median_us,
-              figure.value, figure.unit.c_str(), figure.least, figure.most);
+  std::printf("%-44s %10.1f us %9.2f %s (%.2f to %.2f)", figure.work.c_str(), figure.median_us, figure.value,
+              figure.unit.c_str(), figure.least, figure.most);
   if (figure.client_allocations >= 0)
     std::printf("  allocations %.2f client, %.2f server", figure.client_allocations,
                 figure.server_allocations);
@@ -92,9 +92,8 @@ void Figures::CountAllocations(const std::function<void()>& operation, Figure* f
 bool Figures::WriteJson(const std::string& path, const std::string& set_up) const {
   nlohmann::json json{{"set_up", set_up}, {"rank", client_.rank()}, {"figures", nlohmann::json::array()}};
   for (const Figure& f : all_) {
-    nlohmann::json one{{"id", f.id},       {"work", f.work},   {"unit", f.unit},
-                       {"value", f.value}, {"least", f.least}, {"most", f.most},
-                       {"runs", f.runs},   {"median_us", f.median_us}};
+    nlohmann::json one{{"id", f.id},       {"work", f.work}, {"unit", f.unit}, {"value", f.value},
+                       {"least", f.least}, {"most", f.most}, {"runs", f.runs}, {"median_us", f.median_us}};
     if (f.client_allocations >= 0) {
       one["client_allocations"] = f.client_allocations;
       one["server_allocations"] = f.server_allocations;

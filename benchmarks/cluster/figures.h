@@ -25,10 +25,10 @@ struct ClusterFlags {
 };
 
 struct Figure {
-  std::string id;    // "sparse_push_sgd"
-  std::string work;  // for people
-  std::string unit;  // GB/s, M keys/s or us
-  double value = 0;  // of the median run
+  std::string id;              // "sparse_push_sgd"
+  std::string work;            // for people
+  std::string unit;            // GB/s, M keys/s or us
+  double value = 0;            // of the median run
   double least = 0, most = 0;  // of the quartiles, in the unit
   double median_us = 0;
   uint64_t runs = 0;

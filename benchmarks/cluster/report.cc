@@ -25,8 +25,12 @@ bool WriteJson(const std::string& path, const std::vector<Row>& rows, const std:
   nlohmann::json json;
   json["set_up"] = set_up;
   for (const Row& row : rows)
-    json["rows"].push_back({{"work", row.work}, {"median_us", row.median_us}, {"rate", row.rate}, {"unit", row.unit},
-                            {"limit", row.limit}, {"limit_name", row.limit_name},
+    json["rows"].push_back({{"work", row.work},
+                            {"median_us", row.median_us},
+                            {"rate", row.rate},
+                            {"unit", row.unit},
+                            {"limit", row.limit},
+                            {"limit_name", row.limit_name},
                             {"ratio", row.limit > 0 ? row.rate / row.limit : 0.0}});
   std::ofstream file(path);
   file << json.dump(2) << "\n";

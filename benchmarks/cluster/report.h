@@ -8,17 +8,18 @@
 namespace bench {
 
 struct Row {
-  std::string work;          // "dense push 16 MB"
-  double median_us = 0;      // one operation, answered
-  double rate = 0;           // GB/s or M keys/s
+  std::string work;      // "dense push 16 MB"
+  double median_us = 0;  // one operation, answered
+  double rate = 0;       // GB/s or M keys/s
   std::string unit;
-  double limit = 0;          // in the same unit; 0: none
-  std::string limit_name;    // "loopback TCP"
+  double limit = 0;        // in the same unit; 0: none
+  std::string limit_name;  // "loopback TCP"
 };
 
 inline double Median(std::vector<double> values) {
   if (values.empty()) return 0;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                   values.end());
   return values[values.size() / 2];
 }
 

@@ -19,7 +19,8 @@ Optimizer Named(const std::string& name) {
   if (name == "adagrad")
     return {OptimizerKind::kAdagrad, OptimizerKind::kAdagrad, {.lr = 1e-3, .eps = 1e-10, .step = 1}};
   if (name == "adam")
-    return {OptimizerKind::kAdam, OptimizerKind::kSparseAdam,
+    return {OptimizerKind::kAdam,
+            OptimizerKind::kSparseAdam,
             {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .step = 1}};
   return {OptimizerKind::kSgd, OptimizerKind::kSgd, {.lr = 1e-3}};
 }
@@ -74,7 +75,8 @@ void Figures::Dense() {
 }
 
 void Figures::Sync() {
-  const std::pair<const char*, uint64_t> sizes[] = {{"4 KB", 4 << 10}, {"4 MB", 4 << 20}, {"16 MB", 16 << 20}};
+  const std::pair<const char*, uint64_t> sizes[] = {
+      {"4 KB", 4 << 10}, {"4 MB", 4 << 20}, {"16 MB", 16 << 20}};
   for (const auto& [name, bytes] : sizes) {
     cairn::TableSpec spec{.name = std::string("sync ") + name,
                           .mode = cairn::Mode::kSync,
@@ -85,9 +87,10 @@ void Figures::Sync() {
     const std::vector<float> gradient(spec.size, 1e-3f);
     std::vector<float> out(spec.size);
     // A number of rounds and not a time: everybody takes part in each of them.
-    MeasureRounds({"sync_" + std::to_string(bytes >> 10) + "kb", std::string("sync push+pull ") + name, 0, "us"},
-                  bytes > (1 << 20) ? 60 : 2000,
-                  [&] { Check(table->PushPull(std::span(gradient), std::span(out)).Wait()); });
+    MeasureRounds(
+        {"sync_" + std::to_string(bytes >> 10) + "kb", std::string("sync push+pull ") + name, 0, "us"},
+        bytes > (1 << 20) ? 60 : 2000,
+        [&] { Check(table->PushPull(std::span(gradient), std::span(out)).Wait()); });
     Check(client_.Barrier());
     if (client_.rank() == 0) Check(client_.DropTable(spec.name));
   }
@@ -136,9 +139,8 @@ void Figures::SparseOf(const std::string& optimizer) {
   const double millions = static_cast<double>(flags_.keys) / 1e6;
   const std::string text = " " + std::to_string(flags_.keys / 1000) + " k keys of " +
                            std::to_string(flags_.rows / 1000) + " k, " + optimizer;
-  Measure({"sparse_push_" + optimizer, "sparse push" + text, millions, "M keys/s"}, [&] {
-    Check(table->Push(batches[turn++ % kBatches], std::span(rows), options).Wait());
-  });
+  Measure({"sparse_push_" + optimizer, "sparse push" + text, millions, "M keys/s"},
+          [&] { Check(table->Push(batches[turn++ % kBatches], std::span(rows), options).Wait()); });
   Measure({"sparse_pull_" + optimizer, "sparse pull" + text, millions, "M keys/s"},
           [&] { Check(table->Pull(batches[turn++ % kBatches], std::span(out)).Wait()); });
   if (optimizer == flags_.optimizers.front())

@@ -99,10 +99,8 @@ void PrintFigure(const std::string& name, double value) {
 }
 
 void Sparse(const Flags& flags, const Optimizer& optimizer) {
-  Table table({.name = "sparse",
-               .kind = cairn::TableKind::kSparse,
-               .optimizer = optimizer.sparse,
-               .dim = kDim});
+  Table table(
+      {.name = "sparse", .kind = cairn::TableKind::kSparse, .optimizer = optimizer.sparse, .dim = kDim});
   const std::vector<float> values(flags.keys * kDim, 1e-6f);
   std::vector<float> out(values.size());
   const cairn::Hyper hyper = HyperOf(optimizer.sparse);

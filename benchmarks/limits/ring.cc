@@ -202,7 +202,8 @@ double RingPushGbPerSecond() {
   bool ok = true;
   const double seconds = MedianSeconds(kTimes * 20, [&] {
     ok &= cairn::optimizer::AllFinite(source);
-    for (size_t at = 0; at < kArrayBytes; at += kPieceBytes) pair.rings().there.Write(bytes + at, kPieceBytes);
+    for (size_t at = 0; at < kArrayBytes; at += kPieceBytes)
+      pair.rings().there.Write(bytes + at, kPieceBytes);
     pair.rings().back.Read(kAnswer, [&](const std::byte* p) { std::memcpy(answer, p, kAnswer); });
   });
   return ok ? kArrayBytes / seconds * 1e-9 : kNone;

@@ -79,8 +79,8 @@ void ReportFilling(const SparseTables& tables, const ProcessMemory& before, cons
   figures.Add({"process memory of the tables" + of, resident * 1e-9, "GB",
                std::to_string(after.huge >> 20) + " MiB of it in huge pages"});
   const Pauses& pauses = tables.pauses;
-  const std::string batches = std::to_string(pauses.batches) + " batches of " +
-                              std::to_string(SparseTables::kBatch) + " keys";
+  const std::string batches =
+      std::to_string(pauses.batches) + " batches of " + std::to_string(SparseTables::kBatch) + " keys";
   figures.Add({"longest batch while growing" + of, std::max(pauses.growth_us, pauses.page_us) * 1e-3, "ms",
                "goal 5; the thread's own time; " + batches});
   figures.Add({"longest batch without a new page" + of, pauses.growth_us * 1e-3, "ms", "index and slabs"});
@@ -120,9 +120,10 @@ int Run(const Flags& flags) {
   std::printf("%llu rows of %u floats, SGD, %u slots, one thread; batches of %zu keys\n",
               static_cast<unsigned long long>(flags.rows), kDim, kSlots, flags.keys);
   if (!flags.only_memory) {
-    figures.Add({"limit: random rows read and added to", RandomAddRowsPerSecond() * 1e-6, "M rows/s",
-                 "no index"});
-    figures.Add({"limit: random rows copied out", RandomGatherRowsPerSecond() * 1e-6, "M rows/s", "no index"});
+    figures.Add(
+        {"limit: random rows read and added to", RandomAddRowsPerSecond() * 1e-6, "M rows/s", "no index"});
+    figures.Add(
+        {"limit: random rows copied out", RandomGatherRowsPerSecond() * 1e-6, "M rows/s", "no index"});
   }
   for (const Stored& stored : kStored) {
     const bool full = stored.storage == cairn::Storage::kFull;

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/random.h"
+#include "client/cache/row_cache.h"
 #include "client/partition/gather_rows.h"
 #include "client/partition/partition.h"
-#include "client/cache/row_cache.h"
 #include "client/partition/unique_keys.h"
 
 namespace cairn::client {
@@ -113,8 +113,10 @@ void Pull(benchmark::State& state) {
   const wire::TableInfo table = TableOf(kDim);
   std::vector<float> out(batch.unique.size() * kDim);
   BufferPool pool;
-  const PartitionInput input{
-      .state = &cluster, .table = &table, .keys = batch.unique, .out = std::as_writable_bytes(std::span(out))};
+  const PartitionInput input{.state = &cluster,
+                             .table = &table,
+                             .keys = batch.unique,
+                             .out = std::as_writable_bytes(std::span(out))};
   for (auto _ : state) {
     Result<Request> request = PreparePull(input, pool);
     if (!request.ok()) return state.SkipWithError(request.status().message().c_str());
@@ -155,7 +157,8 @@ void Cached(benchmark::State& state) {
     const std::vector<RowKey>& unique = batches[at++ % batches.size()].unique;
     const std::span<float> rows = std::span(out).first(unique.size() * kDim);
     const size_t left = cache.Take(unique, rows, missing);
-    cache.Give(cache.ticket(), unique, std::span(missing).first(left), std::span(read).first(left * kDim), rows);
+    cache.Give(cache.ticket(), unique, std::span(missing).first(left), std::span(read).first(left * kDim),
+               rows);
     cache.Step();
     keys += unique.size();
   }

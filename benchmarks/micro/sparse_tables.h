@@ -32,9 +32,9 @@ std::vector<Frame> MakeFrames(uint64_t rows, size_t keys, size_t frames);
 // How long a batch took while the tables were filled: the longest of all, in this thread's own time
 // and by the clock, without and with a page that the system gave meanwhile.
 struct Pauses {
-  double growth_us = 0;       // index and slabs grow
-  double page_us = 0;         // the first touch of a page, and what grows beside it
-  double wall_us = 0;         // either, by the clock: other programs on the machine count
+  double growth_us = 0;  // index and slabs grow
+  double page_us = 0;    // the first touch of a page, and what grows beside it
+  double wall_us = 0;    // either, by the clock: other programs on the machine count
   uint64_t batches = 0, with_page = 0, above_5_ms = 0;
 };
 

@@ -39,11 +39,11 @@ struct ClientOptions {
   };
   std::string scheduler_host = "127.0.0.1";
   uint16_t scheduler_port = 0;
-  std::vector<Address> more_schedulers;    // further ones: one of all leads, the others stand by
-  std::string cluster_id;                  // empty: whatever cluster is there
-  int32_t rank = -1;                       // wanted rank; -1: the scheduler chooses
-  int64_t connect_timeout_ms = 120'000;    // all nodes present, by then
-  int64_t call_timeout_ms = 30 * 60'000;   // every later call
+  std::vector<Address> more_schedulers;   // further ones: one of all leads, the others stand by
+  std::string cluster_id;                 // empty: whatever cluster is there
+  int32_t rank = -1;                      // wanted rank; -1: the scheduler chooses
+  int64_t connect_timeout_ms = 120'000;   // all nodes present, by then
+  int64_t call_timeout_ms = 30 * 60'000;  // every later call
   uint64_t max_unacked_bytes = uint64_t{64} << 20;
   std::function<void(const std::string&)> log;  // lines for the user; default: standard error
   // Asked every 50 ms or so by a push that waits for room in max_unacked_bytes, on the thread that

@@ -17,12 +17,12 @@ struct EmbeddedOptions {
   uint32_t workers = 1;
   uint32_t threads_per_server = 1;
   uint32_t slots = 256;
-  // To listen on. Empty: 127.0.0.1, or ::1 on a machine that has IPv6 alone; "0.0.0.0" where workers come from
-  // other machines.
+  // To listen on. Empty: 127.0.0.1, or ::1 on a machine that has IPv6 alone; "0.0.0.0" where workers come
+  // from other machines.
   std::string host;
-  uint16_t port = 0;               // the scheduler's; 0: any free one
-  std::string advertise_host;      // where workers reach the servers; empty: host
-  std::string cluster_id;          // empty: made up
+  uint16_t port = 0;           // the scheduler's; 0: any free one
+  std::string advertise_host;  // where workers reach the servers; empty: host
+  std::string cluster_id;      // empty: made up
   int64_t heartbeat_ms = 1'000;
   int64_t dead_after_ms = 5'000;
   int64_t rejoin_grace_ms = 30'000;

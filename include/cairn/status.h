@@ -15,21 +15,21 @@ namespace cairn {
 // Values travel on the wire: explicit and never reused.
 enum class Code : uint8_t {
   kOk = 0,
-  kInvalidArgument = 1,    // a user's mistake: wrong shape, wrong option; do not retry
-  kNotFound = 2,           // unknown table, rank or file
-  kAlreadyExists = 3,      // the same name with a different spec
-  kNotFinite = 4,          // NaN or Inf in a push to a table with policy `reject`
-  kUnavailable = 5,        // a node can't be reached (yet); retrying may help
-  kDeadlineExceeded = 6,   // the call's deadline passed; the message names who is missing
-  kRetired = 7,            // this incarnation was declared dead; restart the process
-  kOutcomeUnknown = 8,     // an unacknowledged push may or may not have been applied
-  kJobFailed = 9,          // the job has ended with an error; the message names the cause
-  kProtocol = 10,          // bytes that are not a valid frame, or another protocol version
-  kResourceExhausted = 11, // a named bound was reached
-  kHyperMismatch = 12,     // workers of one sync round gave different hyper-parameters
-  kCancelled = 13,         // the client was closed while the call was under way
-  kIo = 14,                // a file or socket operation failed
-  kInternal = 15,          // a bug of ours
+  kInvalidArgument = 1,     // a user's mistake: wrong shape, wrong option; do not retry
+  kNotFound = 2,            // unknown table, rank or file
+  kAlreadyExists = 3,       // the same name with a different spec
+  kNotFinite = 4,           // NaN or Inf in a push to a table with policy `reject`
+  kUnavailable = 5,         // a node can't be reached (yet); retrying may help
+  kDeadlineExceeded = 6,    // the call's deadline passed; the message names who is missing
+  kRetired = 7,             // this incarnation was declared dead; restart the process
+  kOutcomeUnknown = 8,      // an unacknowledged push may or may not have been applied
+  kJobFailed = 9,           // the job has ended with an error; the message names the cause
+  kProtocol = 10,           // bytes that are not a valid frame, or another protocol version
+  kResourceExhausted = 11,  // a named bound was reached
+  kHyperMismatch = 12,      // workers of one sync round gave different hyper-parameters
+  kCancelled = 13,          // the client was closed while the call was under way
+  kIo = 14,                 // a file or socket operation failed
+  kInternal = 15,           // a bug of ours
 };
 
 // Stable lower-case name of a code ("not_found"), for logs and JSON.
@@ -64,15 +64,24 @@ class [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                          // NOLINT: implicit
+  Result(T value) : value_(std::move(value)) {}                                // NOLINT: implicit
   Result(Status error) : status_(std::move(error)) { assert(!status_.ok()); }  // NOLINT: implicit
   Result(Code code, std::string message) : status_(code, std::move(message)) {}
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
-  T& value() & { Require(); return *value_; }
-  const T& value() const& { Require(); return *value_; }
-  T&& value() && { Require(); return *std::move(value_); }
+  T& value() & {
+    Require();
+    return *value_;
+  }
+  const T& value() const& {
+    Require();
+    return *value_;
+  }
+  T&& value() && {
+    Require();
+    return *std::move(value_);
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T* operator->() { return &value(); }

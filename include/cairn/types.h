@@ -22,14 +22,14 @@ enum class Mode : uint8_t {
 // round. Dense tables have kSum to kFirst and kFtrl; sparse tables kSum, kSgd, kAdagrad, kFirst,
 // kSparseAdam, kRowwiseAdagrad and kFtrl, which change only the rows that a push names.
 enum class OptimizerKind : uint8_t {
-  kSum = 0,      // w += g (in sync: the sum over the workers; int64 wraps)
-  kSgd = 1,      // momentum, nesterov and dampening by flags
+  kSum = 0,  // w += g (in sync: the sum over the workers; int64 wraps)
+  kSgd = 1,  // momentum, nesterov and dampening by flags
   kAdagrad = 2,
-  kAdam = 3,     // weight decay added to the gradient
-  kAdamW = 4,    // weight decay decoupled from it
+  kAdam = 3,   // weight decay added to the gradient
+  kAdamW = 4,  // weight decay decoupled from it
   kRmsprop = 5,
-  kMean = 6,     // sync: w = the mean of the round: the servers only reduce
-  kFirst = 7,    // int64, async: w = g where w is 0, else nothing: the first one wins
+  kMean = 6,            // sync: w = the mean of the round: the servers only reduce
+  kFirst = 7,           // int64, async: w = g where w is 0, else nothing: the first one wins
   kSparseAdam = 8,      // torch.optim.SparseAdam: Adam on the rows that have a gradient
   kRowwiseAdagrad = 9,  // one accumulator a row: sum += mean(g²), w -= lr · g / (√sum + eps)
   kFtrl = 10,           // FTRL-Proximal of McMahan et al. 2013: lr α, beta β, l1 λ₁, l2 λ₂
@@ -99,8 +99,8 @@ struct TableSpec {
   uint64_t size = 0;           // dense: number of elements
   uint32_t dim = 0;            // sparse: elements of a row
   Init init;
-  uint32_t optimizer_flags = 0;    // OptimizerFlag bits
-  float initial_state = 0.0f;      // kAdagrad, kRowwiseAdagrad, kFtrl: what the accumulator starts with
+  uint32_t optimizer_flags = 0;  // OptimizerFlag bits
+  float initial_state = 0.0f;    // kAdagrad, kRowwiseAdagrad, kFtrl: what the accumulator starts with
   // Dense: the ends of the segments (a model's tensors) that the table is made of, ascending, the
   // last one being `size`; empty: one segment. A push may leave segments out; each counts its own
   // steps, as each parameter does in torch.optim.
@@ -117,10 +117,10 @@ struct TableSpec {
 struct Hyper {
   double lr = 0.01;
   double weight_decay = 0.0;  // kFtrl: l2
-  double beta1 = 0.0;      // kAdam, kAdamW, kSparseAdam: beta1; kSgd, kRmsprop: momentum; kFtrl: l1
-  double beta2 = 0.0;      // kAdam, kAdamW, kSparseAdam: beta2; kRmsprop: alpha; kFtrl: beta
-  double eps = 0.0;        // kAdagrad, kRowwiseAdagrad, kAdam, kAdamW, kSparseAdam, kRmsprop
-  double dampening = 0.0;  // kSgd: dampening; kAdagrad: lr_decay
+  double beta1 = 0.0;         // kAdam, kAdamW, kSparseAdam: beta1; kSgd, kRmsprop: momentum; kFtrl: l1
+  double beta2 = 0.0;         // kAdam, kAdamW, kSparseAdam: beta2; kRmsprop: alpha; kFtrl: beta
+  double eps = 0.0;           // kAdagrad, kRowwiseAdagrad, kAdam, kAdamW, kSparseAdam, kRmsprop
+  double dampening = 0.0;     // kSgd: dampening; kAdagrad: lr_decay
   // Sparse tables: the worker's count of the table's steps, from 1 (kSparseAdam, kAdagrad's lr_decay; a
   // slot sees only pushes that touch it). Sync: those who give one give the same, 0 says nothing; all
   // 0: the round is no step. Dense tables count by themselves, each segment its own.
@@ -130,7 +130,7 @@ struct Hyper {
 
 // What a push does to a table.
 enum class PushOp : uint8_t {
-  kUpdate = 0,      // the optimizer
+  kUpdate = 0,  // the optimizer
   // The values become those pushed, the optimizer is not asked. Dense: a round in sync mode. Sparse:
   // the rows named, never a round: for one worker, between steps; rows that exist keep their state.
   kAssign = 1,

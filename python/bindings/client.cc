@@ -114,8 +114,9 @@ class PyClient {
 
 TableSpec DenseSpec(const std::string& name, uint64_t size, const std::string& dtype, const std::string& mode,
                     const std::string& optimizer, uint32_t flags, bool deterministic,
-                    const std::string& non_finite, double initial_state, const std::vector<uint64_t>& segments,
-                    const InitTuple& init, const std::string& wire, double wire_topk) {
+                    const std::string& non_finite, double initial_state,
+                    const std::vector<uint64_t>& segments, const InitTuple& init, const std::string& wire,
+                    double wire_topk) {
   TableSpec spec;
   spec.name = name;
   spec.size = size;
@@ -274,10 +275,10 @@ void BindClient(nb::module_& m) {
           },
           "Bytes sent and received, as they travelled.")
       .def("live_incarnations", [](const PyClient& self) { return self.client().live_incarnations(); })
-      .def("create_dense", CreateDenseBy(&DenseSpec), "name"_a, "size"_a, nb::kw_only(), "dtype"_a = "float32",
-           "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
-           "non_finite"_a = "reject", "initial_state"_a = 0.0, "segments"_a = std::vector<uint64_t>(),
-           "init"_a = zeros, "wire"_a = "plain", "wire_topk"_a = 0.0)
+      .def("create_dense", CreateDenseBy(&DenseSpec), "name"_a, "size"_a, nb::kw_only(),
+           "dtype"_a = "float32", "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0,
+           "deterministic"_a = false, "non_finite"_a = "reject", "initial_state"_a = 0.0,
+           "segments"_a = std::vector<uint64_t>(), "init"_a = zeros, "wire"_a = "plain", "wire_topk"_a = 0.0)
       .def("create_sparse", CreateSparseBy(&SparseSpec), "name"_a, "dim"_a, nb::kw_only(),
            "dtype"_a = "float32", "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0,
            "deterministic"_a = false, "non_finite"_a = "reject", "initial_state"_a = 0.0, "init"_a = zeros,

@@ -101,8 +101,8 @@ PyPending Pull(PyDense& self, const Numbers& addresses, const Numbers& sizes, in
 
 PyPending PushPull(PyDense& self, const Numbers& addresses, const Numbers& sizes,
                    const Numbers& out_addresses, const Numbers& out_sizes, const HyperTuple& hyper,
-                   double weight, bool weighted, const nb::bytes& mask, int op, int column, double value_scale,
-                   int64_t timeout_ms, const nb::object& keep) {
+                   double weight, bool weighted, const nb::bytes& mask, int op, int column,
+                   double value_scale, int64_t timeout_ms, const nb::object& keep) {
   auto operation = BeginOperation(keep);
   Operation& o = *operation;
   auto options = OptionsOf<PushPullOptions>(o, self, hyper, weight, timeout_ms);
@@ -145,8 +145,8 @@ PyPending DonePull(PyDense& self, const Numbers& out_addresses, const Numbers& o
 }
 
 PyPending Contribute(PyDense& self, const Numbers& addresses, const Numbers& sizes, const HyperTuple& hyper,
-                     double weight, bool weighted, const nb::bytes& mask, double value_scale,
-                     bool not_finite, bool joined, int64_t timeout_ms, const nb::object& keep) {
+                     double weight, bool weighted, const nb::bytes& mask, double value_scale, bool not_finite,
+                     bool joined, int64_t timeout_ms, const nb::object& keep) {
   auto operation = BeginOperation(keep);
   Operation& o = *operation;
   auto options = OptionsOf<ContributeOptions>(o, self, hyper, weight, timeout_ms);
@@ -189,8 +189,8 @@ void BindDense(nb::module_& m) {
       .def("push_pull", &PushPull, "addresses"_a, "sizes"_a, "out_addresses"_a, "out_sizes"_a,
            "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false, "mask"_a = all,
            "op"_a = 0, "column"_a = 0, "value_scale"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
-      .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0,
-           "weighted"_a = false, "joined"_a = false, "op"_a = 0, "column"_a = 0, "timeout_ms"_a = 0)
+      .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false,
+           "joined"_a = false, "op"_a = 0, "column"_a = 0, "timeout_ms"_a = 0)
       .def("done_pull", &DonePull, "out_addresses"_a, "out_sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
            "weight"_a = 1.0, "weighted"_a = false, "joined"_a = false, "op"_a = 0, "column"_a = 0,
            "timeout_ms"_a = 0, "keep"_a = nb::none())

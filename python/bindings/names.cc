@@ -29,10 +29,9 @@ ElementType ElementOf(const std::string& name) {
 }
 
 Storage StorageOf(const std::string& name) {
-  return Named<Storage>("storage", name,
-                        {{"float32", Storage::kFull},
-                         {"bfloat16", Storage::kBfloat16},
-                         {"float16", Storage::kFloat16}});
+  return Named<Storage>(
+      "storage", name,
+      {{"float32", Storage::kFull}, {"bfloat16", Storage::kBfloat16}, {"float16", Storage::kFloat16}});
 }
 
 Mode ModeOf(const std::string& name) {

@@ -22,7 +22,8 @@ class PyRowCache {
   PyRowCache(uint64_t rows, uint32_t dim, uint32_t steps)
       : dim_(dim), cache_({.rows = rows, .dim = dim, .steps = steps}) {}
 
-  std::pair<uint64_t, PyTicket> Take(uint64_t keys, uint64_t count, uint64_t out, uint64_t missing, uint32_t ahead) {
+  std::pair<uint64_t, PyTicket> Take(uint64_t keys, uint64_t count, uint64_t out, uint64_t missing,
+                                     uint32_t ahead) {
     RowCache::Ticket oldest;
     const uint64_t left = cache_.Take(At<const RowKey>(keys, count), At<float>(out, count * dim_),
                                       At<int64_t>(missing, count), ahead, &oldest);

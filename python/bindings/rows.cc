@@ -60,8 +60,9 @@ void Gather(uint64_t rows_address, uint64_t row_count, uint32_t dim, uint64_t pl
   bool all_there = false;
   {
     nb::gil_scoped_release released;
-    all_there = client::GatherRows(At<const float>(rows_address, row_count * dim), dim,
-                                   At<const int64_t>(places_address, count), At<float>(out_address, count * dim));
+    all_there =
+        client::GatherRows(At<const float>(rows_address, row_count * dim), dim,
+                           At<const int64_t>(places_address, count), At<float>(out_address, count * dim));
   }
   CheckPlaces(all_there, row_count);
 }
@@ -101,7 +102,8 @@ void BindRows(nb::module_& m) {
         "out_address"_a, "out row i = row places[i] (float32, int64 places).");
   m.def("add_rows", &Add, "rows_address"_a, "count"_a, "dim"_a, "places_address"_a, "sums_address"_a,
         "sum_count"_a, "sums row places[i] += row i, in order (float32, int64 places).");
-  m.def("all_finite", &AllFinite, "addresses"_a, "sizes"_a, "No NaN and no infinity in these float32 arrays.");
+  m.def("all_finite", &AllFinite, "addresses"_a, "sizes"_a,
+        "No NaN and no infinity in these float32 arrays.");
 }
 
 }  // namespace cairn::python

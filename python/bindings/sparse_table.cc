@@ -139,11 +139,12 @@ void BindSparse(nb::module_& m) {
       .def("push_pull", &PushPull, "keys_address"_a, "key_count"_a, "rows_address"_a, "out_address"_a,
            "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false, "step"_a = 0,
            "value_scale"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
-      .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0,
-           "weighted"_a = false, "step"_a = 0, "joined"_a = false, "timeout_ms"_a = 0)
+      .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false,
+           "step"_a = 0, "joined"_a = false, "timeout_ms"_a = 0)
       .def("contribute", &Contribute, "keys_address"_a, "key_count"_a, "rows_address"_a,
            "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false, "step"_a = 0,
-           "value_scale"_a = 1.0, "not_finite"_a = false, "joined"_a = false, "timeout_ms"_a = 0, "keep"_a = nb::none())
+           "value_scale"_a = 1.0, "not_finite"_a = false, "joined"_a = false, "timeout_ms"_a = 0,
+           "keep"_a = nb::none())
       .def("decide", &Decide, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "step"_a = 0,
            "scale"_a = 1.0, "skip"_a = false, "joined"_a = false, "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("keys", &AllKeys, nb::kw_only(), "timeout_ms"_a = 0,

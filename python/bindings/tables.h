@@ -54,7 +54,7 @@ inline std::unique_ptr<Operation> BeginOperation(const nanobind::object& keep) {
 // The step is for sparse tables; dense ones count by themselves.
 template <class Options, class Table>
 Options OptionsOf(Operation& operation, const Table& self, const HyperTuple& hyper, double weight,
-                      int64_t timeout_ms, uint64_t step = 0) {
+                  int64_t timeout_ms, uint64_t step = 0) {
   Options options;
   options.hyper = {hyper[0], hyper[1], hyper[2], hyper[3], hyper[4], hyper[5], step};
   options.weight = weight;

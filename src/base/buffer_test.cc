@@ -46,7 +46,9 @@ TEST(Buffer, SizeClassesDoNotMixAndLargeOnesWasteLittle) {
 
 TEST(Buffer, PoolKeepsNoMoreThanItsBound) {
   BufferPool pool(1024);
-  { const Buffer a = pool.Get(1024), b = pool.Get(1024); }
+  {
+    const Buffer a = pool.Get(1024), b = pool.Get(1024);
+  }
   EXPECT_EQ(pool.allocated_bytes(), 2048u);
   const Buffer a = pool.Get(1024);  // kept
   EXPECT_EQ(pool.allocated_bytes(), 2048u);

@@ -65,28 +65,26 @@ class Call<Returned(Arguments...)> {
     void (*destroy)(std::byte* room) noexcept;
   };
   template <class Held>
-  static constexpr bool kFits = sizeof(Held) <= kRoom && alignof(Held) <= alignof(void*) &&
-                                std::is_nothrow_move_constructible_v<Held>;
+  static constexpr bool kFits =
+      sizeof(Held) <= kRoom && alignof(Held) <= alignof(void*) && std::is_nothrow_move_constructible_v<Held>;
 
   template <class Held>
   static Held& In(std::byte* room) {
     return *std::launder(reinterpret_cast<Held*>(room));
   }
   template <class Held>
-  static constexpr How kInside{
-      [](std::byte* room, Arguments&&... arguments) -> Returned {
-        return std::invoke(In<Held>(room), std::forward<Arguments>(arguments)...);
-      },
-      [](std::byte* from, std::byte* to) noexcept {
-        new (to) Held(std::move(In<Held>(from)));
-        In<Held>(from).~Held();
-      },
-      [](std::byte* room) noexcept { In<Held>(room).~Held(); }};
+  static constexpr How kInside{[](std::byte* room, Arguments&&... arguments) -> Returned {
+                                 return std::invoke(In<Held>(room), std::forward<Arguments>(arguments)...);
+                               },
+                               [](std::byte* from, std::byte* to) noexcept {
+                                 new (to) Held(std::move(In<Held>(from)));
+                                 In<Held>(from).~Held();
+                               },
+                               [](std::byte* room) noexcept { In<Held>(room).~Held(); }};
   template <class Held>
   static constexpr How kOutside{
       [](std::byte* room, Arguments&&... arguments) -> Returned {
-        return std::invoke(*static_cast<Held*>(In<void*>(room)),
-                           std::forward<Arguments>(arguments)...);
+        return std::invoke(*static_cast<Held*>(In<void*>(room)), std::forward<Arguments>(arguments)...);
       },
       [](std::byte* from, std::byte* to) noexcept { new (to) void*(In<void*>(from)); },
       [](std::byte* room) noexcept {

@@ -51,10 +51,10 @@ TEST(Call, WhatIsCapturedDiesOnce) {
 }
 
 TEST(Call, TakesWhatCanOnlyBeMoved) {
-  Call<std::string(std::unique_ptr<int>)> call =
-      [held = std::make_unique<int>(7)](std::unique_ptr<int> given) {
-        return std::to_string(*held + *given);
-      };
+  Call<std::string(std::unique_ptr<int>)> call = [held =
+                                                      std::make_unique<int>(7)](std::unique_ptr<int> given) {
+    return std::to_string(*held + *given);
+  };
   Call<std::string(std::unique_ptr<int>)> moved = std::move(call);
   EXPECT_EQ(moved(std::make_unique<int>(1)), "8");
 }

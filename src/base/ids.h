@@ -20,16 +20,16 @@ struct StrongId {
   constexpr StrongId Next() const { return StrongId(static_cast<Rep>(value + 1)); }
 };
 
-using TableId = StrongId<struct TableIdTag, uint32_t>;          // never reused; 0 is none
+using TableId = StrongId<struct TableIdTag, uint32_t>;  // never reused; 0 is none
 using SlotId = StrongId<struct SlotIdTag, uint32_t>;
 using Incarnation = StrongId<struct IncarnationTag, uint64_t>;  // one start of one node; 0 is none
 using Round = StrongId<struct RoundTag, uint64_t>;
-using Seq = StrongId<struct SeqTag, uint64_t>;                  // a client's push number in a slot, from 1
+using Seq = StrongId<struct SeqTag, uint64_t>;  // a client's push number in a slot, from 1
 using StateVersion = StrongId<struct StateVersionTag, uint64_t>;
 using ViewNumber = StrongId<struct ViewNumberTag, uint64_t>;
 using Term = StrongId<struct TermTag, uint64_t>;
 using Rank = StrongId<struct RankTag, uint32_t>;
-using ConnId = StrongId<struct ConnIdTag, uint64_t>;            // a connection, never reused in a process
+using ConnId = StrongId<struct ConnIdTag, uint64_t>;  // a connection, never reused in a process
 
 // In the place of a column of a sparse table: the keys of a slot's rows (SparseTable::Keys).
 inline constexpr uint8_t kKeyColumn = 14;

@@ -81,7 +81,7 @@ struct Hierarchy {
 // A group is bound by its own limit and by those of all groups around it.
 void LookAtGroups(const Hierarchy& at, std::string path, uint64_t machine, MemoryLeft& left) {
   // In a container the path may be one of the host's, which is not there: then the root is ours.
-  struct stat found {};
+  struct stat found{};
   if (stat((at.root + path).c_str(), &found) != 0) path.clear();
   while (true) {
     const std::string group = at.root + path;

@@ -18,10 +18,11 @@ Hyper AdamHyper(const Options& o) {
 }  // namespace
 
 Optimizer Optimizer::Sgd(const SgdOptions& o) {
-  return {.kind = OptimizerKind::kSgd,
-          .flags = FlagIf(o.momentum != 0, kWithMomentum) | FlagIf(o.nesterov, kNesterov) |
-                   FlagIf(o.maximize, kMaximize),
-          .hyper = {.lr = o.lr, .weight_decay = o.weight_decay, .beta1 = o.momentum, .dampening = o.dampening}};
+  return {
+      .kind = OptimizerKind::kSgd,
+      .flags = FlagIf(o.momentum != 0, kWithMomentum) | FlagIf(o.nesterov, kNesterov) |
+               FlagIf(o.maximize, kMaximize),
+      .hyper = {.lr = o.lr, .weight_decay = o.weight_decay, .beta1 = o.momentum, .dampening = o.dampening}};
 }
 
 Optimizer Optimizer::Adagrad(const AdagradOptions& o) {
@@ -44,14 +45,12 @@ Optimizer Optimizer::AdamW(const AdamWOptions& o) {
 }
 
 Optimizer Optimizer::Rmsprop(const RmspropOptions& o) {
-  return {.kind = OptimizerKind::kRmsprop,
-          .flags = FlagIf(o.momentum != 0, kWithMomentum) | FlagIf(o.centered, kCentered) |
-                   FlagIf(o.maximize, kMaximize),
-          .hyper = {.lr = o.lr,
-                    .weight_decay = o.weight_decay,
-                    .beta1 = o.momentum,
-                    .beta2 = o.alpha,
-                    .eps = o.eps}};
+  return {
+      .kind = OptimizerKind::kRmsprop,
+      .flags = FlagIf(o.momentum != 0, kWithMomentum) | FlagIf(o.centered, kCentered) |
+               FlagIf(o.maximize, kMaximize),
+      .hyper = {
+          .lr = o.lr, .weight_decay = o.weight_decay, .beta1 = o.momentum, .beta2 = o.alpha, .eps = o.eps}};
 }
 
 Optimizer Optimizer::SparseAdam(const SparseAdamOptions& o) {

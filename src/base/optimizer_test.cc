@@ -18,12 +18,20 @@ TEST(Optimizer, DefaultsAreTorchs) {
 }
 
 TEST(Optimizer, EveryOptionHasItsPlace) {
-  const Optimizer sgd = Optimizer::Sgd(
-      {.lr = 1, .momentum = 0.5, .dampening = 0.25, .weight_decay = 0.125, .nesterov = true, .maximize = true});
+  const Optimizer sgd = Optimizer::Sgd({.lr = 1,
+                                        .momentum = 0.5,
+                                        .dampening = 0.25,
+                                        .weight_decay = 0.125,
+                                        .nesterov = true,
+                                        .maximize = true});
   EXPECT_EQ(sgd.hyper, (Hyper{.lr = 1, .weight_decay = 0.125, .beta1 = 0.5, .dampening = 0.25}));
   EXPECT_EQ(sgd.flags, kWithMomentum | kNesterov | kMaximize);
-  const Optimizer adagrad = Optimizer::Adagrad(
-      {.lr = 1, .lr_decay = 0.5, .weight_decay = 0.25, .initial_accumulator_value = 3, .eps = 2, .maximize = true});
+  const Optimizer adagrad = Optimizer::Adagrad({.lr = 1,
+                                                .lr_decay = 0.5,
+                                                .weight_decay = 0.25,
+                                                .initial_accumulator_value = 3,
+                                                .eps = 2,
+                                                .maximize = true});
   EXPECT_EQ(adagrad.hyper, (Hyper{.lr = 1, .weight_decay = 0.25, .eps = 2, .dampening = 0.5}));
   EXPECT_EQ(adagrad.initial_state, 3);
   EXPECT_EQ(adagrad.flags, uint32_t{kMaximize});
@@ -39,7 +47,8 @@ TEST(Optimizer, EveryOptionHasItsPlace) {
       {.lr = 1, .beta = 2, .l1 = 3, .l2 = 4, .initial_accumulator_value = 5, .maximize = true});
   EXPECT_EQ(ftrl.hyper, (Hyper{.lr = 1, .weight_decay = 4, .beta1 = 3, .beta2 = 2}));
   EXPECT_EQ(ftrl.initial_state, 5);
-  const Optimizer rows = Optimizer::RowwiseAdagrad({.lr = 1, .eps = 2, .initial_accumulator_value = 3, .maximize = true});
+  const Optimizer rows =
+      Optimizer::RowwiseAdagrad({.lr = 1, .eps = 2, .initial_accumulator_value = 3, .maximize = true});
   EXPECT_EQ(rows.hyper, (Hyper{.lr = 1, .eps = 2}));
   EXPECT_EQ(rows.initial_state, 3);
 }

@@ -28,8 +28,7 @@ inline constexpr size_t kMostKeptBytes = size_t{64} << 20;     // by the shared 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kRecycles = false;
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 inline constexpr bool kRecycles = false;
 #else
 inline constexpr bool kRecycles = true;

@@ -105,8 +105,7 @@ TEST(Recycled, AThreadsLastBlocksAreNotLost) {
 TEST(Recycled, ContainersAndPointers) {
   RecycledMap<int, RecycledVector<int>> map;
   for (int i = 0; i < 100; ++i) map[i].assign(static_cast<size_t>(i), i);
-  for (int i = 0; i < 100; ++i)
-    EXPECT_EQ(map.at(i), RecycledVector<int>(static_cast<size_t>(i), i));
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(map.at(i), RecycledVector<int>(static_cast<size_t>(i), i));
   const auto shared = MakeRecycled<std::pair<int, int>>(1, 2);
   const std::weak_ptr<std::pair<int, int>> weak = shared;
   EXPECT_EQ(weak.lock()->second, 2);

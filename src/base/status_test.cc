@@ -9,10 +9,11 @@ namespace cairn {
 namespace {
 
 TEST(Status, NamesOfCodesAreStable) {
-  const char* const names[] = {"ok",          "invalid_argument",  "not_found",       "already_exists",
-                               "not_finite",  "unavailable",       "deadline_exceeded", "retired",
-                               "outcome_unknown", "job_failed",    "protocol",        "resource_exhausted",
-                               "hyper_mismatch",  "cancelled",     "io",              "internal"};
+  const char* const names[] = {
+      "ok",          "invalid_argument",   "not_found",      "already_exists",  "not_finite",
+      "unavailable", "deadline_exceeded",  "retired",        "outcome_unknown", "job_failed",
+      "protocol",    "resource_exhausted", "hyper_mismatch", "cancelled",       "io",
+      "internal"};
   for (uint8_t code = 0; code < std::size(names); ++code)
     EXPECT_EQ(CodeName(static_cast<Code>(code)), names[code]);
   EXPECT_EQ(CodeName(static_cast<Code>(std::size(names))), "unknown");

@@ -155,11 +155,12 @@ TEST_P(KernelsOf, ASingleBadValueIsFoundAnywhere) {
     std::vector<float> v(n, kMax);
     for (size_t i = 0; i < n; i += 3) v[i] = i % 2 == 0 ? -kMax : 1e-45f;
     ASSERT_TRUE(kernels().all_below(v.data(), n, bound)) << n;
-    for (size_t i = 0; i<n; i += n> 200 ? 37 : 1) {
+    for (size_t i = 0; i < n; i += n > 200 ? 37 : 1) {
       for (uint32_t bad : {0x7F800000u, 0xFF800000u, 0x7FC00000u, 0xFFC00000u, 0x7F800001u, 0xFFFFFFFFu}) {
         const float kept = v[i];
         v[i] = std::bit_cast<float>(bad);
-        ASSERT_FALSE(kernels().all_below(v.data(), n, bound)) << std::hex << bad << " at " << i << " of " << n;
+        ASSERT_FALSE(kernels().all_below(v.data(), n, bound))
+            << std::hex << bad << " at " << i << " of " << n;
         v[i] = kept;
       }
     }
@@ -170,7 +171,7 @@ TEST_P(KernelsOf, ABoundIsNotBelowItself) {
   for (size_t n : kLengths) {
     std::vector<float> v(n, std::nextafter(1e20f, 0.0f));
     ASSERT_TRUE(kernels().all_below(v.data(), n, 1e20f)) << n;
-    for (size_t i = 0; i<n; i += n> 200 ? 37 : 1) {
+    for (size_t i = 0; i < n; i += n > 200 ? 37 : 1) {
       for (float bad : {1e20f, -1e20f, kMax, std::bit_cast<float>(0xFFFFFFFFu)}) {
         const float kept = std::exchange(v[i], bad);
         ASSERT_FALSE(kernels().all_below(v.data(), n, 1e20f)) << bad << " at " << i << " of " << n;

@@ -84,11 +84,11 @@ struct Float16 {
     const Integers<D> di;
     const auto bits = hn::BitCast(di, value), plain = hn::And(bits, hn::Set(di, 0x7FFFFFFF));
     const auto is_small = plain < hn::Set(di, kFloat16Normal);
-    const auto normal =
-        hn::ShiftRight<13>(plain + hn::ShiftRight<18>(random)) - hn::Set(di, kFloat16Rebias);
+    const auto normal = hn::ShiftRight<13>(plain + hn::ShiftRight<18>(random)) - hn::Set(di, kFloat16Rebias);
     const auto steps =
         hn::ConvertTo(di, hn::BitCast(d, hn::IfThenElseZero(is_small, plain)) * hn::Set(d, kFloat16Steps));
-    const auto small = hn::ShiftRight<kFloat16StepBits>(steps + hn::ShiftRight<31 - kFloat16StepBits>(random));
+    const auto small =
+        hn::ShiftRight<kFloat16StepBits>(steps + hn::ShiftRight<31 - kFloat16StepBits>(random));
     StoreNarrow(d, kFloat16Format, bits, hn::IfThenElse(is_small, small, normal), out);
   }
 };

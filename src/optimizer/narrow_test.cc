@@ -27,17 +27,34 @@ uint16_t InfinityOf(Storage storage) { return storage == Storage::kBfloat16 ? 0x
 // Numbers whose rounding is hard: any bits, stored numbers and what is around them and between them.
 std::vector<float> HardNumbers(Storage storage, size_t count, uint64_t seed) {
   Random random(seed);
-  std::vector<float> numbers = {0.0f, -0.0f, kInf, -kInf, Bits(0x7FC12345), Bits(0xFF800001), 65504.0f,
-                                65505.0f, 65520.0f, 65536.0f, std::numeric_limits<float>::max(), 0x1p-14f,
-                                0x1p-24f, 0x1p-25f, -0x1p-25f, 0x1p-60f, 1e-42f, Bits(0x33000001)};
+  std::vector<float> numbers = {0.0f,
+                                -0.0f,
+                                kInf,
+                                -kInf,
+                                Bits(0x7FC12345),
+                                Bits(0xFF800001),
+                                65504.0f,
+                                65505.0f,
+                                65520.0f,
+                                65536.0f,
+                                std::numeric_limits<float>::max(),
+                                0x1p-14f,
+                                0x1p-24f,
+                                0x1p-25f,
+                                -0x1p-25f,
+                                0x1p-60f,
+                                1e-42f,
+                                Bits(0x33000001)};
   while (numbers.size() < count) {
     const auto any = Bits(static_cast<uint32_t>(random.Next()));
     const float stored = Widened(storage, static_cast<uint16_t>(random.Next()));
     const uint32_t near = std::bit_cast<uint32_t>(stored) + static_cast<uint32_t>(random.Below(5)) - 2;
     const float small = static_cast<float>(random.Between(-2'000'000, 2'000'000)) * 0x1p-44f;
     const float plain = static_cast<float>(random.Between(-1'000'000, 1'000'000)) * 1.37e-6f;
-    const uint32_t middle = std::bit_cast<uint32_t>(stored) | (storage == Storage::kBfloat16 ? 0x8000u : 0x1000u);
-    for (const float x : {any, Bits(near), small, plain, Bits(middle), Bits(middle + 1)}) numbers.push_back(x);
+    const uint32_t middle =
+        std::bit_cast<uint32_t>(stored) | (storage == Storage::kBfloat16 ? 0x8000u : 0x1000u);
+    for (const float x : {any, Bits(near), small, plain, Bits(middle), Bits(middle + 1)})
+      numbers.push_back(x);
   }
   return numbers;
 }
@@ -64,7 +81,8 @@ TEST(Narrow, Float16IsThatOfTheCompiler) {
               static_cast<float>(std::bit_cast<_Float16>(static_cast<uint16_t>(stored))));
   for (const float x : HardNumbers(Storage::kFloat16, 200'000, 1)) {
     if (std::isnan(x) || std::abs(x) >= 65520.0f) continue;
-    ASSERT_EQ(NarrowedToNearest(Storage::kFloat16, x), std::bit_cast<uint16_t>(static_cast<_Float16>(x))) << x;
+    ASSERT_EQ(NarrowedToNearest(Storage::kFloat16, x), std::bit_cast<uint16_t>(static_cast<_Float16>(x)))
+        << x;
   }
 }
 #endif
@@ -265,10 +283,10 @@ TEST_P(NarrowOn, EveryRowOptimizerAgreesWithTheReference) {
           const NarrowRowStep work(StepNumbers(c.kind, c.flags, c.hyper, step), GradientOf(c.flags, 1, 1),
                                    dim, storage);
           kernels().update_narrow_rows(work, rows, seeds, gradients, 4);
-          for (size_t k = 0; k < 4; ++k)
-            StepSlowly(c, storage, step, seeds[k], gradients[k], slow, order[k]);
+          for (size_t k = 0; k < 4; ++k) StepSlowly(c, storage, step, seeds[k], gradients[k], slow, order[k]);
           for (size_t r = 0; r < 3; ++r) {
-            ASSERT_EQ(0, std::memcmp(fast.memory[r].data(), slow.memory[r].data(), fast.floats * sizeof(float)))
+            ASSERT_EQ(0,
+                      std::memcmp(fast.memory[r].data(), slow.memory[r].data(), fast.floats * sizeof(float)))
                 << "row " << r << ", step " << step;
           }
         }

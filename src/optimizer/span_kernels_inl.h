@@ -86,7 +86,8 @@ inline bool AllBelowArray(const float* values, size_t n, float bound) {
   const hn::CappedTag<float, kLanes> floats;
   constexpr size_t kPiece = 4096;  // looks at the result now and then: a bad push ends early
   static constexpr int32_t kNoSign = 0x7FFFFFFF;
-  const auto limit = std::bit_cast<int32_t>(bound);  // positive floats are ordered as their bits, NaN above all
+  const auto limit =
+      std::bit_cast<int32_t>(bound);  // positive floats are ordered as their bits, NaN above all
   const auto no_sign = hn::Set(d, kNoSign);
   const auto at = [=](const float* p)
                       HWY_ATTR { return hn::And(hn::BitCast(d, hn::LoadU(floats, p)), no_sign); };

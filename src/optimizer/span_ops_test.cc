@@ -145,7 +145,7 @@ TEST(SpanOps, AllFiniteFindsASingleBadValueAnywhere) {
     if (n > 1) v[1] = -0.0f;
     if (n > 2) v[2] = 1e-45f;
     ASSERT_TRUE(AllFinite(v)) << n;
-    for (size_t i = 0; i<n; i += n> 200 ? 37 : 1) {
+    for (size_t i = 0; i < n; i += n > 200 ? 37 : 1) {
       for (float bad : {kNan, -kNan, kInf, -kInf, std::bit_cast<float>(0x7F800001u)}) {
         const float kept = v[i];
         v[i] = bad;

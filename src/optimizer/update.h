@@ -27,7 +27,7 @@ struct StepNumbers {
   StepNumbers(OptimizerKind kind, uint32_t flags, const Hyper& hyper, uint64_t step);
 
   OptimizerKind kind;
-  uint32_t flags;        // OptimizerFlag bits
+  uint32_t flags;  // OptimizerFlag bits
   uint64_t step;
   bool decays;           // weight_decay is not 0
   bool has_momentum;     // kWithMomentum, and the momentum is not 0 now: otherwise its buffer rests
@@ -41,7 +41,7 @@ struct StepNumbers {
   float square = 0;      // 1 - beta2
   float correction = 1;  // kAdam, kAdamW: square root of 1 - beta2 ^ step
   float eps = 0;
-  float l1 = 0;          // kFtrl
+  float l1 = 0;  // kFtrl
 };
 
 // What state[column] holds before the first step; `accumulator` is TableSpec::initial_state.

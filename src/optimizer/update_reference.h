@@ -249,7 +249,9 @@ inline std::vector<ReferenceCase> ReferenceCases() {
       {"ftrl", kFtrl, 0, {.lr = 0.1, .weight_decay = 0.2, .beta1 = 0.05, .beta2 = 1.0}},
       {"ftrl, no l1 and l2", kFtrl, 0, {.lr = 0.1, .beta2 = 0.5}},
       {"rmsprop, light alpha", kRmsprop, kCentered, {.lr = 0.01, .beta2 = 0.3, .eps = 1e-2}},
-      {"rmsprop, both, momentum 0 now", kRmsprop, kCentered | kWithMomentum,
+      {"rmsprop, both, momentum 0 now",
+       kRmsprop,
+       kCentered | kWithMomentum,
        {.lr = 0.01, .beta2 = 0.4, .eps = 1e-2}},
   };
   const size_t plain = cases.size();

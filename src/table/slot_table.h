@@ -102,7 +102,7 @@ class SlotTable {
   virtual void AssignStaged(uint8_t column, double divisor) = 0;
   virtual void DropStaged() = 0;
 
-  virtual uint64_t rows() const = 0;          // sparse: rows stored; dense: elements
+  virtual uint64_t rows() const = 0;  // sparse: rows stored; dense: elements
   virtual uint64_t memory_bytes() const = 0;
   // What the content weighs, about as much as it takes: the same on every owner, however it came to be
   // there, and whatever is staged.

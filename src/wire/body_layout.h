@@ -32,7 +32,8 @@ inline bool AllZero(std::span<const std::byte> bytes) {
 inline Status BadFrame(std::string text) { return {Code::kProtocol, "bad frame: " + std::move(text)}; }
 
 inline Status NoMemory(uint64_t bytes) {
-  return {Code::kResourceExhausted, "there is no memory for a body of " + std::to_string(bytes) + " bytes now"};
+  return {Code::kResourceExhausted,
+          "there is no memory for a body of " + std::to_string(bytes) + " bytes now"};
 }
 
 constexpr uint64_t AlignUp(uint64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }

@@ -17,7 +17,7 @@ namespace cairn::wire {
 inline constexpr uint32_t kMaxSlots = 65536;
 inline constexpr uint32_t kMaxBackups = 7;       // of a slot
 inline constexpr uint32_t kMaxSegments = 65536;  // of a dense table
-inline constexpr size_t kMaxHostBytes = 255;  // hosts and cluster ids
+inline constexpr size_t kMaxHostBytes = 255;     // hosts and cluster ids
 inline constexpr size_t kMaxTableNameBytes = 1024;
 
 struct Endpoint {
@@ -32,8 +32,8 @@ bool IsLoopback(const Endpoint& endpoint);
 enum class Phase : uint8_t {
   kForming = 0,  // waiting for the expected servers and workers
   kRunning = 1,
-  kEnded = 2,    // every rank is done or given up: everybody leaves
-  kFailed = 3,   // the job can't go on; `failure` names the cause
+  kEnded = 2,   // every rank is done or given up: everybody leaves
+  kFailed = 3,  // the job can't go on; `failure` names the cause
 };
 
 struct ServerInfo {
@@ -65,7 +65,7 @@ struct SlotOwner {
   uint16_t server = 0;  // of the primary: index
   uint16_t thread = 0;
   uint64_t epoch = 1;
-  StateVersion since;   // the version in which this epoch began: older frames are refused
+  StateVersion since;           // the version in which this epoch began: older frames are refused
   uint16_t heir = kNoServer;    // an in-sync backup that the primary is handing the slot over to
   std::vector<Backup> backups;  // at most kMaxBackups, each on another server
   const Backup* FindBackup(uint16_t on_server) const {
@@ -101,14 +101,14 @@ struct ClusterState {
   std::string failure;
   uint32_t expected_servers = 0;
   uint32_t expected_workers = 0;
-  std::vector<ServerInfo> servers;   // by index
-  std::vector<SlotOwner> slots;      // empty while forming
-  std::vector<WorkerInfo> workers;   // live ones, by rank
-  Incarnation next_incarnation{1};   // watermark: below it and not listed means retired
-  ViewNumber view;                   // the newest
-  ViewNumber pending_view;           // 0: none; otherwise shards hold and report their open rounds
-  std::vector<View> views;           // those that some live worker joined with
-  std::vector<TableInfo> tables;     // by id; below next_table and not listed means dropped
+  std::vector<ServerInfo> servers;  // by index
+  std::vector<SlotOwner> slots;     // empty while forming
+  std::vector<WorkerInfo> workers;  // live ones, by rank
+  Incarnation next_incarnation{1};  // watermark: below it and not listed means retired
+  ViewNumber view;                  // the newest
+  ViewNumber pending_view;          // 0: none; otherwise shards hold and report their open rounds
+  std::vector<View> views;          // those that some live worker joined with
+  std::vector<TableInfo> tables;    // by id; below next_table and not listed means dropped
   TableId next_table{1};
   std::vector<uint32_t> done_ranks;  // ranks that have left in good order
   uint32_t replicas = 1;             // owners that a slot should have
@@ -134,7 +134,7 @@ SlotId SlotOfKey(RowKey key, uint32_t slot_count);
 struct DenseLayout {
   uint64_t size = 0;
   uint32_t slot_count = 0;
-  uint32_t block = 0;   // elements of a block (the last one may be shorter)
+  uint32_t block = 0;  // elements of a block (the last one may be shorter)
   uint32_t start = 0;
   uint32_t stride = 1;  // odd and coprime to slot_count
   static DenseLayout Of(TableId table, uint64_t size, uint32_t slot_count);

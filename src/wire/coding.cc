@@ -117,9 +117,9 @@ bool TakeValues(Coding coding, std::span<const std::byte> coded, std::span<std::
 bool Take(const FrameHeader& plain, Coding coding, std::span<const std::byte> coded,
           std::span<std::byte> to) {
   if (coding == Coding::kLz4) {
-    const int bytes = LZ4_decompress_safe(reinterpret_cast<const char*>(coded.data()),
-                                          reinterpret_cast<char*>(to.data()),
-                                          static_cast<int>(coded.size()), static_cast<int>(to.size()));
+    const int bytes =
+        LZ4_decompress_safe(reinterpret_cast<const char*>(coded.data()), reinterpret_cast<char*>(to.data()),
+                            static_cast<int>(coded.size()), static_cast<int>(to.size()));
     return bytes >= 0 && static_cast<size_t>(bytes) == to.size();
   }
   const std::optional<BodyLayout> at = LayoutOf(plain, coded);

@@ -1,5 +1,5 @@
-// Frames in fewer bytes (docs/internals/wire-format.md, "Coded frames"): a lossless coding that is put on when
-// a frame is handed to a connection and taken off before anybody looks at the message. Pure.
+// Frames in fewer bytes (docs/internals/wire-format.md, "Coded frames"): a lossless coding that is put on
+// when a frame is handed to a connection and taken off before anybody looks at the message. Pure.
 #pragma once
 
 #include <cstddef>

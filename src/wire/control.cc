@@ -1,5 +1,5 @@
-// Control messages → FlatBuffers → frames, and back. One Pack and one Unpack for each message, in the order of
-// the variant.
+// Control messages → FlatBuffers → frames, and back. One Pack and one Unpack for each message, in the order
+// of the variant.
 #include "wire/control.h"
 
 #include <cstring>
@@ -31,10 +31,10 @@ Offset<void> Pack(FlatBufferBuilder& b, const Registered& m) {
 Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
   const auto open_rounds = PackRounds(b, m.open_rounds);
   const NodeStats& s = m.stats;
-  const auto stats = fb::CreateNodeStats(b, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
-                                         s.memory_bytes, s.connections, s.round_trips, s.replicated_bytes,
-                                         s.unconfirmed_bytes, s.dense_bytes, s.memory.bytes, s.memory.group,
-                                         static_cast<uint8_t>(s.memory.kind));
+  const auto stats =
+      fb::CreateNodeStats(b, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows, s.memory_bytes,
+                          s.connections, s.round_trips, s.replicated_bytes, s.unconfirmed_bytes,
+                          s.dense_bytes, s.memory.bytes, s.memory.group, static_cast<uint8_t>(s.memory.kind));
   std::vector<fb::SlotNews> news;
   for (const SlotNews& n : m.news)
     news.emplace_back(n.epoch, n.added.value, n.slot, n.server, static_cast<uint8_t>(n.kind));
@@ -147,9 +147,8 @@ Offset<void> Pack(FlatBufferBuilder& b, const Scale& m) {
 }
 Offset<void> Pack(FlatBufferBuilder& b, const ReplicaHello& m) {
   const auto cluster_id = PackString(b, m.cluster_id);
-  return fb::CreateReplicaHello(b, m.protocol_min, m.protocol_max, cluster_id, m.from_server,
-                                m.from_thread, m.from_incarnation.value, m.to_incarnation.value,
-                                m.to_thread)
+  return fb::CreateReplicaHello(b, m.protocol_min, m.protocol_max, cluster_id, m.from_server, m.from_thread,
+                                m.from_incarnation.value, m.to_incarnation.value, m.to_thread)
       .Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const ReplicaHelloReply& m) {
@@ -206,7 +205,6 @@ const char* Name(const ControlMessage& message) {
   return fb::EnumNameMessage(static_cast<fb::Message>(message.index() + 1));
 }
 
-
 // Frames → FlatBuffers → control messages. The buffer is verified before anything is read from it,
 // and what is copied out of it is bounded by its size. One Unpack for each message, the mirror
 // images of the Packs above. What the budget cut short is caught at the end.
@@ -251,9 +249,19 @@ Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
   out->open_rounds = UnpackRounds(in.open_rounds(), budget);
   out->end_confirmed = in.end_confirmed();
   if (const fb::NodeStats* s = in.stats()) {
-    out->stats = {s->pushes(),    s->pulls(), s->rounds(),       s->bytes_in(),   s->bytes_out(),
-                  s->rows(),      s->memory_bytes(), s->connections(), s->round_trips(),
-                  s->replicated_bytes(), s->unconfirmed_bytes(), s->dense_bytes(), {}};
+    out->stats = {s->pushes(),
+                  s->pulls(),
+                  s->rounds(),
+                  s->bytes_in(),
+                  s->bytes_out(),
+                  s->rows(),
+                  s->memory_bytes(),
+                  s->connections(),
+                  s->round_trips(),
+                  s->replicated_bytes(),
+                  s->unconfirmed_bytes(),
+                  s->dense_bytes(),
+                  {}};
     if (s->memory_kind() > static_cast<uint8_t>(MemoryKind::kAddressSpace))
       return BadControl("kind of memory " + std::to_string(s->memory_kind()));
     out->stats.memory = {static_cast<MemoryKind>(s->memory_kind()), s->memory_left(), s->memory_group()};
@@ -271,7 +279,7 @@ Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
   if (const auto* loads = in.loads(); loads != nullptr && budget.TakeStructs(*loads))
     for (const fb::SlotLoad* l : *loads) out->loads.push_back({l->slot(), l->bytes(), l->requests()});
   // A server of an earlier release says nothing of its work.
-  if (const auto* pushed = in.pushed(), *pulled = in.pulled(); pushed != nullptr && pulled != nullptr) {
+  if (const auto *pushed = in.pushed(), *pulled = in.pulled(); pushed != nullptr && pulled != nullptr) {
     if (pushed->size() != out->loads.size() || pulled->size() != out->loads.size())
       return BadControl("work of " + std::to_string(pushed->size()) + " and " +
                         std::to_string(pulled->size()) + " slots, loads of " +
@@ -284,8 +292,7 @@ Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
   }
   if (const auto* rows = in.hot_rows(); rows != nullptr && budget.TakeStructs(*rows)) {
     if (rows->size() > kMaxHotRows) return BadControl(std::to_string(rows->size()) + " hot rows");
-    for (const fb::HotRow* r : *rows)
-      out->hot_rows.push_back({TableId{r->table()}, r->key(), r->count()});
+    for (const fb::HotRow* r : *rows) out->hot_rows.push_back({TableId{r->table()}, r->key(), r->count()});
   }
   if (const auto* sampled = in.sampled(); sampled != nullptr && budget.TakeStructs(*sampled)) {
     if (sampled->size() > kMaxSampledTables)
@@ -293,11 +300,13 @@ Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
     for (const fb::SampledTable* t : *sampled) out->sampled.push_back({TableId{t->table()}, t->count()});
   }
   if (const auto* stalled = in.stalled()) {
-    if (stalled->size() > kMaxStalledRounds) return BadControl(std::to_string(stalled->size()) + " stalled rounds");
+    if (stalled->size() > kMaxStalledRounds)
+      return BadControl(std::to_string(stalled->size()) + " stalled rounds");
     for (const fb::StalledRound* r : *stalled) {
       out->stalled.push_back({TableId{r->table()}, Round{r->round()}, r->waited_ms(), r->missing(),
                               UnpackNumbers(r->missing_ranks(), budget)});
-      if (out->stalled.back().missing_ranks.size() > kMaxMissingNamed) return BadControl("too many missing ranks");
+      if (out->stalled.back().missing_ranks.size() > kMaxMissingNamed)
+        return BadControl("too many missing ranks");
     }
   }
   return Status::Ok();

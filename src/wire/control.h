@@ -28,8 +28,8 @@ struct Register {
   std::string cluster_id;  // empty: whatever cluster is there
   Role role = Role::kWorker;
   uint64_t uid = 0;
-  Endpoint endpoint;       // servers: where they listen; workers: their host
-  uint32_t threads = 1;    // servers: shard threads
+  Endpoint endpoint;     // servers: where they listen; workers: their host
+  uint32_t threads = 1;  // servers: shard threads
   int32_t wanted_rank = -1;
 };
 // Scheduler → node. Sent only when the incarnation is in the log.
@@ -38,14 +38,14 @@ struct Registered {
   std::string cluster_id;
   Term term;
   Incarnation incarnation;
-  uint32_t rank = 0;           // worker: rank; server: index
-  uint64_t barrier_base = 0;   // worker: count its barriers from here
-  uint32_t heartbeat_ms = 0;   // how often the node should speak; 0: as it likes
+  uint32_t rank = 0;          // worker: rank; server: index
+  uint64_t barrier_base = 0;  // worker: count its barriers from here
+  uint32_t heartbeat_ms = 0;  // how often the node should speak; 0: as it likes
 };
 struct NodeStats {  // cumulative, for `cairn status`
   uint64_t pushes = 0, pulls = 0, rounds = 0, bytes_in = 0, bytes_out = 0, rows = 0, memory_bytes = 0,
            connections = 0;
-  uint64_t round_trips = 0;  // requests that were the first of their round trip (kFlagTrip)
+  uint64_t round_trips = 0;        // requests that were the first of their round trip (kFlagTrip)
   uint64_t replicated_bytes = 0;   // servers: sent to backups
   uint64_t unconfirmed_bytes = 0;  // servers: of these, not yet confirmed (not cumulative)
   uint64_t dense_bytes = 0;        // servers: of memory_bytes, what dense tables take
@@ -60,8 +60,8 @@ struct SlotNews {
     kSlow = 3,        // the backup has confirmed nothing for too long
     kDiverged = 4,    // the backup's content differs from the primary's at the same position
     // The last two are about the primary itself (`server` is its own index, `added` is 0) and end the job.
-    kNotWhole = 5,    // it was made primary without a whole copy
-    kSpent = 6,       // its order has come to the last index that a position can hold
+    kNotWhole = 5,  // it was made primary without a whole copy
+    kSpent = 6,     // its order has come to the last index that a position can hold
   };
   uint32_t slot = 0;
   Kind kind = kCaughtUp;
@@ -75,8 +75,9 @@ struct SlotLoad {
   uint32_t slot = 0;
   uint64_t bytes = 0;     // memory of its rows
   uint64_t requests = 0;  // parts of pushes, contributions and pulls so far, under this primary
-  uint64_t pushed = 0;    // their work (server/slots/slot_work.h): of pushes and contributions, which backups do too
-  uint64_t pulled = 0;    // of pulls
+  uint64_t pushed =
+      0;  // their work (server/slots/slot_work.h): of pushes and contributions, which backups do too
+  uint64_t pulled = 0;  // of pulls
   bool operator==(const SlotLoad&) const = default;
 };
 // One of the rows of a sparse table that are asked for most, as a sample of requests has it.
@@ -97,11 +98,11 @@ inline constexpr size_t kMaxHotRows = 64, kMaxSampledTables = 64;
 struct Heartbeat {
   Incarnation incarnation;
   uint64_t uid = 0;
-  StateVersion version;               // newest state held (servers: by every shard thread)
-  uint64_t barrier_count = 0;         // workers: barriers entered so far
-  ViewNumber hold_view;               // servers: the pending view they hold for, 0 if none
+  StateVersion version;                 // newest state held (servers: by every shard thread)
+  uint64_t barrier_count = 0;           // workers: barriers entered so far
+  ViewNumber hold_view;                 // servers: the pending view they hold for, 0 if none
   std::vector<TableRound> open_rounds;  // servers: per sync table, the first round that can await a newcomer
-  bool end_confirmed = false;         // servers: has seen the end of the job and is leaving
+  bool end_confirmed = false;           // servers: has seen the end of the job and is leaving
   NodeStats stats;
   StateVersion hold_version;          // servers: the state that hold_view and open_rounds were reported under
   bool leaving = false;               // servers: wants its slots moved away, then goes
@@ -114,16 +115,26 @@ struct Heartbeat {
 struct HeartbeatReply {
   Term term;
   StateVersion version;
-  uint64_t barrier_open = 0;      // barriers up to this one are open
-  std::string awaiting;           // who is awaited for what, in words, for the user
-  uint32_t blocked_slots = 0;     // with fewer owners in sync than min_in_sync: requests to them wait
-  uint32_t heartbeat_ms = 0;      // as in Registered
+  uint64_t barrier_open = 0;   // barriers up to this one are open
+  std::string awaiting;        // who is awaited for what, in words, for the user
+  uint32_t blocked_slots = 0;  // with fewer owners in sync than min_in_sync: requests to them wait
+  uint32_t heartbeat_ms = 0;   // as in Registered
 };
 // Scheduler → node, whenever the node's version is behind; and worker ↔ shard thread, after a StateAt.
-struct StateMessage { ClusterState state; };
+struct StateMessage {
+  ClusterState state;
+};
 // StateDelta (state_delta.h): the same, to a node that has the version before.
-struct CreateTable { uint64_t request = 0; Incarnation incarnation; TableSpec spec; };
-struct DropTable { uint64_t request = 0; Incarnation incarnation; std::string name; };
+struct CreateTable {
+  uint64_t request = 0;
+  Incarnation incarnation;
+  TableSpec spec;
+};
+struct DropTable {
+  uint64_t request = 0;
+  Incarnation incarnation;
+  std::string name;
+};
 // Answered when every live server holds the state that contains the change.
 struct TableReply {
   uint64_t request = 0;
@@ -133,18 +144,31 @@ struct TableReply {
   StateVersion version;
 };
 // Worker → scheduler: it is done, everything it pushed is acknowledged.
-struct Leave { Incarnation incarnation; };
-struct LeaveReply { Incarnation incarnation; };
+struct Leave {
+  Incarnation incarnation;
+};
+struct LeaveReply {
+  Incarnation incarnation;
+};
 // Launcher → scheduler: this rank does not come back; and: end the job with this error.
-struct GiveUp { uint32_t rank = 0; };
+struct GiveUp {
+  uint32_t rank = 0;
+};
 // Launcher → scheduler: the process that registered with this uid has ended, it is known.
 struct ProcessEnded {
   uint64_t uid = 0;  // of its registration
   bool out_of_memory = false;
 };
-struct AbortJob { std::string reason; };
-struct StatusRequest { uint64_t request = 0; };
-struct StatusReply { uint64_t request = 0; std::string json; };
+struct AbortJob {
+  std::string reason;
+};
+struct StatusRequest {
+  uint64_t request = 0;
+};
+struct StatusReply {
+  uint64_t request = 0;
+  std::string json;
+};
 // Worker → shard thread, first message of a data connection; and its answer.
 struct Hello {
   uint8_t protocol_min = kProtocolVersion, protocol_max = kProtocolVersion;
@@ -153,9 +177,16 @@ struct Hello {
   Incarnation server_incarnation;  // the server that the worker means to talk to
   uint32_t thread = 0;
 };
-struct HelloReply { uint8_t protocol = kProtocolVersion; StateVersion version; };
+struct HelloReply {
+  uint8_t protocol = kProtocolVersion;
+  StateVersion version;
+};
 // The peer said something that can't be granted. kUnavailable means: try again later.
-struct Refusal { uint64_t request = 0; Code code = Code::kInternal; std::string text; };
+struct Refusal {
+  uint64_t request = 0;
+  Code code = Code::kInternal;
+  std::string text;
+};
 // Shard → worker, every few seconds while a request of its is parked, and every second while an answer
 // is held: of the oldest such answer on the connection, with whom it waits for in words.
 struct StillWaiting {
@@ -167,7 +198,10 @@ struct StillWaiting {
 };
 
 // Tool → scheduler: the job should have so many servers. Answered with a StatusReply, or a Refusal.
-struct Scale { uint64_t request = 0; uint32_t servers = 0; };
+struct Scale {
+  uint64_t request = 0;
+  uint32_t servers = 0;
+};
 // Shard thread → shard thread of another server, first message of a replication connection: the
 // sender is (or becomes) primary of slots that the receiver backs. Answered with a ReplicaHelloReply
 // or a Refusal.
@@ -180,7 +214,10 @@ struct ReplicaHello {
   uint32_t to_thread = 0;
 };
 // `received`: the last frame of this sender (incarnation and thread) that was taken, 0 if none.
-struct ReplicaHelloReply { uint8_t protocol = kProtocolVersion; uint64_t received = 0; };
+struct ReplicaHelloReply {
+  uint8_t protocol = kProtocolVersion;
+  uint64_t received = 0;
+};
 
 // Worker → scheduler, with every heartbeat as long as the program does nothing but wait, and every one of
 // its calls waits for other workers.
@@ -192,19 +229,28 @@ struct Blocked {
   std::string what;             // the oldest of those: "round 118 of table \"w\""
 };
 // Scheduler → worker: what it has reported under this number can't end. The calls end with this text.
-struct Deadlock { uint64_t serial = 0; std::string text; };
+struct Deadlock {
+  uint64_t serial = 0;
+  std::string text;
+};
 // Worker → scheduler: all of them or none, in one record. A client cuts what is larger.
-struct CreateTables { uint64_t request = 0; Incarnation incarnation; std::vector<TableSpec> specs; };
+struct CreateTables {
+  uint64_t request = 0;
+  Incarnation incarnation;
+  std::vector<TableSpec> specs;
+};
 inline constexpr size_t kMaxTablesAtOnce = 512;
 // Worker ↔ shard thread, while the worker does not hear the scheduler: the newest state that the sender
 // has. Whoever has a newer one answers with it, whoever has an older one with a StateAt of its own.
-struct StateAt { StateVersion version; };
+struct StateAt {
+  StateVersion version;
+};
 
 using ControlMessage =
     std::variant<Register, Registered, Heartbeat, HeartbeatReply, StateMessage, CreateTable, DropTable,
                  TableReply, Leave, LeaveReply, GiveUp, AbortJob, StatusRequest, StatusReply, Hello,
-                 HelloReply, Refusal, StillWaiting, Scale, ReplicaHello, ReplicaHelloReply,
-                 StateDelta, ProcessEnded, Blocked, Deadlock, CreateTables, StateAt>;
+                 HelloReply, Refusal, StillWaiting, Scale, ReplicaHello, ReplicaHelloReply, StateDelta,
+                 ProcessEnded, Blocked, Deadlock, CreateTables, StateAt>;
 
 FramePtr EncodeControl(const ControlMessage& message, BufferPool& pool);
 Result<ControlMessage> DecodeControl(const FrameHeader& header, std::span<const std::byte> body);

@@ -27,9 +27,9 @@ auto Fields(const Heartbeat& m) {
   const NodeStats& s = m.stats;
   return std::tie(m.incarnation, m.uid, m.version, m.barrier_count, m.hold_view, m.open_rounds,
                   m.end_confirmed, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
-                  s.memory_bytes, s.connections, s.round_trips, s.replicated_bytes, s.unconfirmed_bytes, s.dense_bytes,
-                  s.memory.kind, s.memory.bytes, s.memory.group,
-                  m.hold_version, m.leaving, m.news, m.loads, m.hot_rows, m.sampled, m.stalled);
+                  s.memory_bytes, s.connections, s.round_trips, s.replicated_bytes, s.unconfirmed_bytes,
+                  s.dense_bytes, s.memory.kind, s.memory.bytes, s.memory.group, m.hold_version, m.leaving,
+                  m.news, m.loads, m.hot_rows, m.sampled, m.stalled);
 }
 auto Fields(const HeartbeatReply& m) {
   return std::tie(m.term, m.version, m.barrier_open, m.awaiting, m.blocked_slots, m.heartbeat_ms);

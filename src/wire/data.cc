@@ -156,7 +156,6 @@ FramePtr EncodeError(const FrameHeader& request, const Status& error, BufferPool
   return frame;
 }
 
-
 // Decoders of data frames. They run on bytes from a peer: every length is checked before use, a
 // violation is a Status of kProtocol, and nothing is allocated where all is well. The caller has
 // called CheckHeader and CheckBody (or Parse) before; decoders do not rely on more than that the
@@ -257,14 +256,16 @@ Status CheckSlots(std::span<const SlotEntry> entries) {
 }
 
 Status CheckParams(FrameType type, uint16_t flags, const PushParams& params) {
-  if (!(params.weight >= 0 && params.weight <= kMaxWeight)) return BadFrame("weight is not within 0 and 1e30");
+  if (!(params.weight >= 0 && params.weight <= kMaxWeight))
+    return BadFrame("weight is not within 0 and 1e30");
   uint64_t rest = params.reserved0;
   for (uint64_t word : params.reserved) rest |= word;
   if (rest != 0) return BadFrame("reserved fields are not zero");
   const bool marks = type == FrameType::kDone || (flags & kFlagDone) != 0;
   if (params.bitmap_bytes > (marks ? kMaxBitmapBytes : 0))
     return BadFrame("done bitmap too long or out of place");
-  if (!std::isfinite(params.value_scale) || params.value_scale == 0) return BadFrame("value scale 0 or not finite");
+  if (!std::isfinite(params.value_scale) || params.value_scale == 0)
+    return BadFrame("value scale 0 or not finite");
   if (!std::isfinite(params.scale)) return BadFrame("scale is not finite");
   const bool decides = params.has(kParamDecide);
   if ((params.flags & ~kAllParamFlags) != 0 || (params.flags != 0 && type == FrameType::kPush) ||
@@ -278,7 +279,8 @@ Status CheckParams(FrameType type, uint16_t flags, const PushParams& params) {
     return BadFrame("operation " + std::to_string(params.op) + " on column " + std::to_string(params.column));
   }
   const bool carries = type == FrameType::kPush || type == FrameType::kContribute;
-  if (params.mask_bytes > (carries ? kMaxMaskBytes : 0)) return BadFrame("segment mask too long or out of place");
+  if (params.mask_bytes > (carries ? kMaxMaskBytes : 0))
+    return BadFrame("segment mask too long or out of place");
   return Status::Ok();
 }
 

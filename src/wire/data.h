@@ -37,9 +37,9 @@ enum ParamFlag : uint16_t {
 inline constexpr uint16_t kAllParamFlags = 63;
 
 struct PushParams {
-  double weight = 1.0;        // of a sync contribution or mark; 0 to kMaxWeight
-  double value_scale = 1.0;   // every value is multiplied by it (AMP); finite and not 0
-  double scale = 1.0;         // kParamDecide: the mean gradient is multiplied by it (clipping)
+  double weight = 1.0;       // of a sync contribution or mark; 0 to kMaxWeight
+  double value_scale = 1.0;  // every value is multiplied by it (AMP); finite and not 0
+  double scale = 1.0;        // kParamDecide: the mean gradient is multiplied by it (clipping)
   double lr = 0;
   double weight_decay = 0;
   double beta1 = 0;
@@ -125,10 +125,10 @@ struct DataParts {
   std::span<const std::byte> done_bitmap;
   std::span<const std::byte> mask;
   std::span<const uint64_t> keys;
-  Buffer owned;                                       // moved into the frame
-  Pieces values;                                      // may point into `owned`
-  Coding coding = Coding::kPlain;                     // Frame::coding
-  bool transient = false;                             // Frame::transient
+  Buffer owned;                    // moved into the frame
+  Pieces values;                   // may point into `owned`
+  Coding coding = Coding::kPlain;  // Frame::coding
+  bool transient = false;          // Frame::transient
 };
 FramePtr EncodeData(DataParts parts, BufferPool& pool);
 // The entries of an encoded data frame, to number them before they are sent; Seal() again after.

@@ -303,9 +303,9 @@ TEST_F(Data, ParamsAreChecked) {
   }
   EXPECT_TRUE(Refused("push_dense", [](InFrame& in) { in.header.round = 1; }));
   for (double scale : {0.0, inf, std::nan("")}) {
-    EXPECT_TRUE(Refused("contribute",
-                        [&](InFrame& in) { Write(in, offsetof(PushParams, value_scale), scale); }))
-        << scale;
+    EXPECT_TRUE(Refused("contribute", [&](InFrame& in) {
+      Write(in, offsetof(PushParams, value_scale), scale);
+    })) << scale;
   }
   EXPECT_TRUE(Refused("decide", [&](InFrame& in) { Write(in, offsetof(PushParams, scale), inf); }));
 }

@@ -19,12 +19,10 @@ uint16_t AllowedFlags(FrameType type) {
   switch (type) {
     case FrameType::kPush: return kFlagValuesChecked | kFlagTrip | kFlagCoded;
     case FrameType::kContribute:
-    case FrameType::kDone:
-      return kFlagDone | kFlagPullAfter | kFlagValuesChecked | kFlagTrip | kFlagCoded;
+    case FrameType::kDone: return kFlagDone | kFlagPullAfter | kFlagValuesChecked | kFlagTrip | kFlagCoded;
     case FrameType::kRoundReply:
       return kFlagPullAfter | kFlagValuesChecked | kFlagRefused | kFlagReport | kFlagAllJoined | kFlagCoded;
-    case FrameType::kPull:
-      return kFlagSyncPull | kFlagValuesChecked | kFlagAssigned | kFlagTrip | kFlagCoded;
+    case FrameType::kPull: return kFlagSyncPull | kFlagValuesChecked | kFlagAssigned | kFlagTrip | kFlagCoded;
     case FrameType::kPullReply: return kFlagValuesChecked | kFlagCoded;
     case FrameType::kReplicate: return kFlagValuesChecked | kFlagBodyUnchecked;
     default: return kFlagValuesChecked;
@@ -71,8 +69,7 @@ std::optional<BodyLayout> LayoutOf(const FrameHeader& header, std::span<const st
     std::memcpy(&bitmap_bytes, body.data() + offsetof(PushParams, bitmap_bytes), sizeof(bitmap_bytes));
     std::memcpy(&mask_bytes, body.data() + offsetof(PushParams, mask_bytes), sizeof(mask_bytes));
   }
-  const BodyLayout at =
-      LayOut(header.type, header.entry_count, bitmap_bytes, mask_bytes, header.key_count);
+  const BodyLayout at = LayOut(header.type, header.entry_count, bitmap_bytes, mask_bytes, header.key_count);
   if (at.values > body.size()) return std::nullopt;
   return at;
 }

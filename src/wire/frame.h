@@ -28,31 +28,31 @@ inline constexpr uint32_t kMaxControlBytes = uint32_t{16} << 20;
 inline constexpr uint32_t kMaxUnauthenticatedBodyBytes = 64 * 1024;
 
 enum class FrameType : uint8_t {
-  kControl = 1,     // FlatBuffers, control.h
-  kPush = 2,        // numbered update of an async table
+  kControl = 1,  // FlatBuffers, control.h
+  kPush = 2,     // numbered update of an async table
   kPushReply = 3,
   kContribute = 4,  // a worker's part of a sync round
   kDone = 5,        // done mark without a gradient for this shard
   kRoundReply = 6,  // the round is closed (and the values, if they were asked for)
   kPull = 7,
   kPullReply = 8,
-  kError = 9,       // answers one request with a code and a text
-  kReplicate = 10,  // primary → backup: operations of slots, replica.h; request_id counts from 1
-  kReplicaAck = 11, // backup → primary: every frame up to request_id is taken; entries: slots refused
+  kError = 9,        // answers one request with a code and a text
+  kReplicate = 10,   // primary → backup: operations of slots, replica.h; request_id counts from 1
+  kReplicaAck = 11,  // backup → primary: every frame up to request_id is taken; entries: slots refused
 };
 
 enum FrameFlag : uint16_t {
-  kFlagDone = 1 << 0,           // kContribute: carries the done mark of its round for this shard
-  kFlagPullAfter = 1 << 1,      // kContribute/kDone: the reply carries the values after the round
-  kFlagValuesChecked = 1 << 2,  // the checksum covers the values too
-  kFlagSyncPull = 1 << 3,       // kPull: wait until `round` rounds are closed
-  kFlagRefused = 1 << 4,        // kRoundReply: the round was refused; entries are problems, then a text
-  kFlagReport = 1 << 5,         // kRoundReply: the round is summed up, not closed; values are SlotReports
-  kFlagAllJoined = 1 << 6,      // kRoundReply: every live worker had marked the round with kParamJoined
-  kFlagAssigned = 1 << 7,       // kPull: only when every slot named has been assigned; else kUnavailable
-  kFlagTrip = 1 << 8,           // requests: the first of its round trip on this connection (statistics)
-  kFlagCoded = 1 << 9,          // the body is coded in fewer bytes: coding.h
-  kFlagBodyUnchecked = 1 << 10, // kReplicate: the checksum covers the header only; both are on one host
+  kFlagDone = 1 << 0,            // kContribute: carries the done mark of its round for this shard
+  kFlagPullAfter = 1 << 1,       // kContribute/kDone: the reply carries the values after the round
+  kFlagValuesChecked = 1 << 2,   // the checksum covers the values too
+  kFlagSyncPull = 1 << 3,        // kPull: wait until `round` rounds are closed
+  kFlagRefused = 1 << 4,         // kRoundReply: the round was refused; entries are problems, then a text
+  kFlagReport = 1 << 5,          // kRoundReply: the round is summed up, not closed; values are SlotReports
+  kFlagAllJoined = 1 << 6,       // kRoundReply: every live worker had marked the round with kParamJoined
+  kFlagAssigned = 1 << 7,        // kPull: only when every slot named has been assigned; else kUnavailable
+  kFlagTrip = 1 << 8,            // requests: the first of its round trip on this connection (statistics)
+  kFlagCoded = 1 << 9,           // the body is coded in fewer bytes: coding.h
+  kFlagBodyUnchecked = 1 << 10,  // kReplicate: the checksum covers the header only; both are on one host
 };
 
 // How a body may be coded (coding.h). The numbers travel.
@@ -68,10 +68,10 @@ struct FrameHeader {
   uint64_t state_version = 0;  // the sender's ClusterState when it made the frame
   uint64_t round = 0;          // sync: the round; see each message
   uint32_t table = 0;
-  uint32_t entry_count = 0;    // slot entries in the body
-  uint32_t key_count = 0;      // 64-bit keys in the body
+  uint32_t entry_count = 0;  // slot entries in the body
+  uint32_t key_count = 0;    // 64-bit keys in the body
   uint32_t body_bytes = 0;
-  uint64_t checksum = 0;       // XXH3-64, see wire-format.md
+  uint64_t checksum = 0;  // XXH3-64, see wire-format.md
 };
 static_assert(sizeof(FrameHeader) == 64);
 

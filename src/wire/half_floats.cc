@@ -34,9 +34,9 @@ struct Float16 {
     const uint32_t normal = shifted + (112u << 23);
     const uint32_t special = normal + (112u << 23);
     // 2^-14 · 1.m − 2^-14 = 2^-14 · 0.m, exactly.
-    const uint32_t subnormal = std::bit_cast<uint32_t>(
-        std::bit_cast<float>((exponent == 0 ? shifted : 0) + (113u << 23)) -
-        std::bit_cast<float>(113u << 23));
+    const uint32_t subnormal =
+        std::bit_cast<uint32_t>(std::bit_cast<float>((exponent == 0 ? shifted : 0) + (113u << 23)) -
+                                std::bit_cast<float>(113u << 23));
     const uint32_t size = exponent == kExponent ? special : exponent == 0 ? subnormal : normal;
     return (half & 0x8000u) << 16 | size;
   }

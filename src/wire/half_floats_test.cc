@@ -67,7 +67,7 @@ TEST(HalfFloats, FloatsBecomeTheNearest) {
   for (HalfFormat format : kFormats) {
     for (int i = 0; i < 200'000; ++i) {
       auto bits = static_cast<uint32_t>(random.Next());
-      if (i % 4 == 0) bits &= 0xFFFFF000u;  // ties are rare otherwise
+      if (i % 4 == 0) bits &= 0xFFFFF000u;                        // ties are rare otherwise
       if (i % 4 == 1) bits = (bits & 0x83FFFFFFu) | 0x38000000u;  // around the subnormals of float16
       if (i % 8 == 2) bits = (bits & 0x80FFFFFFu) | 0x47000000u;  // and around its largest
       const float value = std::bit_cast<float>(bits);

@@ -72,7 +72,8 @@ TEST_F(MessageLimits, WorkIsSaidOfEverySlotOrOfNone) {
 }
 
 TEST_F(MessageLimits, TablesAtOnce) {
-  CreateTables tables{1, Incarnation{7}, std::vector<TableSpec>(kMaxTablesAtOnce, TableSpec{.name = "t", .size = 1})};
+  CreateTables tables{1, Incarnation{7},
+                      std::vector<TableSpec>(kMaxTablesAtOnce, TableSpec{.name = "t", .size = 1})};
   EXPECT_TRUE(Comes(tables));
   tables.specs.push_back(tables.specs[0]);
   EXPECT_FALSE(Comes(tables));

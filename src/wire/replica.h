@@ -1,8 +1,8 @@
 // Replication frames: operations of slots, from the primary's shard thread to a backup's. The body of
 // a kReplicate frame is a sequence of operations, each an OpHeader and what belongs to its kind, each
-// a multiple of 8 bytes. docs/internals/wire-format.md has the layout, docs/internals/consistency.md (rules 40 to 47) what
-// they mean. The decoder checks lengths and push parameters; what a payload says is the server's
-// business.
+// a multiple of 8 bytes. docs/internals/wire-format.md has the layout, docs/internals/consistency.md (rules
+// 40 to 47) what they mean. The decoder checks lengths and push parameters; what a payload says is the
+// server's business.
 #pragma once
 
 #include <cstddef>
@@ -66,9 +66,7 @@ class OpBatch {
  public:
   explicit OpBatch(BufferPool& pool) : pool_(pool) {}
   bool empty() const { return bytes() == 0; }
-  size_t bytes() const {
-    return frame_.empty() ? 0 : frame_.size() - sizeof(FrameHeader) + lent_bytes_;
-  }
+  size_t bytes() const { return frame_.empty() ? 0 : frame_.size() - sizeof(FrameHeader) + lent_bytes_; }
   // `header.bytes`, the counts and the lengths in `params` are filled in. `params`, keys and mask only
   // for kPush. Keys, mask and payload are together at most kMaxBodyBytes; a frame takes one such
   // operation behind kOpRoom / 2 bytes of others.

@@ -4,13 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
-#include <utility>
-#include <memory>
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/random.h"
 #include "wire/body_layout.h"

@@ -259,8 +259,7 @@ Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out) {
 Offset<fb::ClusterState> PackState(FlatBufferBuilder& b, const ClusterState& state) {
   const auto servers = PackTables<fb::ServerInfo>(b, state.servers, [&](const ServerInfo& s) {
     const auto host = PackString(b, s.endpoint.host);
-    return fb::CreateServerInfo(b, s.index, s.incarnation.value, host, s.endpoint.port, s.threads,
-                                s.leaving);
+    return fb::CreateServerInfo(b, s.index, s.incarnation.value, host, s.endpoint.port, s.threads, s.leaving);
   });
   const auto workers = PackTables<fb::WorkerInfo>(b, state.workers, [&](const WorkerInfo& w) {
     const auto host = PackString(b, w.endpoint.host);

@@ -30,9 +30,8 @@ void Compare(const std::vector<Item>& base, const std::vector<Item>& now, Key ke
 template <class Item, class Key>
 void Merge(std::vector<Item>& items, const std::vector<Item>& changed, const std::vector<uint32_t>& gone,
            Key key) {
-  std::erase_if(items, [&](const Item& item) {
-    return std::find(gone.begin(), gone.end(), key(item)) != gone.end();
-  });
+  std::erase_if(
+      items, [&](const Item& item) { return std::find(gone.begin(), gone.end(), key(item)) != gone.end(); });
   for (const Item& item : changed) {
     auto at = std::lower_bound(items.begin(), items.end(), key(item),
                                [&](const Item& have, uint32_t k) { return key(have) < k; });
@@ -71,12 +70,15 @@ StateDelta Difference(const ClusterState& base, const ClusterState& now) {
   c.replicas = now.replicas;
   c.min_in_sync = now.min_in_sync;
   c.failovers = now.failovers;
-  Compare(base.servers, now.servers, IndexOf, [&](const auto& item) { c.servers.push_back(item); },
-          [&](const auto& item) { delta.servers_gone.push_back(item.index); });
-  Compare(base.workers, now.workers, RankOf, [&](const auto& item) { c.workers.push_back(item); },
-          [&](const auto& item) { delta.workers_gone.push_back(item.rank.value); });
-  Compare(base.tables, now.tables, IdOf, [&](const auto& item) { c.tables.push_back(item); },
-          [&](const auto& item) { delta.tables_gone.push_back(item.id.value); });
+  Compare(
+      base.servers, now.servers, IndexOf, [&](const auto& item) { c.servers.push_back(item); },
+      [&](const auto& item) { delta.servers_gone.push_back(item.index); });
+  Compare(
+      base.workers, now.workers, RankOf, [&](const auto& item) { c.workers.push_back(item); },
+      [&](const auto& item) { delta.workers_gone.push_back(item.rank.value); });
+  Compare(
+      base.tables, now.tables, IdOf, [&](const auto& item) { c.tables.push_back(item); },
+      [&](const auto& item) { delta.tables_gone.push_back(item.id.value); });
   if (CAIRN_BUG(kGoneNotTold)) delta.servers_gone = delta.workers_gone = delta.tables_gone = {};
   for (uint32_t slot = 0; slot < now.slots.size(); ++slot) {
     if (base.slots[slot] == now.slots[slot]) continue;

@@ -16,7 +16,7 @@ struct StateDelta {
   StateVersion base;  // the version that it is to be applied to
   // The new state; of its servers, slots, workers and tables only those that changed or are new.
   ClusterState changed;
-  std::vector<uint32_t> slot_ids;  // of changed.slots, ascending
+  std::vector<uint32_t> slot_ids;                                 // of changed.slots, ascending
   std::vector<uint32_t> servers_gone, workers_gone, tables_gone;  // by index, rank and id
 };
 

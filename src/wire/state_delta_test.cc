@@ -20,7 +20,8 @@ ClusterState Base(Random& random) {
     const auto server = static_cast<uint16_t>(2 * (random.Next() % 4));
     state.slots.push_back({server, 0, 1, StateVersion{1}, kNoServer, {}});
   }
-  for (uint32_t r = 0; r < 5; ++r) state.workers.push_back({Rank{r}, Incarnation{10 + r}, ViewNumber{1}, {"w", 0}});
+  for (uint32_t r = 0; r < 5; ++r)
+    state.workers.push_back({Rank{r}, Incarnation{10 + r}, ViewNumber{1}, {"w", 0}});
   state.next_incarnation = Incarnation{20};
   state.tables.push_back({TableId{1}, {}, ViewNumber{1}});
   return state;
@@ -28,7 +29,8 @@ ClusterState Base(Random& random) {
 
 ClusterState Changed(ClusterState state, Random& random) {
   state.version = state.version.Next();
-  if (random.Next() % 2 == 0) state.workers.erase(state.workers.begin() + random.Next() % state.workers.size());
+  if (random.Next() % 2 == 0)
+    state.workers.erase(state.workers.begin() + random.Next() % state.workers.size());
   if (random.Next() % 2 == 0) state.workers.push_back({Rank{40}, Incarnation{20}, ViewNumber{0}, {"w", 0}});
   if (random.Next() % 2 == 0) state.servers.push_back({9, Incarnation{21}, {"n", 8}, 1, false});
   if (random.Next() % 2 == 0) state.servers[0].leaving = true;

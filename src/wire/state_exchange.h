@@ -1,4 +1,5 @@
-// Nodes compare the states they have while they don't hear the scheduler (docs/internals/consistency.md, rule 55).
+// Nodes compare the states they have while they don't hear the scheduler (docs/internals/consistency.md, rule
+// 55).
 #pragma once
 
 #include <optional>

@@ -64,8 +64,8 @@ auto Fields(ClusterState& s) {
          workers, next_incarnation, view, pending_view, views, tables, next_table, done_ranks, replicas,
          min_in_sync, failovers] = s;
   return std::tie(cluster_id, term, version, phase, failure, expected_servers, expected_workers, servers,
-                  slots, workers, next_incarnation, view, pending_view, views, tables, next_table,
-                  done_ranks, replicas, min_in_sync, failovers);
+                  slots, workers, next_incarnation, view, pending_view, views, tables, next_table, done_ranks,
+                  replicas, min_in_sync, failovers);
 }
 
 void Vary(std::string& text) { text += "x"; }
@@ -114,8 +114,10 @@ ClusterState Full() {
   state.expected_workers = 2;
   for (uint32_t i = 0; i < 7; ++i) state.servers.push_back({i, Incarnation{i + 1}, {"s", 7}, 4, false});
   for (int i = 0; i < 3; ++i)
-    state.slots.push_back({0, 1, 5, StateVersion{6}, 2, {{2, 0, true, StateVersion{8}}, {4, 1, true, StateVersion{9}}}});
-  for (uint32_t r = 0; r < 2; ++r) state.workers.push_back({Rank{r}, Incarnation{20 + r}, ViewNumber{2}, {"w", 9}});
+    state.slots.push_back(
+        {0, 1, 5, StateVersion{6}, 2, {{2, 0, true, StateVersion{8}}, {4, 1, true, StateVersion{9}}}});
+  for (uint32_t r = 0; r < 2; ++r)
+    state.workers.push_back({Rank{r}, Incarnation{20 + r}, ViewNumber{2}, {"w", 9}});
   state.next_incarnation = Incarnation{30};
   state.view = ViewNumber{4};
   state.pending_view = ViewNumber{5};

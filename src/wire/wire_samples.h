@@ -48,9 +48,10 @@ inline ClusterState SampleState() {
   state.servers = {{0, Incarnation{1}, {"10.0.0.1", 7001}, 2},
                    {1, Incarnation{2}, {"10.0.0.2", 7002}, 1},
                    {4, Incarnation{10}, {"10.0.0.5", 7003}, 3, true}};
-  state.slots = {{0, 0, 1, StateVersion{5}, 4, {{4, 2, true, StateVersion{8}}, {1, 0, false, StateVersion{9}}}},
-                 {1, 0, 2, StateVersion{6}},
-                 {0, 1, 3, StateVersion{7}, kNoServer, {{1, 0, true, StateVersion{10}}}}};
+  state.slots = {
+      {0, 0, 1, StateVersion{5}, 4, {{4, 2, true, StateVersion{8}}, {1, 0, false, StateVersion{9}}}},
+      {1, 0, 2, StateVersion{6}},
+      {0, 1, 3, StateVersion{7}, kNoServer, {{1, 0, true, StateVersion{10}}}}};
   state.workers = {{Rank{0}, Incarnation{3}, ViewNumber{1}, {"10.0.0.3", 0}},
                    {Rank{2}, Incarnation{9}, ViewNumber{2}, {"10.0.0.4", 12}},
                    {Rank{5}, Incarnation{11}, ViewNumber{0}, {"", 0}}};
@@ -90,22 +91,22 @@ inline std::vector<ControlMessage> SampleControl() {
   std::vector<ControlMessage> all;
   all.push_back(Register{1, 2, "c-7f3a", Role::kServer, 77, {"10.0.0.9", 7009}, 8, 3});
   all.push_back(Registered{77, "c-7f3a", Term{3}, Incarnation{12}, 5, 6});
-  all.push_back(Heartbeat{Incarnation{12},
-                          77,
-                          StateVersion{41},
-                          9,
-                          ViewNumber{3},
-                          {{TableId{1}, Round{20}}, {TableId{4}, Round{91}}},
-                          true,
-                          {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
-                          StateVersion{40},
-                          true,
-                          {{2, SlotNews::kSlow, 1, 3, StateVersion{10}},
-                           {0, SlotNews::kHandedOver, 4, 1, StateVersion{0}}},
-                          {{0, 4096, 21, 5000, 6000}, {2, uint64_t{1} << 40, 22, 0, 7000}},
-                          {{TableId{4}, uint64_t{1} << 60, 300}, {TableId{4}, 17, 20}},
-                          {{TableId{4}, 2000}},
-                          {{TableId{4}, Round{91}, 12000, 40, {0, 2}}}});
+  all.push_back(Heartbeat{
+      Incarnation{12},
+      77,
+      StateVersion{41},
+      9,
+      ViewNumber{3},
+      {{TableId{1}, Round{20}}, {TableId{4}, Round{91}}},
+      true,
+      {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+      StateVersion{40},
+      true,
+      {{2, SlotNews::kSlow, 1, 3, StateVersion{10}}, {0, SlotNews::kHandedOver, 4, 1, StateVersion{0}}},
+      {{0, 4096, 21, 5000, 6000}, {2, uint64_t{1} << 40, 22, 0, 7000}},
+      {{TableId{4}, uint64_t{1} << 60, 300}, {TableId{4}, 17, 20}},
+      {{TableId{4}, 2000}},
+      {{TableId{4}, Round{91}, 12000, 40, {0, 2}}}});
   all.push_back(HeartbeatReply{Term{3}, StateVersion{42}, 8, "rank 5 has not reached barrier 9", 3});
   all.push_back(StateMessage{SampleState()});
   all.push_back(CreateTable{101, Incarnation{12}, SampleSpec()});

@@ -89,7 +89,8 @@ TEST(AnswerSize, AClaimBeyondWhatWasAskedForIsRefused) {
   // Who waits long enough gets the truth.
   Pending honest = table.Pull(std::span<float>(out), {.timeout_ms = 60'000});
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(50);
-  for (const uint32_t told = liar.claims(); liar.claims() == told && std::chrono::steady_clock::now() < give_up;)
+  for (const uint32_t told = liar.claims();
+       liar.claims() == told && std::chrono::steady_clock::now() < give_up;)
     std::this_thread::yield();
   liar.Claim(0);
   EXPECT_TRUE(honest.Wait().ok());

@@ -29,7 +29,8 @@ class BadInput : public ::testing::Test {
  protected:
   void SetUp() override {
     cluster_ = EmbeddedCluster::Start({.servers = 1, .workers = 2, .slots = 8}).value();
-    auto honest = std::async(std::launch::async, [&] { return Client::Connect(cluster_->ClientOptionsFor(0)); });
+    auto honest =
+        std::async(std::launch::async, [&] { return Client::Connect(cluster_->ClientOptionsFor(0)); });
     control_ = std::make_unique<RawPeer>(cluster_->scheduler_port());
     wire::Register hello;
     hello.uid = 77;
@@ -251,7 +252,8 @@ TEST_F(BadInput, FramesThatAreNoFrames) {
   ExpectAlive();
 }
 
-// Some hundred bytes that say they are 64 MiB of zeros: refused by the table's size, before any of it is made.
+// Some hundred bytes that say they are 64 MiB of zeros: refused by the table's size, before any of it is
+// made.
 TEST_F(BadInput, CodedFramesAreHeldToTheirTable) {
   const std::vector<float> zeros(16 << 20);
   const wire::SlotEntry entry{0, static_cast<uint32_t>(zeros.size()), 1};
@@ -323,7 +325,8 @@ TEST_F(BadInput, SecondSchedulerOnTheSamePort) {
 TEST_F(BadInput, FiveHundredIdleConnections) {
   std::vector<std::unique_ptr<RawPeer>> idle;
   for (int i = 0; i < 500; ++i) {
-    idle.push_back(std::make_unique<RawPeer>(i % 2 ? state_.servers[0].endpoint.port : cluster_->scheduler_port()));
+    idle.push_back(
+        std::make_unique<RawPeer>(i % 2 ? state_.servers[0].endpoint.port : cluster_->scheduler_port()));
     ASSERT_TRUE(idle.back()->connected());
   }
   ExpectAlive();

@@ -64,7 +64,8 @@ TEST(CachedRows, WhatCanNotBeCachedIsRefused) {
       return made.ok() ? "" : made.status().ToString();
     };
     EXPECT_NE(refusal(Spec(Mode::kSync), "sync").find("is synchronous"), std::string::npos);
-    EXPECT_NE(refusal(Spec(Mode::kAsync, ElementType::kInt64), "int64").find("holds int64"), std::string::npos);
+    EXPECT_NE(refusal(Spec(Mode::kAsync, ElementType::kInt64), "int64").find("holds int64"),
+              std::string::npos);
     CachedRows cached =
         CachedRows::Make(client.CreateSparse(Spec(Mode::kAsync)).value(), {.rows = 10, .steps = 1}).value();
     std::vector<float> rows(3);

@@ -69,7 +69,8 @@ TEST(ClientCalls, EveryCallEndsAtTheLimitThatItWasGiven) {
   DenseTable counts = client->CreateDense(spec).value();
   std::vector<int64_t> one(4, 1), out(4);
   EXPECT_TRUE(late(counts.PushPull(one, out, {.timeout_ms = 100})));
-  spec = {.name = "r", .kind = TableKind::kSparse, .element = ElementType::kInt64, .mode = Mode::kSync, .dim = 2};
+  spec = {
+      .name = "r", .kind = TableKind::kSparse, .element = ElementType::kInt64, .mode = Mode::kSync, .dim = 2};
   SparseTable rows = client->CreateSparse(spec).value();
   const std::vector<RowKey> keys = {1, 2};
   EXPECT_TRUE(late(rows.PushPull(keys, one, out, {.timeout_ms = 100})));

@@ -91,7 +91,8 @@ TEST(Descriptors, SharedMemoryThatFindsNoneLeftDoesNotBlameThePeer) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_FALSE(peers.ok());
   EXPECT_EQ(peers.status().code(), Code::kResourceExhausted);
-  EXPECT_NE(peers.status().message().find("too many open files"), std::string::npos) << peers.status().message();
+  EXPECT_NE(peers.status().message().find("too many open files"), std::string::npos)
+      << peers.status().message();
   EXPECT_NE(peers.status().message().find("ulimit -n"), std::string::npos);
   close(ends[0]);
   close(ends[1]);

@@ -18,9 +18,7 @@ struct Model {
     for (uint64_t size : sizes) tensors.emplace_back(size, value);
   }
   // LeNet-5: ten tensors, 61,706 elements.
-  static std::vector<uint64_t> LeNet() {
-    return {150, 6, 2400, 16, 48000, 120, 10080, 84, 840, 10};
-  }
+  static std::vector<uint64_t> LeNet() { return {150, 6, 2400, 16, 48000, 120, 10080, 84, 840, 10}; }
 
   uint64_t size() const {
     uint64_t sum = 0;
@@ -44,8 +42,7 @@ struct Model {
   std::vector<std::vector<float>> tensors;
 };
 
-inline TableSpec SpecOf(const Model& model, Mode mode, OptimizerKind optimizer,
-                        uint32_t flags = 0) {
+inline TableSpec SpecOf(const Model& model, Mode mode, OptimizerKind optimizer, uint32_t flags = 0) {
   TableSpec spec{.name = "model", .mode = mode, .optimizer = optimizer, .size = model.size()};
   spec.optimizer_flags = flags;
   spec.segments = model.segments();

@@ -237,8 +237,7 @@ TEST(ModelInPieces, APushThatNobodyWaitsForHasItsOwnCopy) {
 TEST(ModelInPieces, SegmentsThatCanNotBeAreRefused) {
   auto cluster = Cluster(1, 1, 1);
   RunWorkers(*cluster, 1, [&](Client& client) {
-    const std::vector<std::vector<uint64_t>> wrong{
-        {5, 4, 10}, {5, 5, 10}, {5, 9}, {5, 11}, {0, 10}};
+    const std::vector<std::vector<uint64_t>> wrong{{5, 4, 10}, {5, 5, 10}, {5, 9}, {5, 11}, {0, 10}};
     for (const std::vector<uint64_t>& segments : wrong) {
       TableSpec spec{.name = "w", .size = 10};
       spec.segments = segments;

@@ -15,7 +15,9 @@ uint16_t PortTowards(const wire::Endpoint& to) {
   for (int fd = 3; fd < 1024; ++fd) {
     sockaddr_in here{}, there{};
     socklen_t length = sizeof(here);
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&there), &length) != 0 || there.sin_port != htons(to.port)) continue;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&there), &length) != 0 ||
+        there.sin_port != htons(to.port))
+      continue;
     length = sizeof(here);
     if (getsockname(fd, reinterpret_cast<sockaddr*>(&here), &length) == 0) return ntohs(here.sin_port);
   }
@@ -39,16 +41,19 @@ TEST(TcpPorts, ATakenPortSaysWhatToDo) {
       << foreign.status().ToString();
 }
 
-// A connection's port comes from a range in which servers' ports lie too, and may be that of a server that starts later.
+// A connection's port comes from a range in which servers' ports lie too, and may be that of a server that
+// starts later.
 TEST(TcpPorts, AServerMayListenAtThePortOfAConnection) {
-  Host host(EchoAll(), {.pipe = PipeChoice{.kind = PipeKind::kTcp}}, {.pipe = PipeChoice{.kind = PipeKind::kTcp}});
+  Host host(EchoAll(), {.pipe = PipeChoice{.kind = PipeKind::kTcp}},
+            {.pipe = PipeChoice{.kind = PipeKind::kTcp}});
   Caller caller({.pipe = PipeChoice{.kind = PipeKind::kTcp}});
   const ConnId conn = caller.Connect(host.endpoint());
   const uint16_t port = PortTowards(host.endpoint());
   ASSERT_NE(port, 0);
   Loop loop{"another"};
   BufferPool pool;
-  auto another = Listener::Open(loop, pool, {.port = port, .pipe = PipeChoice{.kind = PipeKind::kTcp}, .log = Silent()});
+  auto another =
+      Listener::Open(loop, pool, {.port = port, .pipe = PipeChoice{.kind = PipeKind::kTcp}, .log = Silent()});
   EXPECT_TRUE(another.ok()) << another.status().message();
   caller.Send(conn, EmptyFrame(1, caller.pool));
   EXPECT_EQ(caller.messages.Take().header.request_id, 1u);

@@ -229,8 +229,7 @@ TEST(Rows, SparseAdamWithStepsOfTheTable) {
           if (key % 3 != step % 3) touched.push_back(key);
         }
         std::vector<float> gradient;
-        const double correction =
-            hyper.lr * std::sqrt(1 - std::pow(0.99, step)) / (1 - std::pow(0.9, step));
+        const double correction = hyper.lr * std::sqrt(1 - std::pow(0.99, step)) / (1 - std::pow(0.9, step));
         for (RowKey key : touched) {
           for (uint32_t d = 0; d < kDim; ++d) {
             const size_t i = key * kDim + d;

@@ -27,8 +27,7 @@ struct Rows {
 
   Rows(Client& client, const std::string& name, Mode mode)
       : keys(kRows), gradient(2 * kRows, 1), out(2 * kRows, -9) {
-    auto made = client.CreateSparse(
-        {.name = name, .mode = mode, .optimizer = OptimizerKind::kSgd, .dim = 2});
+    auto made = client.CreateSparse({.name = name, .mode = mode, .optimizer = OptimizerKind::kSgd, .dim = 2});
     EXPECT_TRUE(made.ok()) << made.status().ToString();
     table = std::move(made).value();
     for (size_t i = 0; i < kRows; ++i) keys[i] = i * 77;
@@ -105,7 +104,9 @@ TEST(Trips, TwentyTablesAreOneRoundTripOnEveryServer) {
       for (Rows& rows : tables) calls.push_back(rows.Pull());  // one by one, each is a trip
       WaitForAll(calls);
       EXPECT_EQ(reports.TripsAfter(kTables), std::vector<uint64_t>(c.servers, kTables));
-      { Client::Trip nothing(client); }
+      {
+        Client::Trip nothing(client);
+      }
       {
         Client::Trip trip(client);
         for (Rows& rows : tables) calls.push_back(rows.Pull());
@@ -142,7 +143,9 @@ TEST(Trips, WhoWaitsInATripSendsItEarly) {
     ASSERT_CAIRN_OK(client.Barrier());
     EXPECT_TRUE(third.WaitFor(30'000));
     // A Pending that is dropped waits.
-    { Pending dropped = tables[1].Pull(); }
+    {
+      Pending dropped = tables[1].Pull();
+    }
     EXPECT_TRUE(tables[1].All(0));
   });
 }

@@ -171,8 +171,7 @@ TEST(TwoPhase, ARoundThatIsAwaitedCanBeLeftAndTakenUpAgain) {
 // What the client reads out of the scheduler's words is what they say.
 TEST(TwoPhase, TheSchedulersWordsTellWhoIsInABarrier) {
   auto cluster = Cluster(1, 1, 2);
-  auto honest = std::async(std::launch::async,
-                           [&] { return Client::Connect(testing::Quiet(*cluster, 0)); });
+  auto honest = std::async(std::launch::async, [&] { return Client::Connect(testing::Quiet(*cluster, 0)); });
   RawPeer other(cluster->scheduler_port());
   wire::Register hello;
   hello.uid = 77;

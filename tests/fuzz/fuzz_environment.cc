@@ -27,7 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                            "DMLC_RANK",
                                            "CAIRN_HEARTBEAT_MS",
                                            "CAIRN_DEADLOCK_AFTER_MS",
-                                           "CAIRN_DEAD_AFTER_MS", "CAIRN_LOST_AFTER_MS",
+                                           "CAIRN_DEAD_AFTER_MS",
+                                           "CAIRN_LOST_AFTER_MS",
                                            "PS_VERBOSE"};
   std::string_view text(reinterpret_cast<const char*>(data), size);
   cairn::cluster::Variables variables;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "scheduler/rules/durable.h"
 #include "scheduler/metastore/log_records.h"
+#include "scheduler/rules/durable.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace cairn::scheduler;  // NOLINT: a fuzz target of one function

@@ -18,8 +18,8 @@ constexpr int64_t kTickUs = 100'000;
 constexpr int64_t kShortSilenceUs = 1'200'000;
 constexpr int64_t kBetweenSilencesUs = 3'500'000;
 constexpr int64_t kLongSilenceUs = 11'000'000;  // declared dead, most of the time
-constexpr int64_t kBetweenCutsUs = 10'500'000;   // everybody has come back, or has been missed
-constexpr int64_t kForgottenUs = 1'500'000;      // a cut for so long
+constexpr int64_t kBetweenCutsUs = 10'500'000;  // everybody has come back, or has been missed
+constexpr int64_t kForgottenUs = 1'500'000;     // a cut for so long
 constexpr int64_t kFoundOneByOneUs = 2'500'000;
 constexpr uint64_t kMostSendsLeft = 40;
 constexpr int64_t kUnfoundUs = 3'300'000;  // two heartbeats, and another one to be found
@@ -209,8 +209,10 @@ void Chaos::KeepWorkersBehind(bool all) {
   for (uint32_t w = 0; w < plan.workers + plan.late_workers; ++w) {
     if (!all && random_.Chance(0.4)) continue;
     const int64_t until = world_.now_us() + random_.Between(all ? 5'500'000 : 2'000'000, 6'500'000);
-    world_.Log("chaos", "worker " + std::to_string(w) + " does not hear the scheduler until " + std::to_string(until));
-    for (uint32_t s = 0; s < plan.schedulers; ++s) world_.fabric().Block(SchedulerHost(s), WorkerHost(w), until, keep);
+    world_.Log("chaos",
+               "worker " + std::to_string(w) + " does not hear the scheduler until " + std::to_string(until));
+    for (uint32_t s = 0; s < plan.schedulers; ++s)
+      world_.fabric().Block(SchedulerHost(s), WorkerHost(w), until, keep);
   }
 }
 
@@ -222,20 +224,23 @@ void Chaos::SilenceServer() {
   const int64_t least = random_.Chance(0.7) ? 6'000'000 : 1'500'000;
   const int64_t until = world_.now_us() + random_.Between(least, kLongSilenceUs);
   world_.keeper().MarkHurt(*server, until);
-  world_.Log("chaos", "server " + std::to_string(server->number()) + " falls silent until " +
-                          std::to_string(until));
+  world_.Log("chaos",
+             "server " + std::to_string(server->number()) + " falls silent until " + std::to_string(until));
   if (random_.Chance(0.3)) return world_.fabric().Pause(server->process(), until);
   // Workers and other servers still reach it: it may go on as if nothing had happened.
   if (random_.Chance(0.7))
     world_.queue().After(random_.Between(0, random_.Chance(0.5) ? 4'000'000 : 800'000),
                          [this] { KeepWorkersBehind(random_.Chance(0.5)); });
-  if (random_.Chance(0.3)) world_.queue().After(random_.Between(500'000, 4'000'000), [this] {
-    if (!world_.healed()) KillWorker();
-  });
+  if (random_.Chance(0.3))
+    world_.queue().After(random_.Between(500'000, 4'000'000), [this] {
+      if (!world_.healed()) KillWorker();
+    });
   const bool keep = random_.Chance(0.4);
   const uint64_t way = random_.Below(3);
   world_.Log("chaos", "server " + std::to_string(server->number()) + " is cut off from the scheduler" +
-                          (way == 1 ? ": can't hear" : way == 2 ? ": can't be heard" : ""));
+                          (way == 1   ? ": can't hear"
+                           : way == 2 ? ": can't be heard"
+                                      : ""));
   for (uint32_t s = 0; s < world_.plan().schedulers; ++s) {
     if (way != 1) world_.fabric().Block(ServerHost(server->machine()), SchedulerHost(s), until, keep);
     if (way != 2) world_.fabric().Block(SchedulerHost(s), ServerHost(server->machine()), until, keep);
@@ -286,9 +291,11 @@ void Chaos::CutScheduler() {
   if (world_.now_us() < scheduler_cut_until_us_) return;
   auto number = static_cast<uint32_t>(random_.Below(plan.schedulers));
   for (uint32_t s = 0; s < plan.schedulers; ++s)  // mostly the one that leads
-    if (world_.schedulers()[s] != nullptr && world_.schedulers()[s]->leads() && random_.Chance(0.8)) number = s;
+    if (world_.schedulers()[s] != nullptr && world_.schedulers()[s]->leads() && random_.Chance(0.8))
+      number = s;
   const int scheduler = SchedulerHost(number);
-  const int64_t length = random_.Chance(0.5) ? random_.Between(300'000, 5'500'000) : random_.Between(5'500'000, 14'000'000);
+  const int64_t length =
+      random_.Chance(0.5) ? random_.Between(300'000, 5'500'000) : random_.Between(5'500'000, 14'000'000);
   // What is kept back comes then, even if all else heals before.
   const int64_t until = std::min(world_.now_us() + length, plan.heal_us);
   scheduler_cut_until_us_ = until + kBetweenCutsUs;
@@ -322,7 +329,8 @@ void Chaos::TwoLeaders() {
   world_.etcd()->EndLeases();
   world_.etcd()->CutOff(process, world_.now_us() + 7'000'000);
   const int64_t until = world_.now_us() + kUnfoundUs;
-  for (int host = ServerHost(0); host < WorkerHost(world_.plan().workers + world_.plan().late_workers); ++host) {
+  for (int host = ServerHost(0); host < WorkerHost(world_.plan().workers + world_.plan().late_workers);
+       ++host) {
     world_.fabric().Block(SchedulerHost(old), host, until, false);
     world_.fabric().Block(host, SchedulerHost(old), until, false);
   }

@@ -153,7 +153,8 @@ class ReplicaAmplification final : public Checker {
   }
   void OnControlSent(const Actor& from, const Actor*, const wire::ControlMessage& message) override {
     const ShardName* sender = context_.NameOf(from);
-    if (sender != nullptr && std::holds_alternative<wire::ReplicaHello>(message)) ++sent_[*sender].connections;
+    if (sender != nullptr && std::holds_alternative<wire::ReplicaHello>(message))
+      ++sent_[*sender].connections;
   }
   void AtEnd() override {
     // Commits and hashes go out by themselves, too.
@@ -164,11 +165,13 @@ class ReplicaAmplification final : public Checker {
       if (sent.frames > 3 * context_.plan.replicas * sent.operations + 50 * seconds + copies + again)
         Report(shard, sent, "sent " + std::to_string(sent.frames) + " frames to its backups");
       if (sent.pieces > sent.distinct_pieces.size() + again)
-        Report(shard, sent, "sent " + std::to_string(sent.pieces) + " pieces of copies, of which " +
-                                std::to_string(sent.distinct_pieces.size()) + " differ,");
+        Report(shard, sent,
+               "sent " + std::to_string(sent.pieces) + " pieces of copies, of which " +
+                   std::to_string(sent.distinct_pieces.size()) + " differ,");
       if (sent.begun.size() > sent.asked.size() + sent.connections)
-        Report(shard, sent, "began " + std::to_string(sent.begun.size()) + " copies, of " +
-                                std::to_string(sent.asked.size()) + " that were asked for,");
+        Report(shard, sent,
+               "began " + std::to_string(sent.begun.size()) + " copies, of " +
+                   std::to_string(sent.asked.size()) + " that were asked for,");
     }
   }
 
@@ -177,12 +180,12 @@ class ReplicaAmplification final : public Checker {
   using Stream = std::pair<int, int32_t>;  // process and thread of the backup
   struct Sent {
     uint64_t operations = 0, frames = 0, connections = 0, pieces = 0;
-    std::set<std::pair<Stream, uint64_t>> distinct_pieces, begun;         // by their frames' numbers
+    std::set<std::pair<Stream, uint64_t>> distinct_pieces, begun;      // by their frames' numbers
     std::set<std::tuple<Stream, uint32_t, uint64_t, uint64_t>> asked;  // slot, epoch, since which version
   };
   void Report(const ShardName& shard, const Sent& sent, const std::string& what) {
-    Violation(ToString(shard) + " " + what + " for " + std::to_string(sent.operations) + " operations, over " +
-              std::to_string(sent.connections) + " connections");
+    Violation(ToString(shard) + " " + what + " for " + std::to_string(sent.operations) +
+              " operations, over " + std::to_string(sent.connections) + " connections");
   }
   std::map<ShardName, Sent> sent_;
 };
@@ -270,9 +273,10 @@ class LeftEarly final : public Checker {
     if (actor.role == wire::Role::kServer) {
       // One that was declared dead, or whose slots have all moved away, goes.
       const ShardName* name = context_.NameOf({.thread = 0, .process = actor.process});
-      const bool listed = name != nullptr && std::ranges::any_of(context_.durable.servers, [&](const auto& s) {
-        return s.incarnation.value == name->incarnation;
-      });
+      const bool listed =
+          name != nullptr && std::ranges::any_of(context_.durable.servers, [&](const auto& s) {
+            return s.incarnation.value == name->incarnation;
+          });
       const bool excused = status.ok() || status.code() == Code::kRetired;
       if (!over && (listed || !excused)) {
         Violation("server " + std::to_string(actor.index) +
@@ -282,11 +286,11 @@ class LeftEarly final : public Checker {
     if (actor.role != wire::Role::kScheduler) return;
     if (!over) Violation("the scheduler leaves while the job runs");
     for (const wire::ServerInfo& server : context_.durable.servers) {
-      const bool dead = std::ranges::any_of(context_.dead, [&](const ShardName& name) {
-        return name.incarnation == server.incarnation.value;
-      });
+      const bool dead = std::ranges::any_of(
+          context_.dead, [&](const ShardName& name) { return name.incarnation == server.incarnation.value; });
       const bool silent = context_.silenced.contains(server.incarnation.value);
-      if (context_.plan.lose_server || dead || silent || confirmed_.contains(server.incarnation.value)) continue;
+      if (context_.plan.lose_server || dead || silent || confirmed_.contains(server.incarnation.value))
+        continue;
       Violation("the scheduler leaves before server " + std::to_string(server.index));
     }
   }
@@ -309,7 +313,9 @@ class LeftEarly final : public Checker {
 
 CheckerPtr MakeOutcomes(Context& context) { return std::make_unique<Outcomes>(context); }
 CheckerPtr MakeAmplification(Context& context) { return std::make_unique<Amplification>(context); }
-CheckerPtr MakeReplicaAmplification(Context& context) { return std::make_unique<ReplicaAmplification>(context); }
+CheckerPtr MakeReplicaAmplification(Context& context) {
+  return std::make_unique<ReplicaAmplification>(context);
+}
 CheckerPtr MakeQueueBounds(Context& context) { return std::make_unique<QueueBounds>(context); }
 CheckerPtr MakeLeftEarly(Context& context) { return std::make_unique<LeftEarly>(context); }
 

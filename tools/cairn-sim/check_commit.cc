@@ -1,6 +1,6 @@
 // Nothing is told before it is committed: whenever a shard answers a worker, every owner on record
-// that is in sync has what the answer says, in its memory (docs/internals/consistency.md, rule 41). And what a
-// worker has been told stays true, whoever becomes primary.
+// that is in sync has what the answer says, in its memory (docs/internals/consistency.md, rule 41). And what
+// a worker has been told stays true, whoever becomes primary.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -39,7 +39,8 @@ class Joined final : public Checker {
     const bool closes = end.kind == CallEnd::Kind::kRound || end.kind == CallEnd::Kind::kDecide;
     if (!closes || !end.status.ok() || end.churned) return;
     const auto& slots = all_joined_[{end.table.value, end.round.value}];
-    const bool all = !slots.empty() && std::ranges::all_of(slots, [](const auto& slot) { return slot.second; });
+    const bool all =
+        !slots.empty() && std::ranges::all_of(slots, [](const auto& slot) { return slot.second; });
     if (slots.empty() || all != end.told.all_joined) {
       Violation("incarnation " + std::to_string(end.incarnation.value) + " takes " +
                 Words(end.table, end.round) + (end.told.all_joined ? " as" : " as not") +

@@ -179,8 +179,7 @@ class ReferenceModel final : public Checker {
     if (table == nullptr) return;
     const bool sparse = context_.tables.at(op.table.value).spec.kind == TableKind::kSparse;
     if (sparse && part->op() != PushOp::kUpdate)
-      return table->AssignRows(op.keys, op.values, part->params.column,
-                               part->op() == PushOp::kAssignOnce);
+      return table->AssignRows(op.keys, op.values, part->params.column, part->op() == PushOp::kAssignOnce);
     switch (part->op()) {
       case PushOp::kUpdate: return table->Apply(op.keys, op.values, part->mask, part->hyper());
       case PushOp::kAssign: return table->Assign(op.values, part->mask, part->params.column);
@@ -307,8 +306,8 @@ class ReferenceModel final : public Checker {
                    SlotId slot) {
     const auto table = tables_.Newest(info.id, slot);
     if (table == nullptr) return;
-    const std::string where = ToString(name) + ": table \"" + info.spec.name + "\" slot " +
-                              std::to_string(slot.value);
+    const std::string where =
+        ToString(name) + ": table \"" + info.spec.name + "\" slot " + std::to_string(slot.value);
     size_t rows = 0;
     shard.ForEachRow(info.id, slot, [&](RowKey key, std::span<const std::byte> bytes) {
       ++rows;

@@ -54,7 +54,8 @@ class EqualNumbers final : public Checker {
     for (const ShardName& owner : context_.InSync(slot)) {
       auto shard = context_.shards.find(owner);
       const auto& state = context_.shard_states[owner];
-      if (shard == context_.shards.end() || !state || context_.damaged.contains({owner, slot.value})) continue;
+      if (shard == context_.shards.end() || !state || context_.damaged.contains({owner, slot.value}))
+        continue;
       const Position at = context_.Applied(owner, slot);
       if (at.index() == 0 || !context_.history.OnLine(slot, at)) continue;
       // Those that it does not list may not push any more: their numbers are of no use.
@@ -78,7 +79,8 @@ class EqualNumbers final : public Checker {
       ++kept;
       if (at == 0 || refusals[at - 1].seq != it->seq || refusals[at - 1].why.code() != it->refused) {
         return Violation(Words(owner, slot, incarnation, index) + " does not know that number " +
-                         std::to_string(it->seq.value) + " was refused with " + std::string(CodeName(it->refused)));
+                         std::to_string(it->seq.value) + " was refused with " +
+                         std::string(CodeName(it->refused)));
       }
       CheckText(owner, slot, incarnation, refusals[--at]);
     }
@@ -89,8 +91,8 @@ class EqualNumbers final : public Checker {
   // Every owner gives the same reason.
   void CheckText(const ShardName& owner, SlotId slot, Incarnation incarnation,
                  const server::Shard::Refusal& refusal) {
-    auto [it, added] = texts_.try_emplace({slot.value, incarnation.value, refusal.seq.value},
-                                          refusal.why.message());
+    auto [it, added] =
+        texts_.try_emplace({slot.value, incarnation.value, refusal.seq.value}, refusal.why.message());
     if (!added && it->second != refusal.why.message())
       Violation(ToString(owner) + " says of number " + std::to_string(refusal.seq.value) + " in slot " +
                 std::to_string(slot.value) + " \"" + refusal.why.message() + "\", another owner said \"" +

@@ -37,7 +37,8 @@ class InOrder final : public Checker {
       if (e.number == 1 || numbers.contains(e.number - 1)) continue;
       const SlotId slot(e.slot);
       const uint64_t line = context_.history.LineEpoch(slot);
-      if (context_.history.FindPush(slot, line, Incarnation(header.incarnation), Seq(e.number - 1)) != 0) continue;
+      if (context_.history.FindPush(slot, line, Incarnation(header.incarnation), Seq(e.number - 1)) != 0)
+        continue;
       Violation("incarnation " + std::to_string(header.incarnation) + " sends number " +
                 std::to_string(e.number) + " of slot " + std::to_string(e.slot) + " to " + ToString(*shard) +
                 " before the one that comes before it");
@@ -45,7 +46,7 @@ class InOrder final : public Checker {
   }
 
  private:
-  using Way = std::tuple<uint64_t, uint64_t, uint32_t>;  // worker, server, thread
+  using Way = std::tuple<uint64_t, uint64_t, uint32_t>;         // worker, server, thread
   std::map<Way, std::map<uint32_t, std::set<uint64_t>>> sent_;  // by slot, on this connection
 };
 

@@ -109,10 +109,10 @@ class Promotion final : public Checker {
     }
     const wire::Backup* was = old.FindBackup(now.server);
     // That it has caught up may be taken in the same record.
-    const bool in_sync = was != nullptr && was->thread == now.thread &&
-                         (was->in_sync || caught_up_.contains({slot, old.epoch, was->server, was->added.value}));
-    if (!in_sync)
-      Violation(Words(slot, now) + " is promoted and was not in sync");
+    const bool in_sync =
+        was != nullptr && was->thread == now.thread &&
+        (was->in_sync || caught_up_.contains({slot, old.epoch, was->server, was->added.value}));
+    if (!in_sync) Violation(Words(slot, now) + " is promoted and was not in sync");
     if (now.since != state.version)
       Violation(Words(slot, now) + " begins in version " + std::to_string(state.version.value) +
                 " and says since " + std::to_string(now.since.value));
@@ -169,8 +169,8 @@ class AppliedCommitted final : public Checker {
       const Position received = context_.Received(owner, slot);
       if (context_.history.Holds(slot, received, applied)) continue;
       return Violation(ToString(shard) + " has applied (" + std::to_string(applied.epoch()) + ", " +
-                       std::to_string(applied.index()) + ") of slot " + std::to_string(slot.value) + ", which " +
-                       ToString(owner) + ", also in sync, has not received: it has (" +
+                       std::to_string(applied.index()) + ") of slot " + std::to_string(slot.value) +
+                       ", which " + ToString(owner) + ", also in sync, has not received: it has (" +
                        std::to_string(received.epoch()) + ", " + std::to_string(received.index()) + ")");
     }
   }

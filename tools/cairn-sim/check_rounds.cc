@@ -187,7 +187,7 @@ class Contributors final : public Checker {
   }
 
   std::map<std::pair<uint32_t, uint64_t>, std::map<uint32_t, std::set<uint64_t>>> sets_;
-  std::map<std::pair<uint32_t, uint64_t>, uint64_t> last_round_;  // that it is counted in; at the end
+  std::map<std::pair<uint32_t, uint64_t>, uint64_t> last_round_;     // that it is counted in; at the end
   std::set<std::tuple<uint32_t, uint64_t, uint64_t>> acknowledged_;  // table, round, incarnation
   std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::vector<server::Contributor>> summed_;
 };

@@ -75,7 +75,7 @@ struct SummedUpEvent {
 struct PreparedEvent {
   uint32_t worker = 0;  // the launcher's number
   Incarnation incarnation;
-  const client::PartitionInput& given;     // by the caller
+  const client::PartitionInput& given;       // by the caller
   const client::Request* request = nullptr;  // null: refused, and nothing of it is sent
 };
 // A call of a worker has ended.

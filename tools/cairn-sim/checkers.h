@@ -42,12 +42,12 @@ CheckerPtr MakeReadsCommitted(Context& context);  // reads-committed
 // check_order.cc
 CheckerPtr MakeInOrder(Context& context);  // in-order
 // check_owners.cc
-CheckerPtr MakeOneOwner(Context& context);     // one-owner
-CheckerPtr MakePromotion(Context& context);    // promotion
-CheckerPtr MakeWaitsFor(Context& context);     // waits-for
+CheckerPtr MakeOneOwner(Context& context);          // one-owner
+CheckerPtr MakePromotion(Context& context);         // promotion
+CheckerPtr MakeWaitsFor(Context& context);          // waits-for
 CheckerPtr MakeAppliedCommitted(Context& context);  // applied-committed
-CheckerPtr MakeEqualHashes(Context& context);  // equal-hashes
-CheckerPtr MakePlacement(Context& context);    // placement
+CheckerPtr MakeEqualHashes(Context& context);       // equal-hashes
+CheckerPtr MakePlacement(Context& context);         // placement
 // check_numbers.cc
 CheckerPtr MakeEqualNumbers(Context& context);  // equal-numbers
 // check_scheduler.cc
@@ -59,10 +59,10 @@ CheckerPtr MakeMissed(Context& context);        // missed
 CheckerPtr MakeTerms(Context& context);         // terms
 CheckerPtr MakeBarrier(Context& context);       // barrier
 // check_calls.cc
-CheckerPtr MakeOutcomes(Context& context);       // outcomes
-CheckerPtr MakeAmplification(Context& context);  // amplification
+CheckerPtr MakeOutcomes(Context& context);              // outcomes
+CheckerPtr MakeAmplification(Context& context);         // amplification
 CheckerPtr MakeReplicaAmplification(Context& context);  // amplification
-CheckerPtr MakeQueueBounds(Context& context);    // queue-bounds
-CheckerPtr MakeLeftEarly(Context& context);      // left-early
+CheckerPtr MakeQueueBounds(Context& context);           // queue-bounds
+CheckerPtr MakeLeftEarly(Context& context);             // left-early
 
 }  // namespace cairn::sim

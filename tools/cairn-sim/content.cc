@@ -41,8 +41,7 @@ Buffer ValuesOf(const wire::Frame& frame, BufferPool& pool) {
 }
 
 // `into` cut at a number of bytes.
-RecycledVector<std::span<std::byte>> CutInto(RecycledVector<std::span<std::byte>>& into,
-                                             size_t bytes) {
+RecycledVector<std::span<std::byte>> CutInto(RecycledVector<std::span<std::byte>>& into, size_t bytes) {
   RecycledVector<std::span<std::byte>> rest;
   size_t at = 0;
   for (auto& piece : into) {

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "base/random.h"
-#include "client/protocol/client_core.h"
 #include "client/partition/piece_list.h"
+#include "client/protocol/client_core.h"
 #include "lane.h"
 #include "plan.h"
 #include "wire/cluster_state.h"

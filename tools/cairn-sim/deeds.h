@@ -27,25 +27,25 @@ enum class Deed : uint8_t {
   kAllJoined,      // a worker is told so
   kRowsAssigned,
   kRowsAssignedOnce,
-  kRowState,      // a round closes in a sparse table whose rows have state
-  kRowsTwoPhase,  // as decided, in a sparse table
-  kKeysTold,      // a slot has told the keys of its rows
-  kServerJoins,   // a server comes to a running job
-  kDrain,         // a server wants to go
-  kServerLeaves,  // and has gone, in good order
-  kScale,         // another number of servers is asked for
-  kPromoted,      // a slot has a new primary because the old one died
-  kHandedOver,    // or because it was handed over
-  kCopied,        // a backup came in sync after a copy
-  kSlowDropped,   // a backup in sync that lives was taken out
-  kLineCut,       // operations of a dead primary never happened
-  kDeposed,       // a primary that has been replaced does something and does not know it
-  kNewLeader,     // of several schedulers another one leads
-  kMovedForTraffic,  // slots, off a thread that does more than others
-  kDamageFound,   // a backup has noticed that its content is not the primary's
-  kResigned,      // a scheduler that hears nobody lets another one lead
-  kLastWord,      // one has ended in the middle of telling, and nodes have compared what they heard
-  kStatePassed,   // a server takes a state that a worker has passed on
+  kRowState,           // a round closes in a sparse table whose rows have state
+  kRowsTwoPhase,       // as decided, in a sparse table
+  kKeysTold,           // a slot has told the keys of its rows
+  kServerJoins,        // a server comes to a running job
+  kDrain,              // a server wants to go
+  kServerLeaves,       // and has gone, in good order
+  kScale,              // another number of servers is asked for
+  kPromoted,           // a slot has a new primary because the old one died
+  kHandedOver,         // or because it was handed over
+  kCopied,             // a backup came in sync after a copy
+  kSlowDropped,        // a backup in sync that lives was taken out
+  kLineCut,            // operations of a dead primary never happened
+  kDeposed,            // a primary that has been replaced does something and does not know it
+  kNewLeader,          // of several schedulers another one leads
+  kMovedForTraffic,    // slots, off a thread that does more than others
+  kDamageFound,        // a backup has noticed that its content is not the primary's
+  kResigned,           // a scheduler that hears nobody lets another one lead
+  kLastWord,           // one has ended in the middle of telling, and nodes have compared what they heard
+  kStatePassed,        // a server takes a state that a worker has passed on
   kHurtWhileDraining,  // a server is hurt while another one is leaving
   kHurtWhileJoining,   // while another one has just come
   kHurtWhileCopying,   // while another one is being copied to
@@ -54,9 +54,9 @@ enum class Deed : uint8_t {
   kCodedHalf,          // a frame goes with values of two bytes
   kCodedNonZero,       // without its zeros
   kCodedLz4,
-  kRestSent,           // what top-k had held back is sent
-  kChoiceDropped,      // a push that top-k has chosen from is refused
-  kDifferenceTold,     // a state is told as what has changed
+  kRestSent,        // what top-k had held back is sent
+  kChoiceDropped,   // a push that top-k has chosen from is refused
+  kDifferenceTold,  // a state is told as what has changed
   kCount
 };
 inline constexpr size_t kDeedKinds = static_cast<size_t>(Deed::kCount);

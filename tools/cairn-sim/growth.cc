@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/metastore/memory_store.h"
 #include "scheduler/core/scheduler.h"
+#include "scheduler/metastore/memory_store.h"
 #include "wire/control.h"
 
 namespace cairn::sim {
@@ -38,16 +38,16 @@ class Growth final : private Network {
     options.slot_count = servers * kSlotsPerServer;
     options.replicas = 2;
     options.cluster_seed = 1;
-    auto started = scheduler::Scheduler::Start(options, store_, *this, pool_, now_us_,
-                                               [](const std::string&) {});
+    auto started =
+        scheduler::Scheduler::Start(options, store_, *this, pool_, now_us_, [](const std::string&) {});
     scheduler_ = std::move(*started);
     const auto begun = std::chrono::steady_clock::now();
     for (uint32_t i = 0; i < servers; ++i) AddNode(wire::Role::kServer);
     for (uint32_t i = 0; i < workers; ++i) AddNode(wire::Role::kWorker);
     Until([&] { return scheduler_->state().phase == wire::Phase::kRunning && AllHaveIt(); });
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
-    std::printf("%7u %8u  forming, all at once: %llu messages and %.1f MiB out, %.1f s of one core\n", servers_,
-                workers_, static_cast<unsigned long long>(traffic_.out),
+    std::printf("%7u %8u  forming, all at once: %llu messages and %.1f MiB out, %.1f s of one core\n",
+                servers_, workers_, static_cast<unsigned long long>(traffic_.out),
                 static_cast<double>(traffic_.out_bytes) / (1 << 20), took.count());
   }
 
@@ -70,10 +70,11 @@ class Growth final : private Network {
       Until([&] { return Whole() && Spread(); });
     });
     const bool balanced = Whole() && Spread();
-    Print(balanced ? "a tenth more servers, until balanced" : "a tenth more servers, the first seconds", scale,
-          Seconds(now_us_ - grown));
-    std::printf("%7u  the whole state has %zu bytes; %.1f s from the death until everybody knew the new primaries\n",
-                servers_, state_bytes, Seconds(failed_over_us_));
+    Print(balanced ? "a tenth more servers, until balanced" : "a tenth more servers, the first seconds",
+          scale, Seconds(now_us_ - grown));
+    std::printf(
+        "%7u  the whole state has %zu bytes; %.1f s from the death until everybody knew the new primaries\n",
+        servers_, state_bytes, Seconds(failed_over_us_));
   }
 
  private:
@@ -92,9 +93,10 @@ class Growth final : private Network {
   static double Seconds(int64_t us) { return static_cast<double>(us) * 1e-6; }
 
   void Print(const char* what, const Traffic& t, double seconds) const {
-    std::printf("%7u %8u  %-38s %7.1f s  %10.0f  %10.1f  %10.0f  %10.1f  %8llu\n", servers_, workers_, what, seconds,
-                static_cast<double>(t.in) / seconds, static_cast<double>(t.in_bytes) / seconds / 1024,
-                static_cast<double>(t.out) / seconds, static_cast<double>(t.out_bytes) / seconds / 1024,
+    std::printf("%7u %8u  %-38s %7.1f s  %10.0f  %10.1f  %10.0f  %10.1f  %8llu\n", servers_, workers_, what,
+                seconds, static_cast<double>(t.in) / seconds,
+                static_cast<double>(t.in_bytes) / seconds / 1024, static_cast<double>(t.out) / seconds,
+                static_cast<double>(t.out_bytes) / seconds / 1024,
                 static_cast<unsigned long long>(t.records));
     std::fflush(stdout);
   }
@@ -120,7 +122,8 @@ class Growth final : private Network {
     wire::Register hello;
     hello.role = role;
     hello.uid = added.uid;
-    hello.endpoint = {"node" + std::to_string(added.uid), static_cast<uint16_t>(role == wire::Role::kServer ? 7000 : 0)};
+    hello.endpoint = {"node" + std::to_string(added.uid),
+                      static_cast<uint16_t>(role == wire::Role::kServer ? 7000 : 0)};
     hello.threads = 4;
     Tell(added, hello);
   }
@@ -258,8 +261,8 @@ class Growth final : private Network {
 }  // namespace
 
 int RunGrowth() {
-  std::printf("%7s %8s  %-38s %9s  %10s  %10s  %10s  %10s  %8s\n", "servers", "workers", "", "", "in/s", "in KiB/s",
-              "out/s", "out KiB/s", "records");
+  std::printf("%7s %8s  %-38s %9s  %10s  %10s  %10s  %10s  %8s\n", "servers", "workers", "", "", "in/s",
+              "in KiB/s", "out/s", "out KiB/s", "records");
   for (uint32_t servers : {10u, 100u, 1000u}) {
     const auto begun = std::chrono::steady_clock::now();
     Growth growth(servers, servers * 10);

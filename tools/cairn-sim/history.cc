@@ -145,7 +145,7 @@ bool History::Holds(SlotId slot, Position held, Position op) const {
 }
 
 template <class Key>
-uint64_t History::Search(SlotId slot, uint64_t epoch, std::map<Key, uint64_t> Branch::*where,
+uint64_t History::Search(SlotId slot, uint64_t epoch, std::map<Key, uint64_t> Branch::* where,
                          const Key& key) const {
   uint64_t found = 0;
   Walk(slot, Position::Of(epoch, End(slot, epoch).index()), [&](const Branch& branch, uint64_t limit) {

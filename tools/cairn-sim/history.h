@@ -131,7 +131,7 @@ class History {
   template <class Look>
   void Walk(SlotId slot, Position from, Look look) const;
   template <class Key>
-  uint64_t Search(SlotId slot, uint64_t epoch, std::map<Key, uint64_t> Branch::*where, const Key& key) const;
+  uint64_t Search(SlotId slot, uint64_t epoch, std::map<Key, uint64_t> Branch::* where, const Key& key) const;
 
   Complain complain_;
   std::map<uint32_t, SlotHistory> slots_;

@@ -52,9 +52,9 @@ void LastWord::Compare() {
   if (context.durable.phase != wire::Phase::kRunning) return;
   std::vector<Held> all;
   StateVersion newest;
-  bool workers = false;  // without one nobody passes anything on, and nobody waits
+  bool workers = false;            // without one nobody passes anything on, and nobody waits
   Incarnation oldest{UINT64_MAX};  // of the workers
-  std::set<uint64_t> known;  // servers that some worker knows, by incarnation
+  std::set<uint64_t> known;        // servers that some worker knows, by incarnation
   for (uint32_t number : world_.launcher().Running()) {
     const client::ClientCore& core = world_.launcher().Find(number)->core();
     const wire::WorkerInfo* worker = context.durable.FindWorker(core.incarnation());
@@ -67,7 +67,8 @@ void LastWord::Compare() {
   }
   for (const auto& [name, shard] : context.shards) {
     const wire::ServerInfo* server = context.durable.FindServer(name.server);
-    if (context.dead.contains(name) || server == nullptr || server->incarnation.value != name.incarnation) continue;
+    if (context.dead.contains(name) || server == nullptr || server->incarnation.value != name.incarnation)
+      continue;
     // One that has just come: no worker knows it, so nobody can ask it.
     if (!known.contains(name.incarnation) || shard->version() == StateVersion{}) continue;
     // And one that has not heard of any worker yet lets none in.

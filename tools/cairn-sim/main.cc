@@ -42,7 +42,8 @@ int main(int argc, char** argv) {
   bool trace = false, hunt = false, growth = false;
   auto* count = app.add_option("--seeds", seeds.count, "how many seeds to run");
   app.add_option("--start", seeds.start, "the first of them")->needs(count);
-  app.add_flag("--trace-hashes", seeds.trace_hashes, "print the hash of each seed's trace, in order, to compare two builds")
+  app.add_flag("--trace-hashes", seeds.trace_hashes,
+               "print the hash of each seed's trace, in order, to compare two builds")
       ->needs(count);
   app.add_option("--threads", seeds.threads, "cores to use (all)");
   auto* one = app.add_option("--seed", seed, "run one seed and print the hash of its trace");

@@ -76,7 +76,9 @@ void MemoryFaults::OnMoment() {
     const Position at = context.Applied(name, SlotId(slot));
     const auto &state = context.shard_states[name], &other = context.shard_states[primary];
     if (at.index() < entry.second.index || !state || !other || state->version != other->version) return false;
-    const auto hash = [&](const ShardName& shard) { return context.shards[shard]->ContentHash(SlotId(slot)); };
+    const auto hash = [&](const ShardName& shard) {
+      return context.shards[shard]->ContentHash(SlotId(slot));
+    };
     return at == context.Applied(primary, SlotId(slot)) && hash(name) == hash(primary);
   });
 }

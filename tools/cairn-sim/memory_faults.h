@@ -1,6 +1,6 @@
 // Turns bits over in what a backup was sent, after its checksum was checked: as a faulty memory does.
-// Nothing tells the backup; comparing hashes with its primary must (docs/internals/consistency.md, rule 51), and
-// it must be copied to anew. Strikes only while every slot has all of its owners in good health; until
+// Nothing tells the backup; comparing hashes with its primary must (docs/internals/consistency.md, rule 51),
+// and it must be copied to anew. Strikes only while every slot has all of its owners in good health; until
 // all is mended nobody is hurt (ServerKeeper::MayHurt).
 #pragma once
 

@@ -86,8 +86,8 @@ void NaiveTable::AssignRows(std::span<const RowKey> keys, std::span<const std::b
     for (float& x : row) x = optimizer::ReferenceCanonical(x);
     if (column != 0) {
       std::vector<float> numbers = Floats(Find(keys[i]));  // the values, then column after column
-      std::copy_n(row.begin(), state_width_, numbers.begin() + static_cast<ptrdiff_t>(
-                                                 info_.spec.dim + (column - 1) * state_width_));
+      std::copy_n(row.begin(), state_width_,
+                  numbers.begin() + static_cast<ptrdiff_t>(info_.spec.dim + (column - 1) * state_width_));
       Find(keys[i]) = Bytes(numbers);
       continue;
     }

@@ -322,8 +322,10 @@ void MakeSchedulerCuts(Plan& plan, Random random) {
   plan.heal_us = random.Between(20 * kSecond, 40 * kSecond);
   plan.network = {};
   plan.network.delay_us = random.Between(50, 2'000);
-  plan.partitions = plan.worker_kills = plan.scheduler_kills = plan.store_crashes = plan.pauses = plan.twins = 0;
-  plan.server_kills = plan.server_silence = plan.server_cuts = plan.lease_ends = plan.slow_links = plan.slow = 0;
+  plan.partitions = plan.worker_kills = plan.scheduler_kills = plan.store_crashes = plan.pauses = plan.twins =
+      0;
+  plan.server_kills = plan.server_silence = plan.server_cuts = plan.lease_ends = plan.slow_links = plan.slow =
+      0;
   plan.memory_faults = plan.kv_faults = plan.sync_failures = 0;
   plan.depose = plan.short_deadlines = false;
   plan.settle = true;  // the job lasts until then

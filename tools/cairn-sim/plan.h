@@ -61,7 +61,7 @@ struct Plan {
   bool short_deadlines = false;
   bool tells_of_ends = false;  // the launcher tells the scheduler of processes that have ended
   bool two_leaders = false;    // a scheduler that has been replaced, and does not know it, is found
-  bool give_up = false;  // the launcher tells the scheduler of ranks that stay away
+  bool give_up = false;        // the launcher tells the scheduler of ranks that stay away
   uint32_t barriers = 0;
   uint32_t max_restarts = 3;
   double split = 0;  // how often a request is cut into more frames than needed
@@ -87,12 +87,12 @@ struct Plan {
   bool only_cuts = false;     // nothing else goes wrong: so nobody may be taken for dead
   bool last_word = false;     // behind all that, the scheduler ends in the middle of telling and stays away
   uint32_t max_first_bytes = wire::kMaxUnauthenticatedBodyBytes;  // of a peer that is not accepted yet
-  double sync_failures = 0;   // of the scheduler's log, per sync
-  double lease_ends = 0;      // of schedulers' leases, before their time
-  double slow_links = 0;      // share of pairs of servers
-  double memory_faults = 0;   // per frame of operations that a backup is sent
-  double slow = 0;      // share of nodes that are slow
-  int64_t patience = 1;  // calls, and the whole run, may take so many times as long: there are many nodes
+  double sync_failures = 0;                                       // of the scheduler's log, per sync
+  double lease_ends = 0;                                          // of schedulers' leases, before their time
+  double slow_links = 0;                                          // share of pairs of servers
+  double memory_faults = 0;  // per frame of operations that a backup is sent
+  double slow = 0;           // share of nodes that are slow
+  int64_t patience = 1;      // calls, and the whole run, may take so many times as long: there are many nodes
   int64_t lost_after_us = 0;
   int64_t heartbeat_us = 1'000'000, dead_after_us = 5'000'000;
   int64_t heal_us = 0;  // from here on nothing goes wrong any more

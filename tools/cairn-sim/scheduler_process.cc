@@ -93,7 +93,9 @@ void SchedulerProcess::Campaign() {
   told_silent_ = false;
   leadership_.OnWon();
   Lead(*store_);
-  if (alive()) world_.fabric().Run(process_, world_.now_us() + kKeepLeaseUs, [this, reign = reigns_] { KeepLease(reign); });
+  if (alive())
+    world_.fabric().Run(process_, world_.now_us() + kKeepLeaseUs,
+                        [this, reign = reigns_] { KeepLease(reign); });
 }
 
 void SchedulerProcess::KeepLease(uint64_t reign) {
@@ -116,18 +118,18 @@ void SchedulerProcess::Call(Function function) {
   const int64_t start_us = world_.now_us();
   function(start_us);
   if (!alive()) return;
-  if (const int64_t waited_us = world_.now_us() - start_us; waited_us >= kLongWaitUs) core_->OnWaited(waited_us);
+  if (const int64_t waited_us = world_.now_us() - start_us; waited_us >= kLongWaitUs)
+    core_->OnWaited(waited_us);
   AfterCall();
 }
 
 void SchedulerProcess::Lead(scheduler::MetaStore& store) {
-  auto started =
-      scheduler::Scheduler::Start(Options(), store, *port_, world_.pool(), world_.now_us(),
-                                  [this](const std::string& line) {
-                                    world_.Log("scheduler", line);
-                                    if (line.find("times the work of the mean") != std::string::npos)
-                                      world_.context().deeds.Add(Deed::kMovedForTraffic);
-                                  });
+  auto started = scheduler::Scheduler::Start(
+      Options(), store, *port_, world_.pool(), world_.now_us(), [this](const std::string& line) {
+        world_.Log("scheduler", line);
+        if (line.find("times the work of the mean") != std::string::npos)
+          world_.context().deeds.Add(Deed::kMovedForTraffic);
+      });
   if (!alive()) return;
   if (!started.ok()) {
     // Dying inside the append of its first record is no violation, nor is being replaced meanwhile.

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "scheduler/metastore/etcd_election.h"
 #include "scheduler/core/leadership.h"
-#include "scheduler/metastore/etcd_store.h"
 #include "scheduler/core/scheduler.h"
+#include "scheduler/metastore/etcd_election.h"
+#include "scheduler/metastore/etcd_store.h"
 #include "sim_kv.h"
 #include "transport/sim/fabric.h"
 #include "world.h"
@@ -51,7 +51,7 @@ class SchedulerProcess final : public PortHandler {
   int64_t etcd_heard_us_ = 0;
   bool told_silent_ = false;  // a candidate tells its scheduler of changes alone
   scheduler::Leadership leadership_;
-  uint64_t reigns_ = 0;    // that have ended
+  uint64_t reigns_ = 0;  // that have ended
 };
 
 }  // namespace cairn::sim

@@ -135,7 +135,8 @@ class Results {
     PrintFindings(outcome);
     if (terminal_ ? totals_.seeds % 16 != 0 : totals_.seeds % kSeedsBetweenLines != 0) return;
     std::fprintf(stderr, terminal_ ? "\r%llu of %llu seeds" : "%llu of %llu seeds\n",
-                 static_cast<unsigned long long>(totals_.seeds), static_cast<unsigned long long>(options_.count));
+                 static_cast<unsigned long long>(totals_.seeds),
+                 static_cast<unsigned long long>(options_.count));
   }
 
   // When no thread adds any more. Returns the process's exit code.

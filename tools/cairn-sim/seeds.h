@@ -18,7 +18,8 @@ struct SeedsOptions {
   uint64_t start = 1;
   uint64_t count = 100;
   unsigned threads = 0;  // 0: one per core
-  bool trace_hashes = false;  // also print each seed's: equal before and after a change that should change nothing
+  bool trace_hashes =
+      false;  // also print each seed's: equal before and after a change that should change nothing
 };
 // Prints what was found and the totals. Returns the process's exit code.
 int RunSeeds(const SeedsOptions& options);

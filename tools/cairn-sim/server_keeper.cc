@@ -8,7 +8,7 @@
 namespace cairn::sim {
 
 namespace {
-constexpr uint32_t kMostMachines = 80;  // ever
+constexpr uint32_t kMostMachines = 80;           // ever
 constexpr int64_t kConvalescenceUs = 4'000'000;  // heard again, streams made anew
 constexpr int64_t kScaleEveryUs = 700'000;
 constexpr int64_t kSettlingUs = 3'000'000;  // what one who comes or goes begins is under way
@@ -17,7 +17,8 @@ constexpr uint64_t kMostSendsLeft = 20;
 
 ServerKeeper::ServerKeeper(World& world) : world_(world), random_(Mix64(world.plan().seed, 77)) {
   process_ = world.fabric().AddProcess(kLauncherHost, "scaler");
-  port_ = world.fabric().AddPort(process_, "scaler", Actor{.role = wire::Role::kTool, .index = 1}.Tag(), this);
+  port_ =
+      world.fabric().AddPort(process_, "scaler", Actor{.role = wire::Role::kTool, .index = 1}.Tag(), this);
 }
 
 bool ServerKeeper::JobRuns() const {
@@ -66,9 +67,8 @@ void ServerKeeper::PlanDeeds() {
   for (uint32_t i = 0; i < plan.drains; ++i)
     world_.queue().After(random_.Between(3'000'000, plan.heal_us), [this] { DrainOne(); });
   for (uint32_t i = 0; i < plan.scales; ++i) {
-    world_.queue().After(random_.Between(3'000'000, plan.heal_us), [this] {
-      ScaleTo(static_cast<uint32_t>(random_.Between(1, 4)));
-    });
+    world_.queue().After(random_.Between(3'000'000, plan.heal_us),
+                         [this] { ScaleTo(static_cast<uint32_t>(random_.Between(1, 4))); });
   }
 }
 

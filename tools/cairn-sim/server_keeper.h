@@ -38,7 +38,7 @@ class ServerKeeper final : public PortHandler {
   bool MayHurt(const ServerProcess& server) const;
   // The running process that the state knows under this index; null if it is dead or another one.
   ServerProcess* Find(uint32_t index) const;
-  bool hurting() const;  // somebody is not healthy
+  bool hurting() const;   // somebody is not healthy
   bool awaiting() const;  // somebody is about to come, or to learn that others go on without it
   void AtHeal();
 

@@ -22,9 +22,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
  public:
   ShardThread(ServerProcess& owner, uint32_t thread) : owner_(owner), world_(owner.world_) {
     name_.thread = thread;
-    const Actor actor{.role = wire::Role::kServer,
-                      .index = owner.options_.number,
-                      .thread = static_cast<int32_t>(thread)};
+    const Actor actor{
+        .role = wire::Role::kServer, .index = owner.options_.number, .thread = static_cast<int32_t>(thread)};
     const std::string name =
         "server " + std::to_string(owner.options_.number) + " thread " + std::to_string(thread);
     port_ = world_.fabric().AddPort(owner.process_, name, actor.Tag(), this);
@@ -89,8 +88,7 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     world_.memory_faults().Look(name_, *shard_);
     shard_->OnMessage(conn, frame, world_.now_us());
     world_.memory_faults().Look(name_, *shard_);
-    for (uint32_t slot : replicated)
-      world_.Tell([&](Checker& c) { c.OnReplicated(name_, SlotId(slot)); });
+    for (uint32_t slot : replicated) world_.Tell([&](Checker& c) { c.OnReplicated(name_, SlotId(slot)); });
     world_.Tell([&](Checker& c) { c.OnEarlyBytes(name_, shard_->early_bytes(), early_budget_); });
     After();
   }
@@ -98,7 +96,9 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     shard_->OnDisconnect(conn, world_.now_us());
     After();
   }
-  uint64_t MostBodyBytes(const wire::FrameHeader& header) const override { return shard_->MostBodyBytes(header); }
+  uint64_t MostBodyBytes(const wire::FrameHeader& header) const override {
+    return shard_->MostBodyBytes(header);
+  }
   uint64_t MostAnswerBytes(ConnId, const wire::FrameHeader& header) const override {
     return shard_->MostAnswerBytes(header);
   }
@@ -107,7 +107,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
               Code code, std::span<const RowKey> keys, std::span<const std::byte> values, const Hyper& hyper,
               Position position) override {
     if (outcome != server::Outcome::kApplied && outcome != server::Outcome::kRefused) {
-      const PushEvent event{name_, slot, incarnation, seq, table, outcome, code, keys, values, hyper, position};
+      const PushEvent event{name_, slot, incarnation, seq,   table,   outcome,
+                            code,  keys, values,      hyper, position};
       return world_.TellUndecided(event, position.epoch());
     }
     Op op;
@@ -126,9 +127,15 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
   }
   void OnStaged(SlotId slot, Incarnation incarnation, TableId table, Round round, double weight, bool refused,
                 std::span<const RowKey> keys, std::span<const std::byte> values) override {
-    world_.TellStaged(world_.context().EpochLed(name_, slot),
-                      {name_, slot, incarnation, table, round, weight, refused,
-                       {keys.begin(), keys.end()}, {values.begin(), values.end()}});
+    world_.TellStaged(world_.context().EpochLed(name_, slot), {name_,
+                                                               slot,
+                                                               incarnation,
+                                                               table,
+                                                               round,
+                                                               weight,
+                                                               refused,
+                                                               {keys.begin(), keys.end()},
+                                                               {values.begin(), values.end()}});
   }
   void OnSummedUp(TableId table, SlotId slot, Round round, double divisor,
                   const std::vector<server::Contributor>& contributors, Position position) override {
@@ -233,8 +240,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
 ServerProcess::ServerProcess(World& world, const Options& options) : world_(world), options_(options) {
   const std::string name = "server " + std::to_string(options.number);
   process_ = world.fabric().AddProcess(ServerHost(options.machine), name);
-  port_ = world.fabric().AddPort(
-      process_, name, Actor{.role = wire::Role::kServer, .index = options.number}.Tag(), this);
+  port_ = world.fabric().AddPort(process_, name,
+                                 Actor{.role = wire::Role::kServer, .index = options.number}.Tag(), this);
 }
 
 ServerProcess::~ServerProcess() = default;
@@ -283,16 +290,18 @@ void ServerProcess::Start() {
 
 // The first frame of a connection says which thread it is for, as in the real node.
 void ServerProcess::Listen() {
-  world_.fabric().Listen(
-      process_, world_.server_endpoint(options_.machine), [this](const wire::InFrame& first) -> Port* {
-        auto message = wire::DecodeControl(first.header, first.body());
-        if (!message.ok()) return nullptr;
-        uint32_t thread = 0;
-        if (const auto* hello = std::get_if<wire::Hello>(&*message)) thread = hello->thread;
-        if (const auto* hello = std::get_if<wire::ReplicaHello>(&*message)) thread = hello->to_thread;
-        return thread < threads_.size() ? threads_[thread]->port() : nullptr;
-      },
-      {.max_first_bytes = world_.plan().max_first_bytes, .accepts = server::IsHelloReply});
+  world_.fabric().Listen(process_, world_.server_endpoint(options_.machine),
+                         [this](const wire::InFrame& first) -> Port* {
+                           auto message = wire::DecodeControl(first.header, first.body());
+                           if (!message.ok()) return nullptr;
+                           uint32_t thread = 0;
+                           if (const auto* hello = std::get_if<wire::Hello>(&*message))
+                             thread = hello->thread;
+                           if (const auto* hello = std::get_if<wire::ReplicaHello>(&*message))
+                             thread = hello->to_thread;
+                           return thread < threads_.size() ? threads_[thread]->port() : nullptr;
+                         },
+                         {.max_first_bytes = world_.plan().max_first_bytes, .accepts = server::IsHelloReply});
 }
 
 void ServerProcess::Drain() {

@@ -18,8 +18,8 @@ namespace cairn::sim {
 class ServerProcess final : public PortHandler {
  public:
   struct Options {
-    uint32_t number = 0;       // the keeper's: each start has another
-    uint32_t machine = 0;      // where it runs: its host and endpoint
+    uint32_t number = 0;   // the keeper's: each start has another
+    uint32_t machine = 0;  // where it runs: its host and endpoint
     uint32_t threads = 1;
     int32_t wanted_rank = -1;  // index
   };

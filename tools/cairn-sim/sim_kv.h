@@ -42,7 +42,7 @@ class SimEtcd {
   scheduler::MemoryEtcd etcd_;
   std::map<int64_t, int64_t> ends_us_;  // of each lease
   std::map<int, int64_t> cut_until_us_;
-  std::map<int64_t, int> leaders_;      // revision that made a leader key → process
+  std::map<int64_t, int> leaders_;  // revision that made a leader key → process
 };
 
 class SimKv final : public scheduler::Kv {

@@ -16,7 +16,8 @@ void Arm(scheduler::MemoryDisk& disk, const SimStore::Hooks& hooks, bool* faulte
 }
 }  // namespace
 
-SimStore::SimStore(uint64_t seed, Hooks hooks) : hooks_(std::move(hooks)), random_(Mix64(seed, 1)), disk_(seed) {
+SimStore::SimStore(uint64_t seed, Hooks hooks)
+    : hooks_(std::move(hooks)), random_(Mix64(seed, 1)), disk_(seed) {
   Arm(disk_, hooks_);
   disk_.set_on_left([this](scheduler::MemoryDisk::Left left) { hooks_.on_left(left); });
 }

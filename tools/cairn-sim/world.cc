@@ -69,9 +69,9 @@ World::World(const Plan& plan, std::FILE* trace_out)
   checkers_ = MakeCheckers(context_);
   schedulers_.resize(plan_.schedulers);
   if (plan_.schedulers > 1) {
-    etcd_ = std::make_unique<SimEtcd>(*this, scheduler::RecordKey(kEtcdPrefix), [this](const std::string& value) {
-      OnDurable(std::as_bytes(std::span(value)));
-    });
+    etcd_ = std::make_unique<SimEtcd>(
+        *this, scheduler::RecordKey(kEtcdPrefix),
+        [this](const std::string& value) { OnDurable(std::as_bytes(std::span(value))); });
     return;
   }
   store_ = MakeStore();
@@ -132,7 +132,8 @@ Outcome World::Run() {
   if (outcome_.clean()) Tell([](Checker& c) { c.AtEnd(); });
   outcome_.trace_hash = trace_.hash();
   outcome_.events = queue_.ran();
-  if (plan_.servers + plan_.workers > 16 && context_.durable.view.value > 0) context_.deeds.Add(Deed::kManyNodes);
+  if (plan_.servers + plan_.workers > 16 && context_.durable.view.value > 0)
+    context_.deeds.Add(Deed::kManyNodes);
   outcome_.deeds = context_.deeds;
   outcome_.deeds.bounds = bounds::reached;
   outcome_.virtual_us = now_us();
@@ -176,8 +177,8 @@ std::string World::Misplaced() const {
     const wire::SlotOwner& owner = state.slots[s];
     const bool in_sync = std::ranges::all_of(owner.backups, [](const wire::Backup& b) { return b.in_sync; });
     if (owner.heir != wire::kNoServer || owner.backups.size() + 1 != wanted || !in_sync) {
-      return "slot " + std::to_string(s) + " has " + std::to_string(owner.backups.size() + 1) + " owners of " +
-             std::to_string(wanted) + (in_sync ? "" : ", not all in sync") +
+      return "slot " + std::to_string(s) + " has " + std::to_string(owner.backups.size() + 1) +
+             " owners of " + std::to_string(wanted) + (in_sync ? "" : ", not all in sync") +
              (owner.heir != wire::kNoServer ? ", is being handed over" : "");
     }
   }
@@ -185,7 +186,8 @@ std::string World::Misplaced() const {
   for (const wire::ServerInfo& server : state.servers) {
     size_t owned = 0;
     for (const wire::SlotOwner& owner : state.slots)
-      owned += owner.server == server.index || owner.FindBackup(static_cast<uint16_t>(server.index)) != nullptr;
+      owned +=
+          owner.server == server.index || owner.FindBackup(static_cast<uint16_t>(server.index)) != nullptr;
     if (owned < share / 8)
       return "server " + std::to_string(server.index) + " owns " + std::to_string(owned) + " of " +
              std::to_string(state.slots.size()) + " slots";
@@ -219,9 +221,7 @@ bool World::SchedulersGone() const {
   return scheduler_left_ && std::ranges::all_of(schedulers_, [](const auto& one) { return one == nullptr; });
 }
 
-bool World::Over() const {
-  return SchedulersGone() && keeper_->Over() && launcher_->Over();
-}
+bool World::Over() const { return SchedulersGone() && keeper_->Over() && launcher_->Over(); }
 
 std::string World::WhoIsLeft() const {
   std::string text = "phase " + std::to_string(static_cast<int>(context_.durable.phase)) + " view " +
@@ -243,8 +243,7 @@ void World::KillScheduler(uint32_t number, bool restart) {
   fabric_.Kill(schedulers_[number]->process(), random_.Chance(0.2));
   Dispose([dead = std::shared_ptr<SchedulerProcess>(std::move(schedulers_[number]))] {});
   if (store_) store_->MayFailPower();
-  if (restart)
-    queue_.After(random_.Between(100'000, 2'500'000), [this, number] { StartScheduler(number); });
+  if (restart) queue_.After(random_.Between(100'000, 2'500'000), [this, number] { StartScheduler(number); });
 }
 
 void World::KillScheduler(uint32_t number, int64_t restart_after_us) {
@@ -327,7 +326,8 @@ void World::OnSend(const Port& from, const Port* to, const wire::FrameHeader& he
     // A difference says what the whole state would say: checkers see that.
     if (const auto* delta = std::get_if<wire::StateDelta>(&*message)) {
       auto base = told_from_.find(delta->base.value);
-      if (base == told_from_.end()) return context_.report("wire", from.name() + " tells a difference to nothing");
+      if (base == told_from_.end())
+        return context_.report("wire", from.name() + " tells a difference to nothing");
       auto state = wire::Apply(base->second, *delta);
       if (!state.ok()) return context_.report("wire", from.name() + ": " + state.status().ToString());
       *message = wire::StateMessage{std::move(*state)};

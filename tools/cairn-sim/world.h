@@ -159,13 +159,13 @@ class World final : public Tap {
   std::unique_ptr<Chaos> chaos_;
   std::unique_ptr<MemoryFaults> memory_faults_;
   std::unique_ptr<LastWord> last_word_;
-  std::vector<std::function<void()>> graveyard_;  // keeps what died in mid-call until the end
+  std::vector<std::function<void()>> graveyard_;      // keeps what died in mid-call until the end
   std::map<uint64_t, wire::ClusterState> told_from_;  // durable states, by version, not very old
   bool healed_ = false;
   bool settled_ = false;
   int64_t owners_changed_us_ = 0;
   bool scheduler_left_ = false;
-  int64_t left_us_ = 0;  // the first of them
+  int64_t left_us_ = 0;         // the first of them
   bool replaced_left_ = false;  // one of them while another one led
   uint64_t uids_ = 0;
 };

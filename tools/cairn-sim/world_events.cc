@@ -45,7 +45,8 @@ void World::TellLine(const Op& op) {
       return Tell([&](Checker& c) { c.OnPush(event); });
     }
     case Op::Kind::kSumUp: {
-      const SummedUpEvent event{op.shard, op.slot, op.table, op.round, op.divisor, op.contributors, op.staged};
+      const SummedUpEvent event{op.shard,   op.slot,         op.table, op.round,
+                                op.divisor, op.contributors, op.staged};
       return Tell([&](Checker& c) { c.OnSummedUp(event); });
     }
     case Op::Kind::kClose:
@@ -56,8 +57,7 @@ void World::TellLine(const Op& op) {
 
 // A duplicate, a gap, a push of a retired worker: it has no place in the order.
 void World::TellUndecided(const PushEvent& event, uint64_t epoch) {
-  if (epoch == 0 || context_.history.IsLine(event.slot, epoch))
-    Tell([&](Checker& c) { c.OnPush(event); });
+  if (epoch == 0 || context_.history.IsLine(event.slot, epoch)) Tell([&](Checker& c) { c.OnPush(event); });
 }
 
 namespace {

@@ -15,7 +15,9 @@ namespace soak {
 namespace {
 constexpr uint64_t kMagic = 0x324B414F53'4E5243ull;
 
-std::string Path(const std::string& dir, uint32_t rank) { return dir + "/rank-" + std::to_string(rank) + ".account"; }
+std::string Path(const std::string& dir, uint32_t rank) {
+  return dir + "/rank-" + std::to_string(rank) + ".account";
+}
 
 cairn::Status Errno(const std::string& what) {
   return {cairn::Code::kIo, what + ": " + std::strerror(errno)};
@@ -40,8 +42,8 @@ cairn::Result<std::unique_ptr<Account>> Account::Open(const std::string& dir, ui
     data->magic = kMagic;
   } else if (data->magic != kMagic || data->rank != rank) {
     ::munmap(memory, sizeof(AccountData));
-    return {cairn::Code::kInvalidArgument, path + " is not an account of rank " + std::to_string(rank) +
-                                               ": choose an empty --dir"};
+    return {cairn::Code::kInvalidArgument,
+            path + " is not an account of rank " + std::to_string(rank) + ": choose an empty --dir"};
   }
   return std::unique_ptr<Account>(new Account(data));
 }

@@ -1,6 +1,6 @@
 // A worker's account: how many updates it has submitted, how many were acknowledged and how long the
-// slowest took, per life of the process and per stream, in a mapped file. The file outlives the process: a store to the
-// mapping is in the page cache at once, so even kill -9 loses nothing.
+// slowest took, per life of the process and per stream, in a mapped file. The file outlives the process: a
+// store to the mapping is in the page cache at once, so even kill -9 loses nothing.
 #pragma once
 
 #include <array>
@@ -15,11 +15,12 @@ namespace soak {
 
 enum Stream { kAsyncDense = 0, kAsyncSparse = 1, kSyncDense = 2, kSyncSparse = 3 };
 inline constexpr int kStreams = 4;
-inline constexpr const char* kStreamNames[kStreams] = {"async dense", "async sparse", "sync dense", "sync sparse"};
+inline constexpr const char* kStreamNames[kStreams] = {"async dense", "async sparse", "sync dense",
+                                                       "sync sparse"};
 inline constexpr uint32_t kMaxLives = 512;
 
 struct Counts {
-  uint64_t submitted = 0;  // set before the update is handed to the client
+  uint64_t submitted = 0;     // set before the update is handed to the client
   uint64_t acknowledged = 0;  // set after the client has said that it is applied
   uint64_t longest_us = 0;    // from handing one over until it is acknowledged
 };

@@ -36,7 +36,8 @@ bool ToldToEnd(const Options& options) {
 uint64_t Remaining(const Life& life, Stream stream) {
   if (!life.options->until.empty()) return std::numeric_limits<uint64_t>::max();
   uint64_t submitted = 0;
-  for (uint32_t l = 0; l < life.account->data().lives; ++l) submitted += life.account->data().life[l][stream].submitted;
+  for (uint32_t l = 0; l < life.account->data().lives; ++l)
+    submitted += life.account->data().life[l][stream].submitted;
   return submitted >= life.options->updates ? 0 : life.options->updates - submitted;
 }
 

@@ -19,7 +19,8 @@ Entry UpdateOf(uint64_t number) {
 
 std::vector<cairn::RowKey> KeysOf(uint32_t rank, uint32_t life, uint32_t count) {
   std::vector<cairn::RowKey> keys(count);
-  for (uint32_t i = 0; i < count; ++i) keys[i] = cairn::Mix64(uint64_t{rank} << 40 | uint64_t{life} << 32 | (i + 1));
+  for (uint32_t i = 0; i < count; ++i)
+    keys[i] = cairn::Mix64(uint64_t{rank} << 40 | uint64_t{life} << 32 | (i + 1));
   return keys;
 }
 
@@ -35,8 +36,8 @@ void Prefix::Check(std::span<const int64_t> place, const Counts& counts, const s
   const int64_t applied = place[0];
   const auto say = [&](const std::string& what) {
     if (verdict->findings.size() < kMaxFindings)
-      verdict->findings.push_back(name + ": " + what + " (applied " + std::to_string(applied) + ", acknowledged " +
-                                  std::to_string(counts.acknowledged) + ", submitted " +
+      verdict->findings.push_back(name + ": " + what + " (applied " + std::to_string(applied) +
+                                  ", acknowledged " + std::to_string(counts.acknowledged) + ", submitted " +
                                   std::to_string(counts.submitted) + ")");
   };
   if (applied < 0 || static_cast<uint64_t>(applied) > counts.submitted) {

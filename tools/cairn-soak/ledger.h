@@ -33,7 +33,8 @@ class Prefix {
   explicit Prefix(uint64_t submitted);
   // One place (a sparse row, or a group of four dense elements) that should hold a prefix with at
   // least `counts.acknowledged` and at most `counts.submitted` updates.
-  void Check(std::span<const int64_t> place, const Counts& counts, const std::string& name, Verdict* verdict) const;
+  void Check(std::span<const int64_t> place, const Counts& counts, const std::string& name,
+             Verdict* verdict) const;
 
  private:
   std::vector<Entry> sums_;

@@ -50,9 +50,9 @@ bool ToldToEnd(const Options& options);
 class Stopwatch {
  public:
   uint64_t us() const {
-    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
-                                     std::chrono::steady_clock::now() - begin_)
-                                     .count());
+    return static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin_)
+            .count());
   }
 
  private:

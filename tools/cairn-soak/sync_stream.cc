@@ -12,7 +12,8 @@
 
 namespace soak {
 
-cairn::Result<cairn::DenseTable> OpenSyncDense(cairn::Client& client, const Options& options, uint32_t world) {
+cairn::Result<cairn::DenseTable> OpenSyncDense(cairn::Client& client, const Options& options,
+                                               uint32_t world) {
   cairn::TableSpec spec;
   spec.name = "soak.sync.dense";
   spec.element = cairn::ElementType::kInt64;
@@ -34,7 +35,8 @@ namespace {
 // One sync table of a life: what it sends each round, and whether the table is at its end.
 class Participant {
  public:
-  Participant(const Life& life, Stream stream) : life_(life), stream_(stream), count_(Remaining(life, stream)) {}
+  Participant(const Life& life, Stream stream)
+      : life_(life), stream_(stream), count_(Remaining(life, stream)) {}
   virtual ~Participant() = default;
 
   bool stopped() const { return stopped_; }
@@ -89,13 +91,17 @@ class Participant {
 class DenseParticipant : public Participant {
  public:
   DenseParticipant(const Life& life, cairn::DenseTable table)
-      : Participant(life, kSyncDense), table_(std::move(table)), values_(table_.size()), out_(table_.size()) {}
+      : Participant(life, kSyncDense),
+        table_(std::move(table)),
+        values_(table_.size()),
+        out_(table_.size()) {}
 
  protected:
-  cairn::Pending Pull() override { return table_.Pull(std::span<int64_t>(out_), {life_.options->round_timeout_ms}); }
+  cairn::Pending Pull() override {
+    return table_.Pull(std::span<int64_t>(out_), {life_.options->round_timeout_ms});
+  }
   cairn::Pending PushPull() override {
-    return table_.PushPull(std::span<const int64_t>(values_), std::span<int64_t>(out_),
-                           RoundOptions());
+    return table_.PushPull(std::span<const int64_t>(values_), std::span<int64_t>(out_), RoundOptions());
   }
   void Fill(const Entry& update, int64_t finished) override {
     values_[0] = 1;
@@ -116,7 +122,8 @@ class DenseParticipant : public Participant {
 class SparseParticipant : public Participant {
  public:
   SparseParticipant(const Life& life, cairn::SparseTable table)
-      : Participant(life, kSyncSparse), table_(std::move(table)),
+      : Participant(life, kSyncSparse),
+        table_(std::move(table)),
         keys_(KeysOf(life.rank, life.number, life.options->keys)) {
     keys_.insert(keys_.begin(), kControlKey);
     values_.resize(keys_.size() * 4);
@@ -124,7 +131,9 @@ class SparseParticipant : public Participant {
   }
 
  protected:
-  cairn::Pending Pull() override { return table_.Pull(keys_, std::span<int64_t>(out_), {life_.options->round_timeout_ms}); }
+  cairn::Pending Pull() override {
+    return table_.Pull(keys_, std::span<int64_t>(out_), {life_.options->round_timeout_ms});
+  }
   cairn::Pending PushPull() override {
     return table_.PushPull(keys_, std::span<const int64_t>(values_), std::span<int64_t>(out_),
                            RoundOptions());

@@ -36,8 +36,8 @@ cairn::Status CheckStream(const Life& life, const AccountData& account, uint32_t
     }
   }
   verdict->acknowledged += counts.acknowledged;
-  const std::string name = std::string(kStreamNames[stream]) + ", rank " + std::to_string(account.rank) + ", life " +
-                           std::to_string(number);
+  const std::string name = std::string(kStreamNames[stream]) + ", rank " + std::to_string(account.rank) +
+                           ", life " + std::to_string(number);
   const Prefix prefix(counts.submitted);
   for (size_t at = 0; at < content.size(); at += 4)
     prefix.Check(std::span<const int64_t>(content).subspan(at, 4), counts, name, verdict);
@@ -48,7 +48,8 @@ cairn::Status CheckStream(const Life& life, const AccountData& account, uint32_t
 double LongestMs(const AccountData& account, bool sync) {
   uint64_t longest_us = 0;
   for (uint32_t number = 0; number < account.lives; ++number) {
-    for (const Stream stream : sync ? std::array{kSyncDense, kSyncSparse} : std::array{kAsyncDense, kAsyncSparse})
+    for (const Stream stream :
+         sync ? std::array{kSyncDense, kSyncSparse} : std::array{kAsyncDense, kAsyncSparse})
       longest_us = std::max(longest_us, account.life[number][stream].longest_us);
   }
   return static_cast<double>(longest_us) / 1000.0;
@@ -58,7 +59,8 @@ void PrintPauses(const std::vector<AccountData>& accounts) {
   double async_ms = 0, sync_ms = 0;
   for (const AccountData& account : accounts) {
     const double async_here_ms = LongestMs(account, false), sync_here_ms = LongestMs(account, true);
-    std::printf("rank %u: longest push async %.1f ms, sync %.1f ms\n", account.rank, async_here_ms, sync_here_ms);
+    std::printf("rank %u: longest push async %.1f ms, sync %.1f ms\n", account.rank, async_here_ms,
+                sync_here_ms);
     async_ms = std::max(async_ms, async_here_ms);
     sync_ms = std::max(sync_ms, sync_here_ms);
   }
@@ -73,13 +75,15 @@ cairn::Status CheckAll(const Life& life) {
   for (const AccountData& account : *accounts) {
     for (uint32_t number = 0; number < account.lives; ++number, ++lives)
       for (int stream = 0; stream < kStreams; ++stream)
-        if (auto s = CheckStream(life, account, number, static_cast<Stream>(stream), &verdict); !s.ok()) return s;
+        if (auto s = CheckStream(life, account, number, static_cast<Stream>(stream), &verdict); !s.ok())
+          return s;
   }
   if (auto s = CheckBallast(life, &verdict); !s.ok()) return s;
   for (const std::string& finding : verdict.findings) std::printf("%s\n", finding.c_str());
   std::printf("workers: %zu  lives: %u\n", accounts->size(), lives);
   PrintPauses(*accounts);
-  std::printf("acknowledged: %llu  lost: %llu  twice: %llu\n", static_cast<unsigned long long>(verdict.acknowledged),
+  std::printf("acknowledged: %llu  lost: %llu  twice: %llu\n",
+              static_cast<unsigned long long>(verdict.acknowledged),
               static_cast<unsigned long long>(verdict.lost), static_cast<unsigned long long>(verdict.twice));
   std::fflush(stdout);
   if (verdict.lost != 0 || verdict.twice != 0)

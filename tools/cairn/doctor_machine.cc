@@ -79,7 +79,7 @@ Finding SharedMemory() {
   const int fd = memfd_create("cairn-doctor", MFD_CLOEXEC);
   const std::string memfd = fd >= 0 ? "memfd works" : std::string("no memfd: ") + strerror(errno);
   if (fd >= 0) close(fd);
-  struct statvfs shm {};
+  struct statvfs shm{};
   if (statvfs("/dev/shm", &shm) != 0) {
     return {Health::kWarn, "shared memory", std::string("/dev/shm: ") + strerror(errno) + "; " + memfd,
             "DataLoader workers pass batches through /dev/shm: mount a tmpfs there"};

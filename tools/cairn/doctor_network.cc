@@ -78,7 +78,8 @@ Finding Loopback() {
       recv(accepted.fd(), &got, 1, 0) != 1 || got != byte)
     return {Health::kFail, "loopback", "a byte sent over " + host + " does not arrive", advice};
   const bool only_v6 = host == "::1";
-  return {Health::kOk, "loopback", std::string("listens and connects") + (only_v6 ? ", by IPv6 alone" : ""), ""};
+  return {Health::kOk, "loopback", std::string("listens and connects") + (only_v6 ? ", by IPv6 alone" : ""),
+          ""};
 }
 
 Finding Ports() {

@@ -80,7 +80,8 @@ std::string Drain::Obstacle(int64_t now_ms) {
   if (!text.ok()) {
     if (!node_.job_begun()) return "the job has not begun, and no scheduler answers";
     if (!node_.has_peers() && now_ms - heard_ms_ >= kAnswerMs)
-      return "no other server is there that could take its partitions, and no scheduler answers: they go with it, and "
+      return "no other server is there that could take its partitions, and no scheduler answers: they go "
+             "with it, and "
              "the job ends";
     if (now_ms - heard_ms_ < away_ms_) return "";
     return "no scheduler has answered for " + Seconds(away_ms_);
@@ -94,8 +95,8 @@ std::string Drain::Obstacle(int64_t now_ms) {
   const auto servers = status.find("servers");
   if (phase != "running" || servers == status.end() || !servers->is_array()) return "";
   const std::string self = wire::ToString(node_.endpoint());
-  // Of the others: those that stay, that want to go, and that were only asked to: one of these stays as soon as
-  // the scheduler knows that this server wants to go.
+  // Of the others: those that stay, that want to go, and that were only asked to: one of these stays as soon
+  // as the scheduler knows that this server wants to go.
   size_t others = 0, wanting = 0, asked = 0;
   std::string progress;
   for (const Json& server : *servers) {
@@ -112,8 +113,9 @@ std::string Drain::Obstacle(int64_t now_ms) {
   others_seen_ |= others > 0;
   if (others == 0 && others_seen_) {
     // They died while it was on its way out: it may have the only copy.
-    progress = "can't leave yet: no other server is left. It serves until another one has its partitions: start "
-               "one; a second signal ends it at once, and the job with it";
+    progress =
+        "can't leave yet: no other server is left. It serves until another one has its partitions: start "
+        "one; a second signal ends it at once, and the job with it";
   } else if (others == 0) {
     return (wanting == 0 ? "no other server is there that could take its partitions"
                          : "all other servers are leaving too, and nobody can take its partitions") +
@@ -121,10 +123,11 @@ std::string Drain::Obstacle(int64_t now_ms) {
   }
   // The others have everything, but would acknowledge nothing without it.
   if (const uint64_t must_stay = Count(status, "min_in_sync"); others > 0 && others < must_stay)
-    progress = "can't leave yet: " + Counted(others, "other server") + " would stay, and --min-in-sync " +
-               std::to_string(must_stay) + " wants " + std::to_string(must_stay) +
-               ". Start another one, and it goes when that has the copies; a second signal ends it at once, and "
-               "then requests wait until another one comes";
+    progress =
+        "can't leave yet: " + Counted(others, "other server") + " would stay, and --min-in-sync " +
+        std::to_string(must_stay) + " wants " + std::to_string(must_stay) +
+        ". Start another one, and it goes when that has the copies; a second signal ends it at once, and "
+        "then requests wait until another one comes";
   if (std::exchange(shown_, progress) != progress) LogLine(progress);
   return "";
 }

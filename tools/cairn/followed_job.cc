@@ -18,7 +18,8 @@ bool LaunchedHere(const std::string& cluster_id) {
 
 }  // namespace
 
-FollowedJob::FollowedJob(const wire::Endpoint& scheduler, std::optional<std::string> choice, std::string cluster_id)
+FollowedJob::FollowedJob(const wire::Endpoint& scheduler, std::optional<std::string> choice,
+                         std::string cluster_id)
     : scheduler_(scheduler),
       choice_(std::move(choice)),
       cluster_id_(std::move(cluster_id)),
@@ -35,7 +36,9 @@ FollowedJob::Look FollowedJob::Next() {
     return look;
   }
   if (summary->cluster_id != cluster_id_)
-    return {{}, "the job is over: " + wire::ToString(scheduler_) + " has another one now, " + summary->cluster_id};
+    return {
+        {},
+        "the job is over: " + wire::ToString(scheduler_) + " has another one now, " + summary->cluster_id};
   if (summary->phase == "failed") return {{}, "the job has failed: " + summary->failure};
   if (summary->phase == "ended") return {{}, "the job is over"};
   answered_ms_ = MonotonicMs();

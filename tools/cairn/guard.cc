@@ -54,7 +54,8 @@ void KillMarked(const std::string& mark) {
   for (int round = 0; round < kMaxRounds; ++round) {
     bool any = false;
     std::error_code error;
-    for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
+    for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end;
+         at.increment(error)) {
       const std::string pid = at->path().filename().string();
       if (pid.find_first_not_of("0123456789") != std::string::npos || !HasMark(pid, mark)) continue;
       any = kill(atoi(pid.c_str()), SIGKILL) == 0 || any;

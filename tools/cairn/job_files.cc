@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 // A folder that is this user's, and nobody else may write to.
 Status MakeOwnFolder(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return {Code::kIo, path + ": " + strerror(errno)};
-  struct stat found {};
+  struct stat found{};
   if (lstat(path.c_str(), &found) != 0) return {Code::kIo, path + ": " + strerror(errno)};
   if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 022) != 0) {
     return {Code::kIo, path + " is not a folder of this user alone: remove it, or set XDG_RUNTIME_DIR"};
@@ -32,7 +32,7 @@ Status MakeOwnFolder(const std::string& path) {
 }
 
 bool ReadEntry(const std::filesystem::path& path, JobEntry& out) {
-  struct stat found {};
+  struct stat found{};
   constexpr off_t kMaxBytes = 64 * 1024;
   if (lstat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_size > kMaxBytes) return false;
   std::ifstream file(path);
@@ -50,8 +50,10 @@ bool ReadEntry(const std::filesystem::path& path, JobEntry& out) {
   const Result<wire::Endpoint> address = cluster::ParseEndpoint("address", word("address"));
   if (!address.ok() || address->port == 0) return false;
   const auto launcher = json.find("launcher");
-  out = {number("pid"), *address, word("cluster_id"), number("started"), word("command"),
-         launcher != json.end() && launcher->is_boolean() && launcher->get<bool>(), path.string()};
+  out = {number("pid"),      *address,
+         word("cluster_id"), number("started"),
+         word("command"),    launcher != json.end() && launcher->is_boolean() && launcher->get<bool>(),
+         path.string()};
   return true;
 }
 
@@ -59,7 +61,7 @@ bool ReadEntry(const std::filesystem::path& path, JobEntry& out) {
 bool IsStale(const std::filesystem::path& path) {
   if (IsHeld(path.string())) return false;
   constexpr time_t kWritingSeconds = 60;
-  struct stat found {};
+  struct stat found{};
   return path.filename().string()[0] != '.' ||
          (stat(path.c_str(), &found) == 0 && found.st_mtime + kWritingSeconds < time(nullptr));
 }

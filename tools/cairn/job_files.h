@@ -20,8 +20,8 @@ struct JobEntry {
   std::string cluster_id;    // empty: not known
   int64_t started_unix = 0;  // seconds
   std::string command;
-  bool launcher = false;     // cairn run, which starts and stops processes
-  std::string path = {};     // of the file; filled in by RunningJobs
+  bool launcher = false;  // cairn run, which starts and stops processes
+  std::string path = {};  // of the file; filled in by RunningJobs
 };
 
 // Says that a job runs here, as long as it lives.

@@ -32,9 +32,10 @@ Status WriteWhole(const std::string& path, const Json& json) {
 }
 
 std::optional<Json> ReadObject(const std::string& path) {
-  struct stat found {};
+  struct stat found{};
   constexpr off_t kMaxBytes = 1024 * 1024;
-  if (lstat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_size > kMaxBytes) return std::nullopt;
+  if (lstat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_size > kMaxBytes)
+    return std::nullopt;
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   Json json = Json::parse(text, nullptr, false);
@@ -44,7 +45,8 @@ std::optional<Json> ReadObject(const std::string& path) {
 
 uint32_t WorkersIn(const Json& json) {
   const auto workers = json.find("workers");
-  const bool known = workers != json.end() && workers->is_number_unsigned() && workers->get<uint64_t>() <= kMaxWorkers;
+  const bool known =
+      workers != json.end() && workers->is_number_unsigned() && workers->get<uint64_t>() <= kMaxWorkers;
   return known ? workers->get<uint32_t>() : 0;
 }
 
@@ -72,7 +74,8 @@ std::optional<Following> ReadFollowing(const std::string& job_path) {
   const auto called = json->find("called");
   if (called == json->end() || !called->is_array()) return following;
   for (const Json& rank : *called)
-    if (rank.is_number_unsigned() && rank.get<uint64_t>() <= kMaxWorkers) following.called.insert(rank.get<uint32_t>());
+    if (rank.is_number_unsigned() && rank.get<uint64_t>() <= kMaxWorkers)
+      following.called.insert(rank.get<uint32_t>());
   return following;
 }
 

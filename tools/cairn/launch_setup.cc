@@ -34,7 +34,7 @@ void RemoveLeftFolders(const fs::path& temporary) {
   fs::directory_iterator at(temporary, error), end;
   for (size_t seen = 0; !error && at != end && seen < kMaxEntries; at.increment(error), ++seen) {
     const fs::path folder = at->path(), lock = folder / "lock";
-    struct stat found {};
+    struct stat found{};
     if (!folder.filename().string().starts_with(kFolderName) || lstat(folder.c_str(), &found) != 0 ||
         !S_ISDIR(found.st_mode) || found.st_uid != geteuid())
       continue;
@@ -117,7 +117,7 @@ Status Launcher::PrepareSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) {
-    struct sigaction before {};
+    struct sigaction before{};
     // Under nohup the terminal's end is not the job's.
     if (number == SIGHUP && sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler == SIG_IGN)
       continue;

@@ -21,8 +21,10 @@ void Launcher::Say(const std::string& text) {
 void Launcher::SchedulerKnown() {
   if (poller_.started()) return;
   poller_.Start(place_.scheduler);
-  const Status written = job_file_.Write(
-      variables_, {.scheduler = place_.scheduler, .cluster_id = place_.cluster_id, .command = OwnCommand(), .launcher = true});
+  const Status written = job_file_.Write(variables_, {.scheduler = place_.scheduler,
+                                                      .cluster_id = place_.cluster_id,
+                                                      .command = OwnCommand(),
+                                                      .launcher = true});
   if (!written.ok()) {
     Say("`cairn status` will need the address " + wire::ToString(place_.scheduler) + ": " +
         written.message());
@@ -110,7 +112,8 @@ void Launcher::FollowWishes() {
   const cluster::WorkerScale& scale = supervisor_.workers();
   if (scale.has_one_to_call()) return;  // not yet: it still runs
   Following following{scale.wanted(), scale.called()};
-  if (following != following_ && WriteFollowing(job_file_.path(), following).ok()) following_ = std::move(following);
+  if (following != following_ && WriteFollowing(job_file_.path(), following).ok())
+    following_ = std::move(following);
 }
 
 // Deaths and moves leave partitions with fewer copies than they should have, for a while.

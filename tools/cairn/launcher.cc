@@ -285,19 +285,21 @@ void Launcher::JudgeWithScheduler(const NodeName& name, Node& node) {
   if (server) JudgeServer(name, node, summary.ok() ? &*summary : nullptr);
   if (!summary.ok() || server) return;
   const std::vector<uint32_t>& done = summary->done_ranks;
-  node.end.left_job =
-      node.end.signal != 0 && std::find(done.begin(), done.end(), name.index) != done.end();
+  node.end.left_job = node.end.signal != 0 && std::find(done.begin(), done.end(), name.index) != done.end();
   if (summary->phase == "failed") supervisor_.OnFailure(summary->failure);
 }
 
 void Launcher::JudgeServer(const NodeName& name, Node& node, const ClusterSummary* now) {
-  const ClusterSummary* newest = now != nullptr ? now : last_answer_.summary ? &*last_answer_.summary : nullptr;
+  const ClusterSummary* newest = now != nullptr         ? now
+                                 : last_answer_.summary ? &*last_answer_.summary
+                                                        : nullptr;
   if (newest == nullptr) return;
   const ClusterSummary::Server* entry = EntryOf(node, *newest);
   if (newest->phase == "running") {
     cluster::ServersSeen seen{newest->servers_wanted, LeavingHere(*newest)};
     // It ends well only if it was let go, and the scheduler has forgotten it by then.
-    if ((entry != nullptr && entry->leaving) || (now != nullptr && node.end.clean())) seen.leaving.insert(name.index);
+    if ((entry != nullptr && entry->leaving) || (now != nullptr && node.end.clean()))
+      seen.leaving.insert(name.index);
     node.end.servers = std::move(seen);
   }
   if (entry != nullptr) node.gone = entry->counts.incarnation;

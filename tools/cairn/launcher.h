@@ -34,11 +34,11 @@ namespace cairn::tool {
 struct LaunchOptions {
   cluster::SuperviseOptions supervise;
   NodeFlags nodes;
-  std::vector<std::string> program;               // and its arguments; with `module`: the arguments alone
-  std::string module;                             // python -m
-  std::optional<uint32_t> threads;                // shard threads of a server
+  std::vector<std::string> program;  // and its arguments; with `module`: the arguments alone
+  std::string module;                // python -m
+  std::optional<uint32_t> threads;   // shard threads of a server
   std::optional<uint32_t> replicas, min_in_sync, slots;  // for the scheduler
-  std::string log_dir;                            // empty: a new folder of this user's
+  std::string log_dir;                                   // empty: a new folder of this user's
   bool no_logs = false;
   std::optional<bool> progress;  // not given: live on a terminal, else now and then
   double progress_every_s = 30;  // where it is not live
@@ -95,7 +95,8 @@ class Launcher {
   void ReadSignals();
   void Reap();
   void JudgeWithScheduler(const cluster::NodeName& name, Node& node);
-  void JudgeServer(const cluster::NodeName& name, Node& node, const ClusterSummary* now);  // nullptr: no answer
+  void JudgeServer(const cluster::NodeName& name, Node& node,
+                   const ClusterSummary* now);  // nullptr: no answer
   void TakeEnd(Node& node);
   void FlushOutput();
 
@@ -142,9 +143,9 @@ class Launcher {
   StatusPoller::Answer last_answer_;
   cluster::JobCounts counts_;
   double rounds_per_s_ = 0;
-  bool silent_ = false;            // the scheduler has not answered the last question
-  int64_t copying_since_ms_ = 0;   // some partition lacks a copy; 0: none does
-  uint32_t complete_answers_ = 0;  // in a row, since then
+  bool silent_ = false;              // the scheduler has not answered the last question
+  int64_t copying_since_ms_ = 0;     // some partition lacks a copy; 0: none does
+  uint32_t complete_answers_ = 0;    // in a row, since then
   uint32_t standstill_answers_ = 0;  // in a row that say that requests wait for a server that is not there
   std::optional<ClusterSummary> final_;
   std::string first_to_fail_;  // "worker 1: ValueError: …", if it is not who ended first

@@ -103,7 +103,8 @@ int main(int argc, char** argv) {
   const bool known = std::any_of(commands.begin(), commands.end(),
                                  [&](const CLI::App* command) { return command->get_name() == first; });
   if (!first.empty() && first[0] != '-' && !known) {
-    cairn::tool::Complain("no command is called '" + first + "': run, status, top, scale, stop, doctor, scheduler or server");
+    cairn::tool::Complain("no command is called '" + first +
+                          "': run, status, top, scale, stop, doctor, scheduler or server");
     return cairn::tool::kUsageError;
   }
   if (first == "run") {

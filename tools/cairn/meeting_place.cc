@@ -157,7 +157,8 @@ Result<MeetingPlace> FindMeetingPlace(const NodeFlags& flags) {
   place.listen_host = *listen_host;
   const Result<Addresses> torch = Resolve(full.master_addr, place.torch.port, 0);
   const int family = torch.ok() ? (*torch)->ai_family : AF_INET;
-  if (Status status = CheckEverywhere(place.torch.port, family, "torch.distributed's"); !status.ok()) return status;
+  if (Status status = CheckEverywhere(place.torch.port, family, "torch.distributed's"); !status.ok())
+    return status;
   return place;
 }
 

@@ -34,15 +34,18 @@ Result<std::string> AwaitOwnAddress(const std::vector<wire::Endpoint>& scheduler
 Status ExplainOwnNames(OwnNames& names, const std::function<void(const std::string&)>& log) {
   const bool told = !names.advertise.empty();
   if (told && transport::IsWildcard(names.advertise)) {
-    return {Code::kInvalidArgument, "--advertise " + names.advertise +
-                                        " is no address that others can reach: give that of this machine, or of the "
-                                        "proxy before it"};
+    return {Code::kInvalidArgument,
+            "--advertise " + names.advertise +
+                " is no address that others can reach: give that of this machine, or of the "
+                "proxy before it"};
   }
   const std::string& name = told ? names.advertise : names.host;
   if (transport::IsWildcard(name)) return Status::Ok();
   const Result<std::string> address = transport::AddressOf(name);
   if (!address.ok()) {  // listening will fail and say so, if it is to listen there
-    if (told) log("others are told the name " + name + ", which this machine doesn't know: " + address.status().message());
+    if (told)
+      log("others are told the name " + name +
+          ", which this machine doesn't know: " + address.status().message());
     return Status::Ok();
   }
   if (!scheduler::IsLoopbackHost(*address) || *address == name) return Status::Ok();

@@ -29,9 +29,9 @@ struct OwnNames {
   std::string host;       // to listen on
   std::string advertise;  // what others are told; empty: `host`
 };
-// A name to listen on that stands for a loopback address is told to others as that address: the scheduler knows
-// whether anybody could reach it. Lines for the log where others may know a name better than this machine does.
-// An error where nobody can reach what is told.
+// A name to listen on that stands for a loopback address is told to others as that address: the scheduler
+// knows whether anybody could reach it. Lines for the log where others may know a name better than this
+// machine does. An error where nobody can reach what is told.
 Status ExplainOwnNames(OwnNames& names, const std::function<void(const std::string&)>& log);
 
 }  // namespace cairn::tool

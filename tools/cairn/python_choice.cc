@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool IsProgram(const std::string& path) {
-  struct stat found {};
+  struct stat found{};
   return stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 

@@ -108,8 +108,8 @@ int RunJob(LaunchOptions options) {
   const uint32_t asked = options.replicas ? *options.replicas : environment->replicas.value_or(0);
   options.supervise.replicas = static_cast<uint32_t>(std::min<uint64_t>(asked != 0 ? asked : 2, servers));
   if (asked > servers) {
-    Complain("run: with " + Counted(servers, "server") + " each partition has " +
-             std::to_string(servers) + (servers == 1 ? " copy" : " copies") + ", not " + std::to_string(asked));
+    Complain("run: with " + Counted(servers, "server") + " each partition has " + std::to_string(servers) +
+             (servers == 1 ? " copy" : " copies") + ", not " + std::to_string(asked));
   }
   if (options.min_in_sync.value_or(1) > options.supervise.replicas) {
     Complain("run: --min-in-sync " + std::to_string(*options.min_in_sync) + ", but a partition has " +
@@ -157,7 +157,8 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
             if (!limit.ok()) throw CLI::ValidationError("--max-restarts", limit.status().message());
             supervise.max_restarts = *limit;
           },
-          "restarts after a death by a signal: N/TIME is so many of each process within the time (3/10min; s, "
+          "restarts after a death by a signal: N/TIME is so many of each process within the time (3/10min; "
+          "s, "
           "min, h or d), N alone so many in the whole job, of workers, of servers and of the scheduler")
       ->type_name("N[/TIME]");
   command
@@ -173,9 +174,10 @@ void AddRun(CLI::App& app, const std::vector<std::string>& program, int& exit_co
       ->type_name("N")
       ->check(Within<uint32_t>(1, wire::kMaxBackups));
   command
-      ->add_option("--slots", options->slots,
-                   "partitions of the tables, fixed for the job (256): more of them for very large tables or very "
-                   "many servers")
+      ->add_option(
+          "--slots", options->slots,
+          "partitions of the tables, fixed for the job (256): more of them for very large tables or very "
+          "many servers")
       ->type_name("N")
       ->check(Within(1, 65536));
   command->add_option("--threads", options->threads, "shard threads of each server (1)")

@@ -98,13 +98,15 @@ int WaitForBalance(FollowedJob job, const ScaleFlags& flags) {
 
 void SayServers(const ClusterSummary& before, const ScaleFlags& flags) {
   const uint32_t now = Staying(before);
-  std::printf("cluster %s: %s → %u", before.cluster_id.c_str(), Counted(now, "server").c_str(), flags.servers);
+  std::printf("cluster %s: %s → %u", before.cluster_id.c_str(), Counted(now, "server").c_str(),
+              flags.servers);
   if (flags.servers > now) {
     std::puts(": when the new ones are there, partitions move to them while the job goes on");
   } else if (flags.servers < now) {
     const bool one = now - flags.servers == 1;
     std::printf(": %s to the others and then %s, while the job goes on\n",
-                one ? "one gives its partitions" : (Counted(now - flags.servers, "server") + " give their partitions").c_str(),
+                one ? "one gives its partitions"
+                    : (Counted(now - flags.servers, "server") + " give their partitions").c_str(),
                 one ? "leaves" : "leave");
     if (flags.servers == 1 && now > 1)
       std::puts("with one server there is one copy of each partition: its death will end the job");
@@ -116,7 +118,8 @@ void SayServers(const ClusterSummary& before, const ScaleFlags& flags) {
 // Which of the ranks that there should be are still to come, as the launchers and the scheduler say.
 class Arrivals {
  public:
-  Arrivals(std::string cluster_id, uint32_t workers) : cluster_id_(std::move(cluster_id)), workers_(workers) {}
+  Arrivals(std::string cluster_id, uint32_t workers)
+      : cluster_id_(std::move(cluster_id)), workers_(workers) {}
 
   // How many are neither live nor done. A rank that was called back is done only when it has been live again:
   // the scheduler has it as done from before. Nothing: a launcher has not looked at the wish yet.
@@ -145,7 +148,8 @@ class Arrivals {
 };
 
 Status AskForServers(const wire::Endpoint& scheduler, uint32_t servers) {
-  const Result<wire::ControlMessage> answer = AskScheduler(scheduler, wire::Scale{1, servers}, kScaleAnswerMs);
+  const Result<wire::ControlMessage> answer =
+      AskScheduler(scheduler, wire::Scale{1, servers}, kScaleAnswerMs);
   if (!answer.ok()) return answer.status();
   if (const auto* refusal = std::get_if<wire::Refusal>(&*answer)) return {refusal->code, refusal->text};
   if (std::holds_alternative<wire::StatusReply>(*answer)) return Status::Ok();
@@ -157,7 +161,8 @@ Status AskForWorkers(const std::string& cluster_id, uint32_t workers) {
   const std::vector<JobEntry> launchers = LaunchersOf(cluster::ProcessVariables(), cluster_id);
   if (launchers.empty())
     return {Code::kNotFound,
-            "`cairn run` starts and stops workers, and none of this job is on this machine: ask there, or start and "
+            "`cairn run` starts and stops workers, and none of this job is on this machine: ask there, or "
+            "start and "
             "stop workers by hand, as you did the others"};
   for (const JobEntry& launcher : launchers)
     if (Status told = WriteWishes(launcher.path, {.workers = workers}); !told.ok()) return told;
@@ -173,9 +178,8 @@ int WaitForWorkers(FollowedJob job, const std::string& cluster_id, const ScaleFl
     if (!look.over.empty()) return Complain("scale: " + look.over);
     const std::optional<ClusterSummary>& summary = look.summary;
     if (const std::optional<uint32_t> missing = summary ? arrivals.Missing(*summary) : std::nullopt) {
-      const auto too_many =
-          std::count_if(summary->live_ranks.begin(), summary->live_ranks.end(),
-                        [&](uint32_t rank) { return rank >= flags.workers; });
+      const auto too_many = std::count_if(summary->live_ranks.begin(), summary->live_ranks.end(),
+                                          [&](uint32_t rank) { return rank >= flags.workers; });
       const std::string progress = Counted(summary->live_ranks.size(), "worker") + " in the job" +
                                    (too_many > 0 ? ", " + std::to_string(too_many) + " to go" : "") +
                                    (*missing > 0 ? ", " + std::to_string(*missing) + " to come" : "");
@@ -234,9 +238,10 @@ void AddScale(CLI::App& app, int& exit_code) {
       ->type_name("N")
       ->check(Within(1, 65535));
   command
-      ->add_option("-w,--workers", flags->workers,
-                   "workers that the job should have: `cairn run` starts more, or sends those with the highest "
-                   "ranks away (SIGTERM)")
+      ->add_option(
+          "-w,--workers", flags->workers,
+          "workers that the job should have: `cairn run` starts more, or sends those with the highest "
+          "ranks away (SIGTERM)")
       ->type_name("N")
       ->check(Within(1, 65535));
   auto* job = command->add_option("job", flags->scheduler, kSchedulerHelp);

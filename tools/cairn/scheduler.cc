@@ -35,7 +35,8 @@ void Choose(T& out, const std::optional<U>& flag, const std::optional<U>& enviro
   }
 }
 
-scheduler::SchedulerNodeOptions OptionsOf(const SchedulerFlags& flags, const cluster::Environment& environment) {
+scheduler::SchedulerNodeOptions OptionsOf(const SchedulerFlags& flags,
+                                          const cluster::Environment& environment) {
   scheduler::SchedulerNodeOptions options;
   // Where nodes look for the scheduler is where it listens, unless told otherwise. Of several it can't
   // tell which one it is.
@@ -79,8 +80,7 @@ Status ReadMeta(const SchedulerFlags& flags, const cluster::Environment& environ
   if (by_flag ? flags.state_dir.has_value() : environment.state_dir.has_value())
     return {Code::kInvalidArgument,
             "the scheduler's state is in a folder (--state-dir) or in etcd (--meta), not in both"};
-  Result<scheduler::EtcdOptions> etcd =
-      cluster::ParseMeta(flags.meta ? "--meta" : "CAIRN_META", *meta);
+  Result<scheduler::EtcdOptions> etcd = cluster::ParseMeta(flags.meta ? "--meta" : "CAIRN_META", *meta);
   if (!etcd.ok()) return etcd.status();
   options.state_dir.clear();  // a flag overrides the environment's word
   options.etcd = *std::move(etcd);
@@ -103,14 +103,15 @@ int RunScheduler(const SchedulerFlags& flags) {
   const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kScheduler);
   if (!environment.ok()) return Complain(environment.status().message());
   scheduler::SchedulerNodeOptions options = OptionsOf(flags, *environment);
-  if (Status meta = ReadMeta(flags, *environment, options); !meta.ok()) return ComplainOfUsage(meta.message());
+  if (Status meta = ReadMeta(flags, *environment, options); !meta.ok())
+    return ComplainOfUsage(meta.message());
   if (options.core.dead_after_us < 2 * options.core.heartbeat_us)
     return ComplainOfUsage(
         "--dead-after-ms must be at least twice --heartbeat-ms: a healthy node would be taken for dead");
   const int64_t deadlock_us = options.core.deadlock_after_us;
   if (deadlock_us != 0 && deadlock_us < scheduler::DeadlockWatch::kLeastUs)
-    return ComplainOfUsage("--deadlock-after-ms (CAIRN_DEADLOCK_AFTER_MS) is " + std::to_string(deadlock_us / 1000) +
-                           ": give 0 for never, or at least " +
+    return ComplainOfUsage("--deadlock-after-ms (CAIRN_DEADLOCK_AFTER_MS) is " +
+                           std::to_string(deadlock_us / 1000) + ": give 0 for never, or at least " +
                            std::to_string(scheduler::DeadlockWatch::kLeastUs / 1000) +
                            ", since what is known of who waits is a few seconds old");
   Interrupt interrupt;
@@ -134,7 +135,8 @@ int RunScheduler(const SchedulerFlags& flags) {
     const wire::Endpoint listens = (*node)->endpoint();
     (void)job_file.Write(
         cluster::ProcessVariables(),
-        {.scheduler = {transport::IsWildcard(listens.host) ? transport::LoopbackHost() : listens.host, listens.port},
+        {.scheduler = {transport::IsWildcard(listens.host) ? transport::LoopbackHost() : listens.host,
+                       listens.port},
          .cluster_id = options.core.cluster_id,
          .command = OwnCommand()});
   }
@@ -190,8 +192,9 @@ void AddScheduler(CLI::App& app, int& exit_code) {
   command->add_option("--dead-after-ms", flags->dead_after_ms, "a node not heard for so long is dead (5000)")
       ->check(Within(1, 86'400'000));
   command
-      ->add_option("--lost-after-ms", flags->lost_after_ms,
-                   "partitions are given up with their last owner when it has not been heard for so long (60000)")
+      ->add_option(
+          "--lost-after-ms", flags->lost_after_ms,
+          "partitions are given up with their last owner when it has not been heard for so long (60000)")
       ->check(Within(1, 86'400'000));
   command
       ->add_option("--rejoin-grace-ms", flags->rejoin_grace_ms,

@@ -145,12 +145,12 @@ Result<wire::Endpoint> FindLeader(const std::vector<wire::Endpoint>& schedulers,
   if (schedulers.size() == 1) return schedulers.front();
   std::string errors;
   for (const wire::Endpoint& scheduler : schedulers) {
-    const auto answer = AskScheduler(scheduler, wire::StatusRequest{1},
-                                     timeout_ms / static_cast<int64_t>(schedulers.size()));
+    const auto answer =
+        AskScheduler(scheduler, wire::StatusRequest{1}, timeout_ms / static_cast<int64_t>(schedulers.size()));
     const auto* refusal = answer.ok() ? std::get_if<wire::Refusal>(&*answer) : nullptr;
     if (answer.ok() && (refusal == nullptr || refusal->code != Code::kUnavailable)) return scheduler;
-    errors += "\n  " + wire::ToString(scheduler) + ": " +
-              (answer.ok() ? refusal->text : answer.status().message());
+    errors +=
+        "\n  " + wire::ToString(scheduler) + ": " + (answer.ok() ? refusal->text : answer.status().message());
   }
   return Status(Code::kUnavailable, "none of the schedulers leads:" + errors);
 }

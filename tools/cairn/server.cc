@@ -43,7 +43,8 @@ Result<Endpoints> SchedulersOf(const ServerFlags& flags, const cluster::Environm
   return environment.schedulers();
 }
 
-Result<server::ServerNodeOptions> OptionsOf(const ServerFlags& flags, const cluster::Environment& environment) {
+Result<server::ServerNodeOptions> OptionsOf(const ServerFlags& flags,
+                                            const cluster::Environment& environment) {
   const Result<Endpoints> schedulers = SchedulersOf(flags, environment);
   if (!schedulers.ok()) return schedulers.status();
   server::ServerNodeOptions options;
@@ -118,7 +119,8 @@ Status FindOwnAddress(const Endpoints& schedulers, Interrupt& interrupt, server:
     return interrupt.signal() == 0;
   };
   const Result<std::string> address = AwaitOwnAddress(
-      schedulers, {.timeout_ms = options.control.register_deadline_us / 1000, .log = LogLine, .pause = pause});
+      schedulers,
+      {.timeout_ms = options.control.register_deadline_us / 1000, .log = LogLine, .pause = pause});
   interrupt.Disarm();
   if (!address.ok()) return address.status();
   if (options.host.empty()) {
@@ -142,7 +144,8 @@ int RunServer(const ServerFlags& flags) {
   if (Status found = FindOwnAddress(schedulers, interrupt, *options); !found.ok())
     return interrupt.signal() != 0 ? 128 + interrupt.signal() : Complain(found.message());
   OwnNames names{options->host, options->advertise_host};
-  if (Status sensible = ExplainOwnNames(names, LogLine); !sensible.ok()) return ComplainOfUsage(sensible.message());
+  if (Status sensible = ExplainOwnNames(names, LogLine); !sensible.ok())
+    return ComplainOfUsage(sensible.message());
   options->advertise_host = names.advertise;
   std::unique_ptr<scheduler::SchedulerNode> hosted;
   if (environment->hosts_scheduler && !flags.scheduler) {
@@ -183,7 +186,8 @@ int RunServer(const ServerFlags& flags) {
   interrupt.Disarm();
   if (interrupt.signal() != 0 && !(drain.in_good_order() && status.ok())) return 128 + interrupt.signal();
   // The node has said why.
-  if (status.code() == Code::kRetired) return cluster::kStartAgainCode;  // what it held is gone, a new one may come
+  if (status.code() == Code::kRetired)
+    return cluster::kStartAgainCode;  // what it held is gone, a new one may come
   return status.ok() ? 0 : 1;
 }
 
@@ -192,7 +196,8 @@ int RunServer(const ServerFlags& flags) {
 void AddServer(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("server", "Runs a server until the job is over");
   command->footer(
-      "What is not given comes from the environment (docs/reference/environment.md). It listens on loopback if the\n"
+      "What is not given comes from the environment (docs/reference/environment.md). It listens on loopback "
+      "if the\n"
       "scheduler is there, otherwise on the interface that routes to the scheduler.\n"
       "  cairn server --scheduler 10.0.0.1:9000 --threads 4\n"
       "SIGTERM moves its partitions to other servers first, SIGINT ends it at once; so does a second "

@@ -66,8 +66,13 @@ Result<ClusterSummary> ParseSummary(const std::string& text) {
   out.failovers = static_cast<uint64_t>(AtLeastZero(json, "failovers"));
   if (const auto slots = json.find("slots"); slots != json.end() && slots->is_object()) {
     const auto count = [&](const char* key) { return static_cast<uint32_t>(AtLeastZero(*slots, key)); };
-    out.slots = {count("total"),  count("settled"), count("copying"), count("handing_over"),
-                 count("single"), count("blocked"), 0};
+    out.slots = {count("total"),
+                 count("settled"),
+                 count("copying"),
+                 count("handing_over"),
+                 count("single"),
+                 count("blocked"),
+                 0};
     if (const auto moves = json.find("moves"); moves != json.end() && moves->is_object())
       out.slots.to_copy = static_cast<uint32_t>(AtLeastZero(*moves, "to_copy"));
   }

@@ -38,7 +38,7 @@ struct ClusterSummary {
   uint32_t servers_connected = 0, min_in_sync = 0;
   std::vector<uint32_t> done_ranks, live_ranks;
   std::set<uint32_t> given_up_ranks;
-  int64_t lost_after_ms = 0;    // 0: not said
+  int64_t lost_after_ms = 0;        // 0: not said
   uint64_t view = 0;                // 0: the cluster has never been complete
   uint64_t rounds = 0, pushes = 0;  // rounds: of the server that has closed the most
   struct Server {

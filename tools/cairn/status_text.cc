@@ -205,8 +205,8 @@ std::string OwnersText(const Json& status) {
     replicated += Number(Part(server, "stats"), "replicated_bytes");
   }
   // They count from their own start, so this is no sum over the job.
-  text += "; the servers of now have sent " + Short(replicated, "B") + " to backups, " + Short(unconfirmed, "B") +
-          " unconfirmed\n";
+  text += "; the servers of now have sent " + Short(replicated, "B") + " to backups, " +
+          Short(unconfirmed, "B") + " unconfirmed\n";
   return text;
 }
 

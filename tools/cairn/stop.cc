@@ -54,10 +54,11 @@ int RunStop(const StopFlags& flags) {
   if (!flags.now) launchers = LaunchersOf(cluster::ProcessVariables(), before->cluster_id);
   if (Status told = StopBy(launchers, *scheduler); !told.ok()) return Complain("stop: " + told.message());
   std::printf("cluster %s: %s\n", before->cluster_id.c_str(),
-              !launchers.empty() ? "cairn run stops the workers (SIGTERM, 10 s later SIGKILL), then servers and scheduler"
-              : flags.now        ? "the scheduler ends the job for every server and worker"
-                                 : "no `cairn run` of it is on this machine: the scheduler ends the job for every "
-                                   "server and worker");
+              !launchers.empty()
+                  ? "cairn run stops the workers (SIGTERM, 10 s later SIGKILL), then servers and scheduler"
+              : flags.now ? "the scheduler ends the job for every server and worker"
+                          : "no `cairn run` of it is on this machine: the scheduler ends the job for every "
+                            "server and worker");
   std::fflush(stdout);
   const int64_t begin_ms = MonotonicMs(), end_ms = begin_ms + flags.timeout_s * 1000;
   const bool by_scheduler = launchers.empty();  // it has said that the job is over
@@ -82,7 +83,8 @@ int RunStop(const StopFlags& flags) {
 void AddStop(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand("stop", "Ends a running job in good order");
   command->footer(
-      "Workers get SIGTERM and 10 s to save, then servers and scheduler are stopped, and each `cairn run` of\n"
+      "Workers get SIGTERM and 10 s to save, then servers and scheduler are stopped, and each `cairn run` "
+      "of\n"
       "the job ends with exit code 143. Which job: as for cairn status.\n"
       "  cairn stop\n"
       "  cairn stop run-x4\n"

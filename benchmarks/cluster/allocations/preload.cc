@@ -40,8 +40,7 @@ __attribute__((constructor)) void Begin() {
   const uint32_t index = page->used.fetch_add(1);
   if (index >= bench::kMaxCounters) return;
   bench::ProcessCounter& counter = page->processes[index];
-  if (const char* role = getenv("CAIRN_ROLE"))
-    strncpy(counter.role, role, sizeof(counter.role) - 1);
+  if (const char* role = getenv("CAIRN_ROLE")) strncpy(counter.role, role, sizeof(counter.role) - 1);
   counter.pid = getpid();
   mine = &counter;
 }

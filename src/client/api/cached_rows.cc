@@ -42,7 +42,8 @@ Status CachedRows::Pull(std::span<const RowKey> keys, std::span<float> out, int6
   wanted.reserve(missing.size());
   for (int64_t place : missing) wanted.push_back(keys[static_cast<size_t>(place)]);
   std::vector<float> rows(wanted.size() * table_.dim());
-  if (Status failed = table_.Pull(wanted, rows, {.timeout_ms = timeout_ms}).Wait(); !failed.ok()) return failed;
+  if (Status failed = table_.Pull(wanted, rows, {.timeout_ms = timeout_ms}).Wait(); !failed.ok())
+    return failed;
   cache_->Give(ticket, keys, missing, rows, out);
   return Status::Ok();
 }

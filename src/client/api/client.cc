@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "cairn/client.h"
-#include "client/runtime/pending_state.h"
 #include "client/runtime/client_impl.h"
+#include "client/runtime/pending_state.h"
 #include "optimizer/narrow.h"
 #include "table/initial_value.h"
 
@@ -123,9 +123,8 @@ Status CheckSegments(const TableSpec& spec, const std::string& named) {
   uint64_t end = 0;
   for (uint64_t next : spec.segments) {
     if (next <= end) {
-      return {Code::kInvalidArgument, named + ": segments are ends that ascend, " +
-                                          std::to_string(next) + " comes after " +
-                                          std::to_string(end)};
+      return {Code::kInvalidArgument, named + ": segments are ends that ascend, " + std::to_string(next) +
+                                          " comes after " + std::to_string(end)};
     }
     end = next;
   }
@@ -139,8 +138,8 @@ Status CheckSpec(const TableSpec& spec) {
   const std::string named = "table \"" + spec.name + "\"";
   if (spec.name.empty()) return {Code::kInvalidArgument, "a table needs a name"};
   if (spec.name.size() > kMaxNameBytes) {
-    return {Code::kInvalidArgument, "a table's name has at most " + std::to_string(kMaxNameBytes) + " bytes, not " +
-                                        std::to_string(spec.name.size())};
+    return {Code::kInvalidArgument, "a table's name has at most " + std::to_string(kMaxNameBytes) +
+                                        " bytes, not " + std::to_string(spec.name.size())};
   }
   if (spec.kind == TableKind::kDense) {
     if (spec.size == 0) return {Code::kInvalidArgument, named + ": a dense table needs a size of at least 1"};
@@ -151,8 +150,7 @@ Status CheckSpec(const TableSpec& spec) {
     if (spec.dim == 0) return {Code::kInvalidArgument, named + ": a sparse table needs a dim of at least 1"};
     if (spec.size != 0)
       return {Code::kInvalidArgument, named + ": size is for dense tables; a sparse one has a dim"};
-    if (!spec.segments.empty())
-      return {Code::kInvalidArgument, named + ": segments are for dense tables"};
+    if (!spec.segments.empty()) return {Code::kInvalidArgument, named + ": segments are for dense tables"};
   }
   return Status::Ok();
 }
@@ -221,7 +219,7 @@ Pending DenseTable::Contribute(ConstPieces gradient, const ContributeOptions& op
 }
 Pending DenseTable::Decide(Pieces out, const DecideOptions& options) {
   return client_->tables().Round(*table_, CallOf({}, out, options),
-                        {.phase = client::RoundPhase::kDecide, .pull_after = true});
+                                 {.phase = client::RoundPhase::kDecide, .pull_after = true});
 }
 Pending DenseTable::Push(std::span<const int64_t> values, const PushOptions& options) {
   return client_->tables().Push(*table_, CallOf<int64_t>({}, values, {}, options));
@@ -254,7 +252,7 @@ Pending SparseTable::Contribute(std::span<const RowKey> keys, std::span<const fl
 }
 Pending SparseTable::Decide(const DecideOptions& options) {
   return client_->tables().Round(*table_, CallOf<float>({}, {}, {}, options),
-                        {.phase = client::RoundPhase::kDecide});
+                                 {.phase = client::RoundPhase::kDecide});
 }
 Result<std::vector<RowKey>> SparseTable::Keys(const PullOptions& options) {
   return client_->tables().Keys(*table_, CallOf(*table_, options));
@@ -357,8 +355,8 @@ Pending Client::BeginBarrier() { return impl_->control().BeginBarrier(); }
 Status Client::Finish() { return impl_->Finish(); }
 
 // Computed where they are wanted, by what the servers use too.
-void InitialRows(const Init& init, std::span<const RowKey> keys, uint32_t dim,
-                 std::span<float> out, Storage storage) {
+void InitialRows(const Init& init, std::span<const RowKey> keys, uint32_t dim, std::span<float> out,
+                 Storage storage) {
   CAIRN_CHECK(out.size() == keys.size() * dim);
   // The number of the table takes no part where a stream is given.
   const table::InitialValue initial(init, TableId{0}, ElementType::kFloat32);

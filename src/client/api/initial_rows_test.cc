@@ -11,8 +11,7 @@ namespace {
 
 TEST(InitialRows, AreThoseOfAnyTableWithTheStream) {
   const std::vector<RowKey> keys{7, 0, ~RowKey{0}, 7};
-  for (Init init : {Init::Normal(0.5f, 2, 11), Init::Uniform(-1, 3, 12), Init::Constant(4),
-                    Init::Zeros()}) {
+  for (Init init : {Init::Normal(0.5f, 2, 11), Init::Uniform(-1, 3, 12), Init::Constant(4), Init::Zeros()}) {
     init.stream = 99;
     std::vector<float> rows(keys.size() * 3, -7), expected(rows.size());
     InitialRows(init, keys, 3, rows);

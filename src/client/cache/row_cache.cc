@@ -10,7 +10,7 @@
 
 namespace cairn::client {
 namespace {
-constexpr size_t kChunk = 64;                      // keys whose memory is on its way at a time
+constexpr size_t kChunk = 64;  // keys whose memory is on its way at a time
 constexpr size_t kLineFloats = 16;
 constexpr uint64_t kSalt = 0x5CAC4E5CAC4E5CACull;  // other bits than those that choose a slot
 }  // namespace

@@ -1,6 +1,6 @@
 // A worker's read cache of hot rows: keys in, the rows that were read a bounded number of steps ago
-// out. It only ever holds what a pull has brought; docs/internals/consistency.md ("Cached rows") says what its
-// user gets, docs/decisions/0022 why.
+// out. It only ever holds what a pull has brought; docs/internals/consistency.md ("Cached rows") says what
+// its user gets, docs/decisions/0022 why.
 //
 //   set = 8 ways: keys | the step in which each was read | used and referenced bits, clock hand
 //   rows: way after way; the doorkeeper: fingerprints of keys that were read once, four a place

@@ -34,7 +34,7 @@ class AnsweredNumbers {
   uint64_t through(uint32_t slot) const { return through_[slot]; }
 
  private:
-  std::vector<uint64_t> through_;                 // by slot
+  std::vector<uint64_t> through_;                   // by slot
   std::set<std::pair<uint32_t, uint64_t>> beyond_;  // answered, with a gap before them: mostly empty
 };
 

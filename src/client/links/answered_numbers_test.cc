@@ -41,8 +41,10 @@ TEST(AnsweredNumbers, NoPushPassesAnUnansweredOneByMoreThanTheFramesUnderWay) {
   };
   auto push = [&](std::vector<RowKey> keys) {
     const std::vector<int64_t> values(keys.size(), 1);
-    PartitionInput input{
-        .state = c.core->state().get(), .table = &table, .keys = keys, .values = std::as_bytes(std::span(values))};
+    PartitionInput input{.state = c.core->state().get(),
+                         .table = &table,
+                         .keys = keys,
+                         .values = std::as_bytes(std::span(values))};
     Request request = PreparePush(input, c.pool).value();
     request.deadline_us = c.now + 600'000'000;
     request.done = [](const Status&) {};

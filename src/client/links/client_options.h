@@ -13,8 +13,8 @@ namespace cairn::client {
 struct ClientCoreOptions {
   wire::Endpoint scheduler;
   std::vector<wire::Endpoint> schedulers;  // several, of which one leads; empty: `scheduler` alone
-  std::string host = "127.0.0.1";  // ours, for the logs
-  std::string cluster_id;          // empty: whatever cluster is there
+  std::string host = "127.0.0.1";          // ours, for the logs
+  std::string cluster_id;                  // empty: whatever cluster is there
   int32_t wanted_rank = -1;
   uint64_t uid = 0;   // random, unique to this start
   uint64_t seed = 0;  // for back-off jitter

@@ -51,8 +51,8 @@ Links::Followed Links::Follow(const wire::ClusterState& state, Incarnation worke
 }
 
 bool Links::ready() const {
-  return !places_.empty() && std::all_of(places_.begin(), places_.end(),
-                                         [](const Place& place) { return place.link->ready(); });
+  return !places_.empty() &&
+         std::all_of(places_.begin(), places_.end(), [](const Place& place) { return place.link->ready(); });
 }
 
 size_t Links::ready_count() const {

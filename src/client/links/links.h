@@ -10,8 +10,8 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
-#include "client/links/shard_link.h"
 #include "client/links/client_options.h"
+#include "client/links/shard_link.h"
 #include "client/links/slot_book.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"

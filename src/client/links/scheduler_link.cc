@@ -7,7 +7,6 @@
 
 #include "base/planted.h"
 
-
 namespace cairn::client {
 namespace {
 constexpr size_t kMaxSlots = 65536;
@@ -46,7 +45,8 @@ SchedulerLink::SchedulerLink(const ClientCoreOptions& options, Network& network,
       pool_(pool),
       listener_(listener),
       dialer_(network, options.schedulers.empty() ? std::vector{options.scheduler} : options.schedulers,
-              {.every_us = options.heartbeat_us, .soonest_us = options.reconnect_min_us,
+              {.every_us = options.heartbeat_us,
+               .soonest_us = options.reconnect_min_us,
                .seed = Mix64(options.seed, 1)}),
       heartbeat_us_(options.heartbeat_us),
       cluster_id_(options.cluster_id),
@@ -174,8 +174,10 @@ bool SchedulerLink::TakeTerm(Term term) {
 }
 
 void SchedulerLink::EndForLostLog(const std::string& what, int64_t now_us) {
-  listener_.OnRefused({Code::kProtocol, Named() + " " + what + ": was its log lost? It goes on with its cluster "
-                                      "only if it is started again with the same --state-dir"}, now_us);
+  listener_.OnRefused({Code::kProtocol, Named() + " " + what +
+                                            ": was its log lost? It goes on with its cluster "
+                                            "only if it is started again with the same --state-dir"},
+                      now_us);
 }
 
 void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
@@ -193,10 +195,9 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
   if (std::exchange(register_again_, false)) Heartbeat(now_us);
   if (registered()) return;
   if (!options_.cluster_id.empty() && message.cluster_id != options_.cluster_id) {
-    return listener_.OnRefused({Code::kProtocol, Named() +
-                                                  " belongs to cluster \"" + message.cluster_id +
-                                                  "\", not \"" + options_.cluster_id + "\""},
-                            now_us);
+    return listener_.OnRefused({Code::kProtocol, Named() + " belongs to cluster \"" + message.cluster_id +
+                                                     "\", not \"" + options_.cluster_id + "\""},
+                               now_us);
   }
   dialer_.ResetPause();
   TakeHeartbeat(message.heartbeat_ms);
@@ -252,7 +253,8 @@ void SchedulerLink::Take(const wire::Refusal& message, int64_t now_us) {
   if (registered() && (unknown || message.code == Code::kProtocol)) {
     // The others may still be ours, and one that was replaced does not know who came later.
     if (dialer_.places().size() > 1) return Reopen(now_us);
-    if (!unknown) return listener_.OnRefused({message.code, Named() + " is another one now: " + message.text}, now_us);
+    if (!unknown)
+      return listener_.OnRefused({message.code, Named() + " is another one now: " + message.text}, now_us);
     return EndForLostLog("does not know this worker, which was rank " + std::to_string(rank_.value), now_us);
   }
   listener_.OnRefused({message.code, message.text}, now_us);
@@ -284,8 +286,7 @@ std::string SchedulerLink::Awaiting(int64_t now_us) const {
            (last_refusal_.empty() ? "" : ": " + last_refusal_);
   }
   if (Silent(now_us)) {
-    return "no answer from " + Named() + " for " +
-           std::to_string((now_us - heard_us_) / 1'000'000) + " s";
+    return "no answer from " + Named() + " for " + std::to_string((now_us - heard_us_) / 1'000'000) + " s";
   }
   return awaiting_;
 }

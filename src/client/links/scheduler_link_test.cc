@@ -18,15 +18,14 @@ long HeardOf(const FakeCluster& c) {
 
 void Begin(FakeCluster& c) {
   c.Make();
-  c.core->Start(
-      c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Run();
 }
 
 size_t OpenTo(const FakeCluster& c, const wire::Endpoint& to) {
-  return static_cast<size_t>(std::count_if(c.network.conns.begin(), c.network.conns.end(), [&](const auto& item) {
-    return item.second.open && item.second.to == to;
-  }));
+  return static_cast<size_t>(
+      std::count_if(c.network.conns.begin(), c.network.conns.end(),
+                    [&](const auto& item) { return item.second.open && item.second.to == to; }));
 }
 
 TEST(SchedulerLink, ARegistrationSaysWhoAndWhere) {
@@ -66,8 +65,7 @@ TEST(SchedulerLink, AnUnknownHostIsNamedInTheErrorToo) {
   c.options.unknown_host = [&] { return unknown; };
   c.scheduler_answers = false;
   c.Make();
-  c.core->Start(
-      c.now + 30'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(c.now + 30'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Wait(40'000'000);
   ASSERT_TRUE(c.started);
   EXPECT_EQ(c.started->message(),
@@ -124,7 +122,8 @@ TEST(SchedulerLink, StatesThatCanNotBeUsedAreIgnored) {
   };
   EXPECT_FALSE(taken([](auto& s) { s.servers[1].threads = 5000; }));
   EXPECT_FALSE(taken([](auto& s) { s.servers.push_back({wire::kNoServer, Incarnation{9}, {"h", 1}, 1}); }));
-  EXPECT_FALSE(taken([](auto& s) { s.slots.resize(s.slots.size() / 2); })) << "a job keeps its number of slots";
+  EXPECT_FALSE(taken([](auto& s) { s.slots.resize(s.slots.size() / 2); }))
+      << "a job keeps its number of slots";
   EXPECT_TRUE(taken([](auto&) {}));
 }
 
@@ -143,8 +142,7 @@ TEST(SchedulerLink, ASchedulerThatWasReplacedHasNothingToSay) {
   c.state.term = Term{3};
   c.NewState();
   std::optional<Status> barrier;
-  c.core->Barrier(
-      c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
+  c.core->Barrier(c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
   const ConnId conn = c.SchedulerConn();
   c.Say(conn, wire::HeartbeatReply{Term{2}, c.state.version, 1, "", 0});
   c.core->OnTick(c.now);
@@ -180,7 +178,8 @@ TEST_F(SeveralSchedulers, OneThatCanNotGrantACallYetLeadsAllTheSame) {
   const ConnId conn = c.SchedulerConn();
   c.tables_answered = false;
   std::optional<Status> made;
-  c.core->CreateTable({.name = "x", .size = 4}, c.now + 60'000'000, [&](auto r) { made = r.status(); }, c.now);
+  c.core->CreateTable(
+      {.name = "x", .size = 4}, c.now + 60'000'000, [&](auto r) { made = r.status(); }, c.now);
   c.Run();
   c.Say(conn, wire::Refusal{1, Code::kUnavailable, "a server is away"});
   EXPECT_TRUE(c.network.conns.at(conn).open);

@@ -13,8 +13,7 @@ class SchedulerListTest : public ::testing::Test {
   }
   void Start(int64_t timeout_us = 30'000'000) {
     c.Make();
-    c.core->Start(
-        c.now + timeout_us, [this](Status s) { c.started = s; }, c.now);
+    c.core->Start(c.now + timeout_us, [this](Status s) { c.started = s; }, c.now);
     c.Run();
   }
   std::string TalksTo() const {
@@ -56,8 +55,7 @@ TEST_F(SchedulerListTest, ANewLeaderIsFoundWhenTheConnectionIsLost) {
   c.Wait(10'000'000);
   EXPECT_EQ(c.network.conns.size(), connections);
   bool entered = false;
-  c.core->Barrier(
-      c.now + 1'000'000, [&](Status s) { entered = s.ok(); }, c.now);
+  c.core->Barrier(c.now + 1'000'000, [&](Status s) { entered = s.ok(); }, c.now);
   c.barrier_open = 1;
   c.Wait(1'100'000);
   EXPECT_TRUE(entered);

@@ -140,10 +140,12 @@ void ShardLink::OnTick(int64_t now_us) {
     case Phase::kReady: break;
   }
   if (rewind_us_ != 0 && now_us >= rewind_us_) return Rewind(now_us);
-  if (marked_us_ != 0 && now_us >= marked_us_ && rewind_us_ == 0) SendMarked(now_us);  // else all are sent again soon
+  if (marked_us_ != 0 && now_us >= marked_us_ && rewind_us_ == 0)
+    SendMarked(now_us);  // else all are sent again soon
   NoteProgress(now_us);
-  const bool silent = rewind_us_ == 0 &&  // else it has answered: later
-                      unanswered_.Overdue(options_.resend_after_us, kParkedFactor * options_.resend_after_us, now_us);
+  const bool silent =
+      rewind_us_ == 0 &&  // else it has answered: later
+      unanswered_.Overdue(options_.resend_after_us, kParkedFactor * options_.resend_after_us, now_us);
   if (silent || memory_.Due(unanswered_.empty(), now_us)) return Reopen(now_us);
   Pump(now_us);
 }
@@ -228,8 +230,7 @@ void ShardLink::DisownBorrowed(uint64_t id, int64_t now_us) {
   if (old.use_count() > 1) Reopen(now_us);
 }
 
-void ShardLink::End(Frame it, const Status& outcome, const wire::FrameHeader& answer,
-                    int64_t now_us) {
+void ShardLink::End(Frame it, const Status& outcome, const wire::FrameHeader& answer, int64_t now_us) {
   backoff_.Reset();
   damaged_ = 0;
   const Outgoing frame = unanswered_.TakeAnswered(it, now_us);
@@ -245,8 +246,7 @@ void ShardLink::End(Frame it, const Status& outcome, const wire::FrameHeader& an
 }
 
 // A shard that does not say had at least the state that the frame was made under (rule 12).
-ShardLink::Listener::Answer ShardLink::AnswerOf(const Outgoing& frame,
-                                             const wire::FrameHeader& answer) {
+ShardLink::Listener::Answer ShardLink::AnswerOf(const Outgoing& frame, const wire::FrameHeader& answer) {
   const uint64_t asked_under = frame.frame->header().state_version;
   const uint64_t said = answer.state_version;
   return {answer.flags, StateVersion{said == 0 ? asked_under : said}};
@@ -276,8 +276,8 @@ std::string ShardLink::Trouble() const {
   return trouble_.empty() ? "not connected" : trouble_;
 }
 
-std::vector<ShardLink::Moving> ShardLink::TakeMisplaced(
-    const std::function<Home(const Outgoing&)>& home_of, int64_t now_us) {
+std::vector<ShardLink::Moving> ShardLink::TakeMisplaced(const std::function<Home(const Outgoing&)>& home_of,
+                                                        int64_t now_us) {
   std::vector<Moving> moving;
   bool reopen = false, changed = false, stamped = false;
   for (auto it = unanswered_.begin(); it != unanswered_.end();) {
@@ -378,7 +378,8 @@ void ShardLink::OnControl(const wire::InFrame& frame, int64_t now_us) {
     if (hello->version.value > book_.state_version) listener_.OnNewerState(hello->version, now_us);
     if (phase_ == Phase::kGreeting) Ready(now_us);
   } else if (auto* refusal = std::get_if<wire::Refusal>(&*message)) {
-    if (refusal->code == Code::kRetired) return listener_.OnLinkFatal({Code::kRetired, refusal->text}, now_us);
+    if (refusal->code == Code::kRetired)
+      return listener_.OnLinkFatal({Code::kRetired, refusal->text}, now_us);
     // Not ready for us, or not the server that the state means: the scheduler will say.
     trouble_ = refusal->text;
     if (phase_ == Phase::kGreeting) Reopen(now_us);
@@ -405,7 +406,8 @@ void ShardLink::OnPushReply(Frame it, const wire::InFrame& frame, int64_t now_us
     uint64_t& answered = book_.answered[entry.slot];
     answered = std::max(answered, entry.number);
     doubts_.OnAnswered(entry.slot, answered);
-    if (Find(reply->entries, entry.slot) == nullptr) listener_.OnApplied(SlotId{entry.slot}, Seq{entry.number});
+    if (Find(reply->entries, entry.slot) == nullptr)
+      listener_.OnApplied(SlotId{entry.slot}, Seq{entry.number});
   }
   End(it, Refused(*reply), frame.header, now_us);
 }
@@ -460,7 +462,8 @@ void ShardLink::OnError(Frame it, const wire::InFrame& frame, int64_t now_us) {
   // A round of a dropped table is over. Any other error has closed no round and used up no number:
   // the others would wait for this part for ever, and nothing behind it could be applied.
   if (IsRound(kind) && status.code() == Code::kNotFound) return End(it, status, frame.header, now_us);
-  const char* what = kind == Request::Kind::kPush ? " can't take a numbered push" : " can't take a contribution";
+  const char* what =
+      kind == Request::Kind::kPush ? " can't take a numbered push" : " can't take a contribution";
   listener_.OnLinkFatal(status.With(Describe() + what), now_us);
 }
 

@@ -17,15 +17,15 @@
 #include "base/ids.h"
 #include "base/recycled.h"
 #include "cairn/status.h"
+#include "client/links/answer_size.h"
 #include "client/links/backoff.h"
+#include "client/links/client_options.h"
 #include "client/links/gap_doubts.h"
 #include "client/links/outgoing.h"
-#include "client/links/unanswered_frames.h"
-#include "client/links/answer_size.h"
-#include "client/links/client_options.h"
 #include "client/links/slot_book.h"
-#include "transport/network.h"
+#include "client/links/unanswered_frames.h"
 #include "transport/link/shared_memory_retry.h"
+#include "transport/network.h"
 #include "wire/control.h"
 #include "wire/data.h"
 #include "wire/frame.h"
@@ -45,8 +45,7 @@ class ShardLink {
       uint16_t flags = 0;       // FrameFlag
       StateVersion made_under;  // the state that the shard had when it made the answer, at least
     };
-    virtual Verdict OnValues(const Outgoing& frame, const Answer& answer,
-                             const wire::ValuesView& values) = 0;
+    virtual Verdict OnValues(const Outgoing& frame, const Answer& answer, const wire::ValuesView& values) = 0;
     virtual void OnApplied(SlotId slot, Seq seq) = 0;
     // The frame is answered and out of the queue.
     virtual void OnFrameEnd(const Outgoing& frame, const Status& outcome, const Answer& answer,
@@ -88,8 +87,7 @@ class ShardLink {
     bool here = true;
     StateVersion stamp;  // the frame must be made under this version or a later one
   };
-  std::vector<Moving> TakeMisplaced(const std::function<Home(const Outgoing&)>& home_of,
-                                    int64_t now_us);
+  std::vector<Moving> TakeMisplaced(const std::function<Home(const Outgoing&)>& home_of, int64_t now_us);
   // A frame that was on another link, or is part of one: goes to its place in the order of ids.
   void Insert(uint64_t id, Outgoing frame);
   void Resume(int64_t now_us);
@@ -136,8 +134,7 @@ class ShardLink {
   void ForgetSlots(const Outgoing& frame);
   // Unanswered, and for good: another link has it, or nobody waits for it.
   Outgoing LetGo(Frame it);
-  void End(Frame it, const Status& outcome, const wire::FrameHeader& answer,
-           int64_t now_us);
+  void End(Frame it, const Status& outcome, const wire::FrameHeader& answer, int64_t now_us);
 
   void OnControl(const wire::InFrame& frame, int64_t now_us);
   void OnPushReply(Frame it, const wire::InFrame& frame, int64_t now_us);
@@ -166,9 +163,9 @@ class ShardLink {
   // Of this connection.
   AnswerSize answer_size_;
   uint64_t bulk_progress_ = 0;  // of the network, when last looked at
-  int64_t rewind_us_ = 0;  // 0: no rewind is due
-  int64_t marked_us_ = 0;  // when to send the frames marked `again`
-  bool reopen_ = false;  // after the message under way
+  int64_t rewind_us_ = 0;       // 0: no rewind is due
+  int64_t marked_us_ = 0;       // when to send the frames marked `again`
+  bool reopen_ = false;         // after the message under way
 
   transport::SharedMemoryRetry memory_;
 

@@ -15,7 +15,8 @@ class LinkTest : public ::testing::Test {
  protected:
   LinkTest()
       : c(1, 1, 4),
-        rows(c.AddTable({.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1})),
+        rows(c.AddTable(
+            {.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1})),
         sync(c.AddTable({.name = "w", .mode = Mode::kSync, .size = 100})),
         values(100) {}
   size_t Submit(Result<Request> request, int64_t timeout_us = 600'000'000) {
@@ -30,15 +31,17 @@ class LinkTest : public ::testing::Test {
   }
   size_t Push(RowKey key = 1, int64_t timeout_us = 600'000'000) {
     const std::vector<int64_t> one = {1};
-    return Submit(PreparePush({.state = c.core->state().get(), .table = &rows, .keys = {&key, 1},
+    return Submit(PreparePush({.state = c.core->state().get(),
+                               .table = &rows,
+                               .keys = {&key, 1},
                                .values = std::as_bytes(std::span(one))},
                               c.pool),
                   timeout_us);
   }
   void StartRound() {
-    Submit(PrepareRound({.state = c.core->state().get(), .table = &sync,
-                         .values = std::as_bytes(std::span(values))},
-                        c.pool));
+    Submit(PrepareRound(
+        {.state = c.core->state().get(), .table = &sync, .values = std::as_bytes(std::span(values))},
+        c.pool));
   }
   wire::FrameHeader Header(size_t at) { return c.Inbox(kLink).at(at).header; }
   ConnId Conn() const { return c.conn_of.at(kLink); }
@@ -85,7 +88,9 @@ TEST_F(LinkTest, AnAnswerOfAnotherKindDoesNotCount) {
   c.StartAll();
   const RowKey key = 1;
   int64_t out = -1;
-  Submit(PreparePull({.state = c.core->state().get(), .table = &rows, .keys = {&key, 1},
+  Submit(PreparePull({.state = c.core->state().get(),
+                      .table = &rows,
+                      .keys = {&key, 1},
                       .out = std::as_writable_bytes(std::span(&out, 1))},
                      c.pool));
   wire::InFrame pull = c.Take(kLink);
@@ -348,11 +353,12 @@ TEST_F(LinkTest, AnAnswerThatSaysNothingOfItsStateCoversARound) {
 }
 
 TEST_F(LinkTest, ACopyOfBorrowedValuesTravelsAsTheyWould) {
-  wire::TableInfo packed = c.AddTable({.name = "z", .mode = Mode::kSync, .size = 100, .wire = WireFormat::kLz4});
+  wire::TableInfo packed =
+      c.AddTable({.name = "z", .mode = Mode::kSync, .size = 100, .wire = WireFormat::kLz4});
   c.StartAll();
-  Submit(PrepareRound({.state = c.core->state().get(), .table = &packed,
-                       .values = std::as_bytes(std::span(values))},
-                      c.pool),
+  Submit(PrepareRound(
+             {.state = c.core->state().get(), .table = &packed, .values = std::as_bytes(std::span(values))},
+             c.pool),
          1'000'000);
   c.Wait(1'500'000);
   ASSERT_TRUE(ends[0]);

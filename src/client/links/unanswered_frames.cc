@@ -17,8 +17,8 @@ void UnansweredFrames::Add(uint64_t id, Outgoing frame) {
 
 void UnansweredFrames::Insert(uint64_t id, Outgoing frame) {
   frame.again = false;
-  // Frames behind it may have been sent: it is sent by ShardLink::Resume. Those of its slots come all from one
-  // link and in order, so nothing else has to be sent again.
+  // Frames behind it may have been sent: it is sent by ShardLink::Resume. Those of its slots come all from
+  // one link and in order, so nothing else has to be sent again.
   if (IsSent(id)) {
     ++(frame.parks ? parked_ : counted_);
     frame.again = true;

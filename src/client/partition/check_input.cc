@@ -71,9 +71,8 @@ const char kAllow[] =
 Status BadElement(const PartitionInput& input, uint64_t element, const std::byte* at) {
   float value;
   std::memcpy(&value, at, sizeof(value));
-  return {Code::kNotFinite, "element " + std::to_string(element) + " of the push to " +
-                                Named(*input.table) + " is " +
-                                (std::isnan(value) ? "NaN" : "infinite") + kAllow};
+  return {Code::kNotFinite, "element " + std::to_string(element) + " of the push to " + Named(*input.table) +
+                                " is " + (std::isnan(value) ? "NaN" : "infinite") + kAllow};
 }
 
 // What rows are assigned is stored as it is: a number beyond float16's would be another one. (The servers
@@ -87,8 +86,9 @@ Status CheckStorage(const PartitionInput& input) {
     float value;
     std::memcpy(&value, values.data() + at, sizeof(value));
     if (!std::isfinite(value) || std::abs(value) <= optimizer::LargestOf(spec.storage)) continue;
-    return Wrong("element " + std::to_string(at / sizeof(float)) + " of the assign to " + Named(*input.table) +
-                 " is " + std::to_string(value) + ", beyond the largest number of float16, 65504: nothing was " +
+    return Wrong("element " + std::to_string(at / sizeof(float)) + " of the assign to " +
+                 Named(*input.table) + " is " + std::to_string(value) +
+                 ", beyond the largest number of float16, 65504: nothing was " +
                  "sent; use bfloat16 or float32");
   }
   return Status::Ok();
@@ -147,8 +147,8 @@ Status CheckFrameBytes(const PartitionInput& input, uint64_t value_bytes, uint64
                        uint64_t entries) {
   constexpr uint64_t kSections = sizeof(wire::PushParams) + 5 * wire::kAlignment;  // and padding
   const uint64_t bits = input.state->slots.size() / 8 + SegmentCount(input.table->spec) / 8 + 2;
-  const uint64_t bytes = value_bytes + key_count * sizeof(RowKey) +
-                         entries * sizeof(wire::SlotEntry) + bits + kSections;
+  const uint64_t bytes =
+      value_bytes + key_count * sizeof(RowKey) + entries * sizeof(wire::SlotEntry) + bits + kSections;
   if (bytes <= wire::kMaxBodyBytes) return Status::Ok();
   return Wrong("one partition's part of a request to " + Named(*input.table) + " has " +
                std::to_string(bytes) + " bytes, " + std::to_string(wire::kMaxBodyBytes) +

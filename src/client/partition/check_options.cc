@@ -25,8 +25,7 @@ Status CheckNumbers(const PartitionInput& input) {
                 {"eps", input.hyper.eps},
                 {"dampening or lr_decay", input.hyper.dampening}};
   for (const auto& hyper : hypers) {
-    if (!std::isfinite(hyper.value))
-      return Wrong(std::string("the ") + hyper.name + of() + " is not finite");
+    if (!std::isfinite(hyper.value)) return Wrong(std::string("the ") + hyper.name + of() + " is not finite");
   }
   if (!std::isfinite(input.value_scale) || input.value_scale == 0)
     return Wrong("the value_scale" + of() + " is " + std::to_string(input.value_scale) +
@@ -44,10 +43,9 @@ Status CheckColumn(const PartitionInput& input, uint8_t column, const char* verb
     return Wrong(Named(*input.table) + " is of int64: " + verb + " is for tables of float32");
   const uint32_t states = StateColumns(spec.optimizer, spec.optimizer_flags);
   if (column <= states || column == kStepColumn) return Status::Ok();
-  return Wrong(Named(*input.table) + " has no column " + std::to_string(column) +
-               ": its optimizer keeps " + std::to_string(states) +
-               " of them, beside the values (0) and the steps (" + std::to_string(kStepColumn) +
-               ")");
+  return Wrong(Named(*input.table) + " has no column " + std::to_string(column) + ": its optimizer keeps " +
+               std::to_string(states) + " of them, beside the values (0) and the steps (" +
+               std::to_string(kStepColumn) + ")");
 }
 
 // Rows are assigned by a numbered push in both modes.
@@ -61,8 +59,8 @@ Status CheckRowAssign(const PartitionInput& input, bool sync) {
 Status CheckOp(const PartitionInput& input, bool sync) {
   if (input.op == PushOp::kUpdate) {
     if (input.column == 0) return Status::Ok();
-    return Wrong("a push to " + Named(*input.table) + " names column " +
-                 std::to_string(input.column) + ": only an assign has one (op = kAssign)");
+    return Wrong("a push to " + Named(*input.table) + " names column " + std::to_string(input.column) +
+                 ": only an assign has one (op = kAssign)");
   }
   if (input.table->spec.kind == TableKind::kSparse) return CheckRowAssign(input, sync);
   if (sync && input.op == PushOp::kAssignOnce) {
@@ -83,9 +81,8 @@ Status CheckMask(const PartitionInput& input) {
     return Wrong(Named(*input.table) + " is sparse: it has no segments, and no mask");
   const size_t segments = SegmentCount(spec), bytes = (segments + 7) / 8;
   if (input.mask.size() >= bytes) return Status::Ok();
-  return Wrong(Named(*input.table) + " has " + std::to_string(segments) +
-               " segments: a mask needs " + std::to_string(bytes) + " bytes, this one has " +
-               std::to_string(input.mask.size()));
+  return Wrong(Named(*input.table) + " has " + std::to_string(segments) + " segments: a mask needs " +
+               std::to_string(bytes) + " bytes, this one has " + std::to_string(input.mask.size()));
 }
 
 // What the table's optimizer can't work with. Who has joined agrees to what the others say.
@@ -112,14 +109,14 @@ Status CheckOptimizer(const PartitionInput& input) {
 }
 
 Status CheckAsync(const PartitionInput& input) {
-  const char* what = input.joined ? "joined" : input.value_scale != 1.0 ? "value_scale"
-                     : input.weight != 1.0 || input.weighted ? "weight" : nullptr;
+  const char* what = input.joined                            ? "joined"
+                     : input.value_scale != 1.0              ? "value_scale"
+                     : input.weight != 1.0 || input.weighted ? "weight"
+                                                             : nullptr;
   if (what == nullptr) return Status::Ok();
   if (input.table->spec.mode == Mode::kSync)
-    return Wrong("this assign of " + Named(*input.table) + " is not a round: leave " + what +
-                 " out");
-  return Wrong(Named(*input.table) + " is asynchronous: " + what +
-               " is for rounds of synchronous tables");
+    return Wrong("this assign of " + Named(*input.table) + " is not a round: leave " + what + " out");
+  return Wrong(Named(*input.table) + " is asynchronous: " + what + " is for rounds of synchronous tables");
 }
 
 Status CheckPhase(const PartitionInput& input) {
@@ -156,8 +153,7 @@ Status CheckPullOptions(const PartitionInput& input) {
                  "when_assigned out");
   }
   if (input.when_assigned || input.pull_column != 0)
-    return CheckColumn(input, input.pull_column,
-                       input.when_assigned ? "when_assigned" : "a column");
+    return CheckColumn(input, input.pull_column, input.when_assigned ? "when_assigned" : "a column");
   return Status::Ok();
 }
 

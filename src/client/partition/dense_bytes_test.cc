@@ -35,8 +35,7 @@ class DenseBytes : public ::testing::TestWithParam<Mode> {
   Sent Push(uint64_t elements, bool changed = false) {
     const wire::TableInfo table{TableId{1}, {.name = "w", .mode = GetParam(), .size = elements}, {}};
     const std::vector<float> values(elements, changed ? 2.0f : 1.0f);
-    const PartitionInput input{
-        .state = &state_, .table = &table, .values = std::as_bytes(std::span(values))};
+    const PartitionInput input{.state = &state_, .table = &table, .values = std::as_bytes(std::span(values))};
     const bool sync = GetParam() == Mode::kSync;
     return Count((sync ? PrepareRound(input, pool_) : PreparePush(input, pool_)).value(), pool_);
   }
@@ -74,7 +73,8 @@ TEST(DensePullBytes, AreThoseOfSlotsAndNoKeys) {
   const PartitionInput input{.state = &state, .table = &table, .out = std::as_writable_bytes(std::span(out))};
   const Sent sent = Count(PreparePull(input, pool).value(), pool);
   EXPECT_EQ(sent.keys, 0u);
-  EXPECT_LE(sent.bytes, sent.frames * (sizeof(wire::FrameHeader) + 64) + sent.entries * sizeof(wire::SlotEntry));
+  EXPECT_LE(sent.bytes,
+            sent.frames * (sizeof(wire::FrameHeader) + 64) + sent.entries * sizeof(wire::SlotEntry));
 }
 
 }  // namespace

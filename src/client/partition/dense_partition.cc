@@ -19,9 +19,8 @@ alignas(64) constinit const std::array<std::byte, kZeroBytes> kZeros{};
 template <class Byte>
 void Append(RecycledVector<std::span<Byte>>& pieces, std::span<Byte> piece) {
   const bool skips = piece.data() == nullptr;
-  const bool adjacent =
-      !pieces.empty() && (pieces.back().data() == nullptr) == skips &&
-      (skips || pieces.back().data() + pieces.back().size() == piece.data());
+  const bool adjacent = !pieces.empty() && (pieces.back().data() == nullptr) == skips &&
+                        (skips || pieces.back().data() + pieces.back().size() == piece.data());
   if (adjacent) {
     pieces.back() = {pieces.back().data(), pieces.back().size() + piece.size()};
   } else {
@@ -31,13 +30,8 @@ void Append(RecycledVector<std::span<Byte>>& pieces, std::span<Byte> piece) {
 
 class DensePartition {
  public:
-  DensePartition(const PartitionInput& input, const DensePlan& plan, const Directions& what,
-                 BufferPool& pool)
-      : input_(input),
-        plan_(plan),
-        what_(what),
-        pool_(pool),
-        width_(ElementBytes(input.table->spec)) {}
+  DensePartition(const PartitionInput& input, const DensePlan& plan, const Directions& what, BufferPool& pool)
+      : input_(input), plan_(plan), what_(what), pool_(pool), width_(ElementBytes(input.table->spec)) {}
 
   Result<Drafts> Run() {
     if (what_.push && what_.borrow && ChecksFinite(input_.table->spec)) {
@@ -54,8 +48,7 @@ class DensePartition {
 
  private:
   // Slots from slots[*first] on until the target is passed; moves *first behind them.
-  Status AddDraft(const DensePlan::Thread& thread, std::span<const DensePlan::Slot> slots,
-                  size_t* first) {
+  Status AddDraft(const DensePlan::Thread& thread, std::span<const DensePlan::Slot> slots, size_t* first) {
     Draft draft;
     draft.part.server = thread.server;
     draft.part.thread = thread.thread;
@@ -83,8 +76,7 @@ class DensePartition {
 
   // use(piece) for every piece of the array that these slots are made of.
   template <class Byte, class Use>
-  void ForEachPiece(std::span<const DensePlan::Slot> slots, const PieceList<Byte>& array,
-                    Use use) const {
+  void ForEachPiece(std::span<const DensePlan::Slot> slots, const PieceList<Byte>& array, Use use) const {
     for (const DensePlan::Slot& slot : slots) {
       for (const wire::DenseRun& run : plan_.RunsOf(slot)) {
         array.ForEach(run.begin * width_, run.count * width_, use);
@@ -104,8 +96,7 @@ class DensePartition {
   }
 
   void Target(std::span<const DensePlan::Slot> slots, Draft& draft) const {
-    ForEachPiece(slots, input_.out,
-                 [&](std::span<std::byte> piece) { Append(draft.part.into, piece); });
+    ForEachPiece(slots, input_.out, [&](std::span<std::byte> piece) { Append(draft.part.into, piece); });
   }
 
   Status Copy(std::span<const DensePlan::Slot> slots, Draft& draft, size_t total) {

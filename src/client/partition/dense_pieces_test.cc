@@ -80,8 +80,7 @@ TEST(DensePieces, GiveTheSameBytesAsOneArray) {
       std::vector<float> reply;
       for (const wire::SlotEntry& entry : Read(part, pool).entries) {
         for (const wire::DenseRun& run : runs[entry.slot]) {
-          for (uint64_t i = 0; i < run.count; ++i)
-            reply.push_back(static_cast<float>(run.begin + i));
+          for (uint64_t i = 0; i < run.count; ++i) reply.push_back(static_cast<float>(run.begin + i));
         }
       }
       Scatter(part, BytesOf(reply));
@@ -161,8 +160,7 @@ TEST_F(DenseOptions, AMaskTravelsCutToTheSegmentsOfTheTable) {
     input.mask = all;
     for (const Seen& seen : Carriers(Prepare(input).value())) EXPECT_TRUE(seen.mask.empty());
     input.mask = std::span(mask).first(1);
-    EXPECT_EQ(ErrorOf(Prepare(input)),
-              "table \"w\" has 10 segments: a mask needs 2 bytes, this one has 1");
+    EXPECT_EQ(ErrorOf(Prepare(input)), "table \"w\" has 10 segments: a mask needs 2 bytes, this one has 1");
   }
   table.spec = {.name = "e", .kind = TableKind::kSparse, .dim = 1};
   const std::vector<RowKey> keys(1000);
@@ -179,8 +177,7 @@ TEST_F(DenseOptions, OnlySegmentsInThePushMustBeFinite) {
     values.assign(1000, 0.0f);
     values[250] = values[999] = kNan;
     PieceList<const std::byte> pieces;
-    for (size_t at = 0; at < 1000; at += 125)
-      pieces.Add(std::as_bytes(std::span(values).subspan(at, 125)));
+    for (size_t at = 0; at < 1000; at += 125) pieces.Add(std::as_bytes(std::span(values).subspan(at, 125)));
     PartitionInput input = Input();
     input.values = pieces;
     std::vector<std::byte> mask{std::byte{0xFB}, std::byte{0x01}};  // without segments 2 and 9

@@ -61,8 +61,7 @@ class DensePlan {
 // The newest plan of one table. Thread-safe.
 class DensePlanCache {
  public:
-  std::shared_ptr<const DensePlan> Get(const wire::TableInfo& table,
-                                       const wire::ClusterState& state) {
+  std::shared_ptr<const DensePlan> Get(const wire::TableInfo& table, const wire::ClusterState& state) {
     std::lock_guard lock(mutex_);
     if (plan_ == nullptr || !plan_->Fits(table, state)) {
       plan_ = std::make_shared<const DensePlan>(table, state);

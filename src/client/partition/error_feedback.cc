@@ -95,19 +95,20 @@ bool ErrorFeedback::Add(const PieceList<const std::byte>& gradient, uint64_t beg
   uint64_t at = begin;
   bool whole = true;
   if (CAIRN_BUG(kRestTwice)) per_value *= 2;
-  gradient.ForEach(begin * sizeof(float), (end - begin) * sizeof(float), [&](std::span<const std::byte> piece) {
-    whole &= piece.size() % sizeof(float) == 0;
-    const size_t count = piece.size() / sizeof(float);
-    float* const sum = next_.data() + at;
-    const float* const rest = rest_.data() + at;
-    if (piece.data() == nullptr) {
-      std::memset(sum, 0, count * sizeof(float));
-    } else {
-      std::memcpy(sum, piece.data(), count * sizeof(float));
-    }
-    for (size_t i = 0; i < count; ++i) sum[i] += rest[i] * per_value;
-    at += count;
-  });
+  gradient.ForEach(begin * sizeof(float), (end - begin) * sizeof(float),
+                   [&](std::span<const std::byte> piece) {
+                     whole &= piece.size() % sizeof(float) == 0;
+                     const size_t count = piece.size() / sizeof(float);
+                     float* const sum = next_.data() + at;
+                     const float* const rest = rest_.data() + at;
+                     if (piece.data() == nullptr) {
+                       std::memset(sum, 0, count * sizeof(float));
+                     } else {
+                       std::memcpy(sum, piece.data(), count * sizeof(float));
+                     }
+                     for (size_t i = 0; i < count; ++i) sum[i] += rest[i] * per_value;
+                     at += count;
+                   });
   return whole && AllFinite(std::as_bytes(std::span(next_)).subspan(begin * 4, (end - begin) * 4));
 }
 

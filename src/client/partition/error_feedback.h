@@ -52,10 +52,10 @@ class ErrorFeedback {
 
   const std::vector<uint64_t> ends_;  // of the segments
   const float fraction_;
-  std::mutex mutex_;            // guards what follows
-  std::vector<float> rest_;     // of the gradient itself, whatever it was scaled by
-  std::vector<float> sent_;     // of the push under way
-  std::vector<float> next_;     // rest_ after it
+  std::mutex mutex_;         // guards what follows
+  std::vector<float> rest_;  // of the gradient itself, whatever it was scaled by
+  std::vector<float> sent_;  // of the push under way
+  std::vector<float> next_;  // rest_ after it
 };
 
 // The k-th largest magnitude of `values`, as bits. Requires 1 ≤ k ≤ values.size(), all finite.

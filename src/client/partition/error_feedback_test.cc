@@ -68,7 +68,8 @@ TEST(ErrorFeedback, OnlyForTopK) {
 
 TEST(ErrorFeedback, TheLargestGoFirstTheRestComesLater) {
   const auto feedback = ErrorFeedback::For(Spec(5, 0.4f));
-  EXPECT_EQ(Push(*feedback, {1, -5, 2, 3, -3}), (std::vector<float>{0, -5, 0, 3, 0}));  // of equal ones the first
+  EXPECT_EQ(Push(*feedback, {1, -5, 2, 3, -3}),
+            (std::vector<float>{0, -5, 0, 3, 0}));  // of equal ones the first
   EXPECT_EQ(Push(*feedback, {0, 0, 0, 0, 0}), (std::vector<float>{0, 0, 2, 0, -3}));
   EXPECT_EQ(Push(*feedback, {0, 1, 0, 0, 0}), (std::vector<float>{1, 1, 0, 0, 0}));
   EXPECT_EQ(Push(*feedback, {0, 0, 0, 0, 0}), (std::vector<float>{0, 0, 0, 0, 0}));
@@ -97,7 +98,9 @@ TEST(ErrorFeedback, NothingIsLost) {
 TEST(ErrorFeedback, APushThatWasNotTakenOverChangesNothing) {
   const auto feedback = ErrorFeedback::For(Spec(4, 0.25f));
   EXPECT_EQ(Push(*feedback, {1, 2, 3, 4}), (std::vector<float>{0, 0, 0, 4}));
-  { const auto dropped = feedback->Choose(Pieces({5, 5, 5, 5}), {}, 1.0); }
+  {
+    const auto dropped = feedback->Choose(Pieces({5, 5, 5, 5}), {}, 1.0);
+  }
   EXPECT_EQ(Push(*feedback, {0, 0, 0, 0}), (std::vector<float>{0, 0, 3, 0}));
 }
 

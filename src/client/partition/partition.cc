@@ -11,9 +11,9 @@
 #include "client/partition/dense_partition.h"
 #include "client/partition/draft.h"
 #include "client/partition/rounding.h"
+#include "client/partition/routes.h"
 #include "client/partition/sparse_partition.h"
 #include "client/partition/table_facts.h"
-#include "client/partition/routes.h"
 #include "wire/coding.h"
 #include "wire/data.h"
 
@@ -63,7 +63,9 @@ RecycledVector<std::byte> MaskOf(const PartitionInput& input) {
 // gets a part early may come here again.
 class KeptRoutes {
  public:
-  explicit KeptRoutes(const wire::ClusterState& state) : routes_(std::exchange(Kept(), {})) { routes_.Build(state); }
+  explicit KeptRoutes(const wire::ClusterState& state) : routes_(std::exchange(Kept(), {})) {
+    routes_.Build(state);
+  }
   KeptRoutes(const KeptRoutes&) = delete;
   KeptRoutes& operator=(const KeptRoutes&) = delete;
   ~KeptRoutes() { Kept() = std::move(routes_); }
@@ -230,8 +232,7 @@ Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool) {
   request.kind = KindOf(input.phase);
   request.table = input.table->id;
   request.joined = input.joined;
-  const RoundFrames round{ParamsOf(input), BitmapOf(*drafts, input.state->slots.size()),
-                          MaskOf(input)};
+  const RoundFrames round{ParamsOf(input), BitmapOf(*drafts, input.state->slots.size()), MaskOf(input)};
   const uint16_t flags = what.pull ? wire::kFlagPullAfter : 0;
   request.mark = wire::EncodeData(PartsOf(input, EnvelopeOf(round, {}, true)), pool);
   size_t next = 0;
@@ -265,8 +266,7 @@ Result<Request> PreparePull(const PartitionInput& input, BufferPool& pool) {
   return PullOf(input, std::move(*drafts), pool);
 }
 
-Result<Request> PrepareKeys(const PartitionInput& input, std::vector<RowKey>* keys,
-                            BufferPool& pool) {
+Result<Request> PrepareKeys(const PartitionInput& input, std::vector<RowKey>* keys, BufferPool& pool) {
   if (input.table->spec.kind != TableKind::kSparse)
     return Wrong(Named(*input.table) + " is dense: it has no keys");
   if (Status s = CheckInput(input, {}); !s.ok()) return s;

@@ -12,9 +12,9 @@
 #include "base/buffer.h"
 #include "cairn/status.h"
 #include "cairn/types.h"
-#include "client/partition/request.h"
 #include "client/partition/dense_plan.h"
 #include "client/partition/piece_list.h"
+#include "client/partition/request.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::client {
@@ -79,7 +79,6 @@ Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool, const
 Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool);
 Result<Request> PreparePull(const PartitionInput& input, BufferPool& pool);
 // Sparse: asks every shard thread for the keys of its rows, which are added to `keys` as they come.
-Result<Request> PrepareKeys(const PartitionInput& input, std::vector<RowKey>* keys,
-                            BufferPool& pool);
+Result<Request> PrepareKeys(const PartitionInput& input, std::vector<RowKey>* keys, BufferPool& pool);
 
 }  // namespace cairn::client

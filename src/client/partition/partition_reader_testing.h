@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "client/protocol/fake_cluster.h"
 #include "client/partition/partition.h"
+#include "client/protocol/fake_cluster.h"
 #include "wire/data.h"
 
 namespace cairn::client {

@@ -9,11 +9,11 @@
 #include <set>
 
 #include "base/random.h"
-#include "client/protocol/fake_cluster.h"
 #include "client/partition/finite.h"
 #include "client/partition/partition_reader_testing.h"
 #include "client/partition/scatter.h"
 #include "client/partition/slot_grouping.h"
+#include "client/protocol/fake_cluster.h"
 
 namespace cairn::client {
 namespace {
@@ -25,7 +25,8 @@ TEST(SparsePartition, PushesAgreeWithANaiveReference) {
     Random random(seed);
     const uint32_t slots = 1 + static_cast<uint32_t>(random.Below(40)),
                    dim = 1 + static_cast<uint32_t>(random.Below(9));
-    const wire::ClusterState state = StateOf(1 + static_cast<uint32_t>(random.Below(3)), 1 + static_cast<uint32_t>(random.Below(3)), slots, random);
+    const wire::ClusterState state = StateOf(1 + static_cast<uint32_t>(random.Below(3)),
+                                             1 + static_cast<uint32_t>(random.Below(3)), slots, random);
     const bool sync = random.Chance(0.5);
     const wire::TableInfo table{
         TableId{3},
@@ -91,7 +92,9 @@ TEST(SparsePartition, PushesAgreeWithANaiveReference) {
     EXPECT_EQ(got_by_slot, by_slot);
     if (!sync) continue;
     EXPECT_EQ(marks.size(),
-              FakeCluster(static_cast<uint32_t>(state.servers.size()), state.servers[0].threads, slots).Links().size());
+              FakeCluster(static_cast<uint32_t>(state.servers.size()), state.servers[0].threads, slots)
+                  .Links()
+                  .size());
     for (auto& [link, count] : marks) EXPECT_EQ(count, 1);
     for (size_t i = 0; i < n; ++i) {
       for (uint32_t d = 0; d < dim; ++d) ASSERT_EQ(out[i * dim + d], sums[keys[i]][d] * 10);

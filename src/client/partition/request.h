@@ -21,8 +21,8 @@ namespace cairn::client {
 // size and no memory: so many bytes are skipped).
 struct ShardPart {
   uint16_t server = 0, thread = 0;  // of the state that the frame was made under
-  wire::FramePtr frame;   // entries not yet numbered, request_id not yet set
-  bool borrowed = false;  // the frame's values lie in the caller's memory
+  wire::FramePtr frame;             // entries not yet numbered, request_id not yet set
+  bool borrowed = false;            // the frame's values lie in the caller's memory
   RecycledVector<std::span<std::byte>> into;
   // Sparse tables, instead of `into`: row i of the reply goes to row rows[i] of `out`; `repeats`
   // are the further places of keys that stood several times in a push-pull.

@@ -41,8 +41,8 @@ Status FindTooLarge(const PartitionInput& input) {
       if (wire::RoundValues(format, wire::TooLarge::kInfinite, bytes)) continue;
       if (!InPushAt(input, element + i)) continue;
       return {Code::kNotFinite, "element " + std::to_string(element + i) + " of the push to " +
-                                    Named(*input.table) + " is " + std::to_string(was) +
-                                    ", too large for " + FormatWord(format) + kAdvice};
+                                    Named(*input.table) + " is " + std::to_string(was) + ", too large for " +
+                                    FormatWord(format) + kAdvice};
     }
     element += count;
   }

@@ -44,8 +44,8 @@ TEST_P(Rounding, GradientsAreRoundedAndFramesSaySo) {
   for (WireFormat format : {WireFormat::kFloat16, WireFormat::kBfloat16}) {
     const wire::TableInfo table = Table(format);
     float rounded = 0.1f;
-    ASSERT_TRUE(wire::RoundValues(format, wire::TooLarge::kInfinite,
-                                  std::as_writable_bytes(std::span(&rounded, 1))));
+    ASSERT_TRUE(
+        wire::RoundValues(format, wire::TooLarge::kInfinite, std::as_writable_bytes(std::span(&rounded, 1))));
     ASSERT_NE(rounded, 0.1f);
     const Result<Request> request =
         Prepare({.state = &state_, .table = &table, .values = std::as_bytes(std::span(gradient))});

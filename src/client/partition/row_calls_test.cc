@@ -60,8 +60,7 @@ TEST_F(RowCalls, OfAnAssignTheLastRowOfAKeyCountsInBothModes) {
         EXPECT_EQ(seen.header.type, wire::FrameType::kPush);
         EXPECT_EQ(seen.params.op, static_cast<uint8_t>(op));
         const std::vector<float> values = Floats(seen.values);
-        for (size_t k = 0; k < seen.keys.size(); ++k)
-          got[seen.keys[k]] = {values[2 * k], values[2 * k + 1]};
+        for (size_t k = 0; k < seen.keys.size(); ++k) got[seen.keys[k]] = {values[2 * k], values[2 * k + 1]};
       }
       const std::map<RowKey, std::vector<float>> last{{5, {9, 10}}, {7, {7, 8}}, {9, {3, 4}}};
       EXPECT_EQ(got, last);

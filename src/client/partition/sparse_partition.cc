@@ -259,8 +259,8 @@ class SparsePartition {
 
 }  // namespace
 
-Result<Drafts> DraftSparse(const PartitionInput& input, const Routes& routes,
-                           const Directions& what, BufferPool& pool, const EarlyDraft& early) {
+Result<Drafts> DraftSparse(const PartitionInput& input, const Routes& routes, const Directions& what,
+                           BufferPool& pool, const EarlyDraft& early) {
   // Taken out while it is used: whoever gets a draft early may come here again.
   thread_local Workspace kept;
   Workspace work = std::exchange(kept, {});

@@ -7,9 +7,9 @@
 
 #include "base/buffer.h"
 #include "cairn/status.h"
-#include "client/partition/routes.h"
 #include "client/partition/draft.h"
 #include "client/partition/partition.h"
+#include "client/partition/routes.h"
 
 namespace cairn::client {
 
@@ -18,8 +18,7 @@ namespace cairn::client {
 // first, and its drafts are then given to that one by one, each as soon as it has its values; none are
 // left to return.
 using EarlyDraft = std::function<void(Draft)>;
-Result<Drafts> DraftSparse(const PartitionInput& input, const Routes& routes,
-                           const Directions& what, BufferPool& pool,
-                           const EarlyDraft& early = nullptr);
+Result<Drafts> DraftSparse(const PartitionInput& input, const Routes& routes, const Directions& what,
+                           BufferPool& pool, const EarlyDraft& early = nullptr);
 
 }  // namespace cairn::client

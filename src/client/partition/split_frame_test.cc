@@ -34,8 +34,7 @@ std::map<uint32_t, SlotPart> BySlot(const Seen& seen) {
     if (!seen.keys.empty()) {
       part.keys.assign(seen.keys.begin() + at, seen.keys.begin() + at + entry.count);
     }
-    part.values.assign(seen.values.begin() + at * width,
-                       seen.values.begin() + (at + entry.count) * width);
+    part.values.assign(seen.values.begin() + at * width, seen.values.begin() + (at + entry.count) * width);
     at += entry.count;
   }
   return slots;
@@ -47,9 +46,7 @@ class SplitTest : public ::testing::Test {
       : before(StateOf(3, 2, kSlotCount, random)),
         after(StateOf(4, 2, kSlotCount, random)),
         dense{TableId{1}, {.name = "w", .mode = Mode::kSync, .size = 50'000}, {}},
-        sparse{TableId{2},
-               {.name = "e", .kind = TableKind::kSparse, .mode = Mode::kSync, .dim = 3},
-               {}} {
+        sparse{TableId{2}, {.name = "e", .kind = TableKind::kSparse, .mode = Mode::kSync, .dim = 3}, {}} {
     dense.spec.segments = {20'000, 50'000};
     after.version = StateVersion{9};
     for (wire::SlotOwner& owner : after.slots) owner.since = StateVersion{6 + random.Below(4)};
@@ -130,8 +127,7 @@ class SplitTest : public ::testing::Test {
   }
 
   // The values of a slot are the same whoever sends them; so must be what the caller gets.
-  void CheckReplies(const Seen& whole, const ShardPart& part,
-                    const std::vector<ShardPart>& pieces) {
+  void CheckReplies(const Seen& whole, const ShardPart& part, const std::vector<ShardPart>& pieces) {
     const size_t bytes = ExpectedBytes(part);
     if (bytes == 0) return;
     uint64_t units = 0;
@@ -172,10 +168,8 @@ class SplitTest : public ::testing::Test {
 TEST_F(SplitTest, NumberedDensePushesWithAMask) {
   dense.spec.mode = Mode::kAsync;
   const std::byte mask{1};
-  PartitionInput input{.state = &before,
-                       .table = &dense,
-                       .values = std::as_bytes(std::span(gradient)),
-                       .mask = {&mask, 1}};
+  PartitionInput input{
+      .state = &before, .table = &dense, .values = std::as_bytes(std::span(gradient)), .mask = {&mask, 1}};
   Request request = PreparePush(input, pool).value();
   const size_t parts = request.parts.size();
   EXPECT_FALSE(request.parts[0].borrowed);
@@ -232,8 +226,7 @@ TEST_F(SplitTest, RowsWithRepetitionsBothWays) {
 
 TEST_F(SplitTest, PullsOfRows) {
   sparse_out.resize(rows.size() * sizeof(float));
-  PartitionInput input{
-      .state = &before, .table = &sparse, .keys = keys, .out = std::span(sparse_out)};
+  PartitionInput input{.state = &before, .table = &sparse, .keys = keys, .out = std::span(sparse_out)};
   CutAll(PreparePull(input, pool).value());
 }
 
@@ -242,8 +235,7 @@ TEST_F(SplitTest, RequestsForKeys) {
   PartitionInput input{.state = &before, .table = &sparse};
   Request request = PrepareKeys(input, &got, pool).value();
   for (const ShardPart& part : request.parts) {
-    for (const ShardPart& piece : CutBySlot(part.frame, part, after, pool))
-      EXPECT_EQ(piece.keys, &got);
+    for (const ShardPart& piece : CutBySlot(part.frame, part, after, pool)) EXPECT_EQ(piece.keys, &got);
   }
   CutAll(std::move(request));
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "client/partition/partition_reader_testing.h"
 #include "client/partition/partition.h"
+#include "client/partition/partition_reader_testing.h"
 #include "wire/data.h"
 
 namespace cairn::client {
@@ -19,14 +19,11 @@ namespace {
 constexpr uint32_t kDim = 16;
 using Rows = std::map<std::pair<uint32_t, RowKey>, std::vector<float>>;  // by slot and key
 
-wire::TableInfo Table() {
-  return {TableId{3}, {.name = "e", .kind = TableKind::kSparse, .dim = kDim}, {}};
-}
+wire::TableInfo Table() { return {TableId{3}, {.name = "e", .kind = TableKind::kSparse, .dim = kDim}, {}}; }
 
 void CollectRows(const Request& request, Rows* rows) {
   for (const ShardPart& part : request.parts) {
-    const std::span<const std::byte> body =
-        part.frame->head.bytes().subspan(sizeof(wire::FrameHeader));
+    const std::span<const std::byte> body = part.frame->head.bytes().subspan(sizeof(wire::FrameHeader));
     std::vector<std::byte> whole(body.begin(), body.end());
     for (std::span<const std::byte> piece : part.frame->values)
       whole.insert(whole.end(), piece.begin(), piece.end());

@@ -16,7 +16,8 @@ std::vector<std::vector<TableSpec>> InMessages(std::vector<TableSpec> specs) {
   size_t bytes = 0;
   for (TableSpec& spec : specs) {
     const size_t more = kSpecBytes + spec.name.size() + spec.segments.size() * sizeof(uint64_t);
-    if (messages.empty() || bytes + more > kMessageBytes || messages.back().size() == wire::kMaxTablesAtOnce) {
+    if (messages.empty() || bytes + more > kMessageBytes ||
+        messages.back().size() == wire::kMaxTablesAtOnce) {
       messages.emplace_back();
       bytes = 0;
     }

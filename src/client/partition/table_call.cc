@@ -15,13 +15,11 @@ Status CheckCall(const TableHandle& table, const TableCall& call, const wire::Cl
   const wire::TableInfo& info = table.info;
   const auto named = [&] { return "table \"" + info.spec.name + "\""; };
   if (call.element != info.spec.element) {
-    return {Code::kInvalidArgument,
-            named() + " holds " + ElementName(info.spec.element) +
-                ", the arrays of this call " + ElementName(call.element)};
+    return {Code::kInvalidArgument, named() + " holds " + ElementName(info.spec.element) +
+                                        ", the arrays of this call " + ElementName(call.element)};
   }
   if (state.FindTable(info.id) == nullptr && info.id < state.next_table) {
-    return {Code::kNotFound,
-            named() + " was dropped: create it again and use the new handle"};
+    return {Code::kNotFound, named() + " was dropped: create it again and use the new handle"};
   }
   return Status::Ok();
 }

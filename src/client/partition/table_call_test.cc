@@ -37,8 +37,7 @@ TEST_F(TableCallTest, ADroppedTableIsNamedAndANewOneIsNotTakenForOne) {
 TEST_F(TableCallTest, AnEmptyGradientIsNoBareDone) {
   const Status wrong = CheckGiven(table, {});
   EXPECT_EQ(wrong.code(), Code::kInvalidArgument);
-  EXPECT_EQ(wrong.message(),
-            "table \"w\" has 10 elements, push has 0: give the whole table, or a Done");
+  EXPECT_EQ(wrong.message(), "table \"w\" has 10 elements, push has 0: give the whole table, or a Done");
   const std::array<float, 10> gradient{};
   TableCall call;
   call.values.Add(std::as_bytes(std::span(gradient)));

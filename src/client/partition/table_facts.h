@@ -19,13 +19,9 @@ inline bool ChecksFinite(const TableSpec& spec) {
   return spec.element == ElementType::kFloat32 && spec.non_finite == NonFinitePolicy::kReject;
 }
 // Segments of a dense table: at least one.
-inline size_t SegmentCount(const TableSpec& spec) {
-  return spec.segments.empty() ? 1 : spec.segments.size();
-}
+inline size_t SegmentCount(const TableSpec& spec) { return spec.segments.empty() ? 1 : spec.segments.size(); }
 // "table "w"", and a mistake of the caller's.
-inline std::string Named(const wire::TableInfo& table) {
-  return "table \"" + table.spec.name + "\"";
-}
+inline std::string Named(const wire::TableInfo& table) { return "table \"" + table.spec.name + "\""; }
 inline Status Wrong(std::string text) { return {Code::kInvalidArgument, std::move(text)}; }
 
 }  // namespace cairn::client

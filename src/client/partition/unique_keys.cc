@@ -19,8 +19,7 @@ constexpr size_t kKeptCells = size_t{1} << 20;
 
 }  // namespace
 
-size_t UniqueKeys(std::span<const RowKey> keys, std::span<RowKey> unique,
-                  std::span<int64_t> inverse) {
+size_t UniqueKeys(std::span<const RowKey> keys, std::span<RowKey> unique, std::span<int64_t> inverse) {
   CAIRN_CHECK(keys.size() <= kMaxUniqueKeys);
   CAIRN_CHECK(unique.size() == keys.size() && inverse.size() == keys.size());
   thread_local std::vector<uint32_t> cells;  // a place + 1; 0: empty

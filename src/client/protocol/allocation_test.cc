@@ -69,8 +69,7 @@ class AllocationTest : public ::testing::Test {
       parts.owned = c.pool.Get(reply_bytes);
       reply = wire::EncodeData(std::move(parts), c.pool);
     }
-    return std::move(
-        wire::Parse(wire::Flatten(*reply, c.pool).bytes(), wire::kMaxBodyBytes, c.pool).value());
+    return std::move(wire::Parse(wire::Flatten(*reply, c.pool).bytes(), wire::kMaxBodyBytes, c.pool).value());
   }
   PartitionInput Input() { return {.state = c.core->state().get(), .table = &table}; }
 

@@ -24,11 +24,9 @@ TEST(BarrierRanks, AreThoseWhoAreNotMissing) {
 TEST(BarrierRanks, AreNobodyWhereTheWordsAreOthers) {
   const wire::ClusterState state = FakeCluster().state;
   for (const char* words :
-       {"", "; ", "rank 1 is dead, not yet restarted", "barrier",
-        "barrier x: rank 1 has not arrived", "barrier 1: rank",
-        "barrier 1: ranks 0, and 7 more have not arrived",
-        "barrier 1: ranks 2, 3 and 90 more have not arrived",
-        "barrier 1: rank 1 has not arrived yet"}) {
+       {"", "; ", "rank 1 is dead, not yet restarted", "barrier", "barrier x: rank 1 has not arrived",
+        "barrier 1: rank", "barrier 1: ranks 0, and 7 more have not arrived",
+        "barrier 1: ranks 2, 3 and 90 more have not arrived", "barrier 1: rank 1 has not arrived yet"}) {
     EXPECT_EQ(RanksInBarrier(state, words), Ranks{}) << words;
   }
 }

@@ -29,7 +29,8 @@ std::optional<wire::Blocked> BlockedWaits::Now(int64_t now_us) const {
       report.ranks = missing;
       report.what = words_.WhatOf(record) + (leaves ? " before it leaves" : "");
     } else {
-      std::erase_if(report.ranks, [&](uint32_t r) { return !std::binary_search(missing.begin(), missing.end(), r); });
+      std::erase_if(report.ranks,
+                    [&](uint32_t r) { return !std::binary_search(missing.begin(), missing.end(), r); });
     }
     if (report.ranks.empty()) return std::nullopt;
     report.serial = Mix64(report.serial, id);

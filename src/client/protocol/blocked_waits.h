@@ -20,7 +20,11 @@ class BlockedWaits {
  public:
   BlockedWaits(const ClientCoreOptions& options, SchedulerLink& scheduler, const ControlCalls& calls,
                const RequestTable& requests, const PushBound& bound, const WaitingWords& words)
-      : options_(options), scheduler_(scheduler), calls_(calls), requests_(requests), bound_(bound),
+      : options_(options),
+        scheduler_(scheduler),
+        calls_(calls),
+        requests_(requests),
+        bound_(bound),
         words_(words) {}
 
   // Tells the scheduler, every so often. Not while the client starts, nor after its end.

@@ -37,8 +37,7 @@ class BlockedTest : public ::testing::Test {
   void StartRound() { Submit(PrepareRound(Input(table), c.pool)); }
   void EnterBarrier() {
     ends.emplace_back();
-    c.core->Barrier(
-        c.now + 600'000'000, [this, at = ends.size() - 1](Status s) { ends[at] = s; }, c.now);
+    c.core->Barrier(c.now + 600'000'000, [this, at = ends.size() - 1](Status s) { ends[at] = s; }, c.now);
     c.Run();
   }
   void SayMissing(std::vector<uint32_t> ranks) {

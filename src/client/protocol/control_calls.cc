@@ -42,8 +42,8 @@ void ControlCalls::CreateTable(const TableSpec& spec, int64_t deadline_us, Clien
                now_us);
 }
 
-void ControlCalls::CreateTables(std::vector<TableSpec> specs, int64_t deadline_us, ClientCore::TablesDone done,
-                                int64_t now_us) {
+void ControlCalls::CreateTables(std::vector<TableSpec> specs, int64_t deadline_us,
+                                ClientCore::TablesDone done, int64_t now_us) {
   wire::CreateTables message;
   const std::string what = "creating " + std::to_string(specs.size()) + " tables (\"" + specs.front().name +
                            "\" to \"" + specs.back().name + "\")";
@@ -74,7 +74,8 @@ void ControlCalls::Barrier(int64_t deadline_us, ClientCore::Done done, int64_t n
 }
 
 void ControlCalls::Leave(int64_t deadline_us, ClientCore::Done done, int64_t now_us) {
-  if (leave_ && leave_->done) return End(done, {Code::kInvalidArgument, "this worker is leaving the job already"});
+  if (leave_ && leave_->done)
+    return End(done, {Code::kInvalidArgument, "this worker is leaving the job already"});
   if (leave_) {  // it was sent, and its call ended without an answer: waited for again
     leave_->done = std::move(done);
     leave_->deadline_us = deadline_us;
@@ -177,9 +178,10 @@ void ControlCalls::Settle(bool drained, int64_t now_us) {
     return;
   }
   if (Abandoned(now_us)) {
-    return End(leave_->done, {Code::kOutcomeUnknown,
-                              "the scheduler can't be told that this worker leaves: it has been away for a minute. "
-                              "Everything that was pushed is acknowledged"});
+    return End(leave_->done,
+               {Code::kOutcomeUnknown,
+                "the scheduler can't be told that this worker leaves: it has been away for a minute. "
+                "Everything that was pushed is acknowledged"});
   }
   if (drained && Due(leave_->send_us, leave_->connection, now_us)) {
     leave_->sent = true;

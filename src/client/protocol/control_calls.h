@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "cairn/status.h"
+#include "client/links/scheduler_link.h"
 #include "client/protocol/client_core.h"
 #include "client/protocol/completions.h"
-#include "client/links/scheduler_link.h"
 #include "wire/control.h"
 
 namespace cairn::client {
@@ -90,7 +90,8 @@ class ControlCalls {
   std::map<uint64_t, TableCall> tables_;  // by request number
   uint64_t next_request_ = 1;
   std::vector<BarrierCall> barriers_;  // in the order of their numbers
-  std::set<uint64_t> left_barriers_;   // entered, and their calls have ended before they opened: the next are theirs
+  std::set<uint64_t>
+      left_barriers_;  // entered, and their calls have ended before they opened: the next are theirs
   std::optional<LeaveCall> leave_;
   bool left_ = false;
 };

@@ -15,7 +15,9 @@ TEST(Tables, ManyAreAskedForInOneMessage) {
   c.tables_answered = false;
   std::vector<std::string> made;
   c.core->CreateTables(
-      {{.name = "b", .size = 4}, {.name = "a", .kind = TableKind::kSparse, .dim = 2}, {.name = "there", .size = 8}},
+      {{.name = "b", .size = 4},
+       {.name = "a", .kind = TableKind::kSparse, .dim = 2},
+       {.name = "there", .size = 8}},
       c.now + 60'000'000,
       [&](Result<std::vector<wire::TableInfo>> infos) {
         ASSERT_TRUE(infos.ok()) << infos.status().ToString();
@@ -159,8 +161,8 @@ TEST(Tables, OneThatWasMadeAnewWithAnotherShapeIsNotTheOneAskedFor) {
     c.tables_answered = false;
     Status ended;
     c.core->CreateTables(
-        {asked}, c.now + 60'000'000, [&](Result<std::vector<wire::TableInfo>> infos) { ended = infos.status(); },
-        c.now);
+        {asked}, c.now + 60'000'000,
+        [&](Result<std::vector<wire::TableInfo>> infos) { ended = infos.status(); }, c.now);
     c.Run();
     TableSpec other = asked;
     change(other);
@@ -183,7 +185,8 @@ TEST(Tables, EveryRequestSaysWhoAsksAndADropEndsWithItsAnswer) {
   c.StartAll();
   c.tables_answered = false;
   std::vector<Status> ends;
-  c.core->CreateTable({.name = "a", .size = 4}, c.now + 60'000'000, [&](auto r) { ends.push_back(r.status()); }, c.now);
+  c.core->CreateTable(
+      {.name = "a", .size = 4}, c.now + 60'000'000, [&](auto r) { ends.push_back(r.status()); }, c.now);
   c.core->CreateTables({{.name = "b", .size = 4}}, c.now + 60'000'000, [](auto) {}, c.now);
   c.core->DropTable("old", c.now + 60'000'000, [&](Status s) { ends.push_back(s); }, c.now);
   c.heard.clear();
@@ -209,7 +212,11 @@ TEST(Barrier, OneThatIsTakenUpAgainEndsBeforeTheNext) {
   FakeCluster c;
   c.StartAll();
   std::string order;
-  const auto named = [&](char name) { return [&order, name](Status s) { if (s.ok()) order += name; }; };
+  const auto named = [&](char name) {
+    return [&order, name](Status s) {
+      if (s.ok()) order += name;
+    };
+  };
   c.core->Barrier(c.now + 1'000'000, named('x'), c.now);
   c.core->Barrier(c.now + 60'000'000, named('2'), c.now);
   c.Wait(1'500'000);

@@ -218,7 +218,8 @@ wire::NodeStats Core::Stats() const {
   return stats;
 }
 
-ShardLink::Verdict Core::OnValues(const Outgoing& frame, const Answer& answer, const wire::ValuesView& values) {
+ShardLink::Verdict Core::OnValues(const Outgoing& frame, const Answer& answer,
+                                  const wire::ValuesView& values) {
   return requests_.OnValues(frame, answer, values);
 }
 

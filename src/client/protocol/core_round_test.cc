@@ -363,8 +363,7 @@ TEST_F(RoundTest, APullOfWhatNobodyHasAssignedAsksAgain) {
   }
   EXPECT_EQ(c.conn_of, before);
   ASSERT_FALSE(c.log.empty());
-  EXPECT_EQ(c.log.back(),
-            "rank 0 waits for a pull of table \"a\": nobody has assigned its values yet");
+  EXPECT_EQ(c.log.back(), "rank 0 waits for a pull of table \"a\": nobody has assigned its values yet");
   for (Link link : c.Links()) CloseAt(link, 4.0f);
   ASSERT_TRUE(ends[0] && ends[0]->ok());
   EXPECT_EQ(out, std::vector<float>(kSize, 4.0f));

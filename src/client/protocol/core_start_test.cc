@@ -17,8 +17,7 @@ TEST(Start, EndsWhenRegisteredInAViewAndGreetedByEveryShardThread) {
   c.state.workers[0].join_view = ViewNumber{0};
   c.greets = false;
   c.Make();
-  c.core->Start(
-      c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Run();
   EXPECT_FALSE(c.started);  // not in a view, not greeted
   c.state.workers[0].join_view = ViewNumber{1};
@@ -40,8 +39,7 @@ TEST(Start, SaysEveryFewSecondsWhoIsMissingAndEndsAtItsDeadline) {
   FakeCluster c;
   c.connects = false;
   c.Make();
-  c.core->Start(
-      c.now + 20'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(c.now + 20'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Wait(3'500'000);
   ASSERT_EQ(c.log.size(), 1u);
   EXPECT_EQ(c.log[0], "no answer from the scheduler at 127.0.0.1:8118 yet");
@@ -67,8 +65,7 @@ TEST(Start, RepeatsRegistrationOnANewConnection) {
   FakeCluster c;
   c.scheduler_answers = false;
   c.Make();
-  c.core->Start(
-      c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Run();
   c.Wait(2'500'000);
   EXPECT_GE(Heard<wire::Register>(c), 3u);
@@ -85,8 +82,7 @@ TEST(Start, ARefusalEndsItWithTheSchedulersWords) {
   FakeCluster c;
   c.scheduler_answers = false;
   c.Make();
-  c.core->Start(
-      c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Run();
   c.Say(c.SchedulerConn(), wire::Refusal{0, Code::kUnavailable, "not yet"});
   EXPECT_FALSE(c.started);
@@ -100,8 +96,7 @@ TEST(Start, AShardThatIsNotReadyIsAskedAgain) {
   FakeCluster c;
   c.greets = false;
   c.Make();
-  c.core->Start(
-      c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
+  c.core->Start(c.now + 60'000'000, [&](Status s) { c.started = s; }, c.now);
   c.Run();
   const ConnId refused = c.conn_of.at({0, 0});
   for (Link link : c.Links()) c.Say(c.conn_of.at(link), wire::Refusal{0, Code::kUnavailable, "no state yet"});
@@ -182,8 +177,7 @@ TEST(Leave, WaitsForAcknowledgementsAndIsRepeated) {
   c.core->Submit(std::move(push), c.now);
   std::optional<Status> left;
   c.leave_answered = false;
-  c.core->Leave(
-      c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
+  c.core->Leave(c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
   c.Run();
   EXPECT_EQ(Heard<wire::Leave>(c), 0u);
   c.AckPush(link, c.Take(link).header);
@@ -198,8 +192,7 @@ TEST(Leave, WaitsForAcknowledgementsAndIsRepeated) {
   EXPECT_TRUE(left->ok());
   EXPECT_TRUE(c.core->fatal().ok());
   std::optional<Status> late;
-  c.core->Barrier(
-      c.now + 1, [&](Status s) { late = s; }, c.now);
+  c.core->Barrier(c.now + 1, [&](Status s) { late = s; }, c.now);
   EXPECT_EQ(late->code(), Code::kInvalidArgument);
 }
 
@@ -208,14 +201,12 @@ TEST(Leave, OneThatTimedOutHasAnotherDeadlineTheNextTime) {
   c.StartAll();
   c.leave_answered = false;
   std::optional<Status> left;
-  c.core->Leave(
-      c.now + 2'000'000, [&](Status s) { left = s; }, c.now);
+  c.core->Leave(c.now + 2'000'000, [&](Status s) { left = s; }, c.now);
   c.Wait(2'500'000);
   ASSERT_TRUE(left);
   EXPECT_EQ(left->code(), Code::kDeadlineExceeded);
   left.reset();
-  c.core->Leave(
-      c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
+  c.core->Leave(c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
   c.Wait(5'000'000);
   EXPECT_FALSE(left);
   c.leave_answered = true;
@@ -229,8 +220,7 @@ TEST(Leave, TheStateIsProofToo) {
   c.StartAll();
   c.leave_answered = false;
   std::optional<Status> left;
-  c.core->Leave(
-      c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
+  c.core->Leave(c.now + 60'000'000, [&](Status s) { left = s; }, c.now);
   c.Run();
   c.state.workers.erase(c.state.workers.begin());
   c.state.done_ranks = {0};
@@ -245,8 +235,7 @@ TEST(Leave, ASchedulerThatIsGoneForGoodIsNotAwaitedForEver) {
   c.StartAll();
   c.leave_answered = false;
   std::optional<Status> left;
-  c.core->Leave(
-      c.now + 1'800'000'000, [&](Status s) { left = s; }, c.now);
+  c.core->Leave(c.now + 1'800'000'000, [&](Status s) { left = s; }, c.now);
   c.Run();
   EXPECT_EQ(Heard<wire::Leave>(c), 1u);
   const ConnId conn = c.SchedulerConn();
@@ -260,8 +249,7 @@ TEST(Leave, ASchedulerThatIsGoneForGoodIsNotAwaitedForEver) {
   EXPECT_EQ(left->code(), Code::kOutcomeUnknown);
   // It may be waited for again, and a scheduler that comes back after all settles it.
   left.reset();
-  c.core->Leave(
-      c.now + 1'800'000'000, [&](Status s) { left = s; }, c.now);
+  c.core->Leave(c.now + 1'800'000'000, [&](Status s) { left = s; }, c.now);
   c.leave_answered = c.connects = true;
   c.Wait(5'000'000);
   ASSERT_TRUE(left);
@@ -288,8 +276,7 @@ TEST(Ends, RetiredFailedAndEndedEndEveryCall) {
     pull.deadline_us = c.now + 60'000'000;
     pull.done = [&](Status s) { pulled = s; };
     c.core->Submit(std::move(pull), c.now);
-    c.core->Barrier(
-        c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
+    c.core->Barrier(c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
     c.Run();
     if (kind == 0) c.state.workers.erase(c.state.workers.begin());
     if (kind == 1) c.state.phase = wire::Phase::kFailed;
@@ -307,8 +294,7 @@ TEST(Ends, RetiredFailedAndEndedEndEveryCall) {
     EXPECT_EQ(c.core->fatal().code(), code);
     for (auto& [id, conn] : c.network.conns) EXPECT_FALSE(conn.open);
     Status later;
-    c.core->Barrier(
-        c.now + 1, [&](Status s) { later = s; }, c.now);
+    c.core->Barrier(c.now + 1, [&](Status s) { later = s; }, c.now);
     EXPECT_EQ(later.code(), code);
     c.Wait(1'000'000);  // and nothing is connected again
     for (auto& [id, conn] : c.network.conns) EXPECT_FALSE(conn.open);
@@ -328,8 +314,7 @@ TEST(Ends, ASchedulerOfAnotherClusterIsTheEnd) {
   FakeCluster c;
   c.StartAll();
   Status barrier;
-  c.core->Barrier(
-      c.now + 600'000'000, [&](Status s) { barrier = s; }, c.now);
+  c.core->Barrier(c.now + 600'000'000, [&](Status s) { barrier = s; }, c.now);
   c.Run();
   c.scheduler_answers = false;  // the test answers
   c.heard.clear();
@@ -389,11 +374,13 @@ TEST(Heartbeats, TheSchedulerSaysHowOftenItWantsToHearOfAWorker) {
   const auto heartbeats = [&] {
     c.heard.clear();
     for (int i = 0; i < 20; ++i) c.Wait(50'000);
-    return std::count_if(c.heard.begin(), c.heard.end(),
-                         [](const auto& message) { return std::holds_alternative<wire::Heartbeat>(message); });
+    return std::count_if(c.heard.begin(), c.heard.end(), [](const auto& message) {
+      return std::holds_alternative<wire::Heartbeat>(message);
+    });
   };
   EXPECT_LE(heartbeats(), 2);
-  c.Say(c.SchedulerConn(), wire::HeartbeatReply{c.state.term, c.state.version, 0, "", 0, /*heartbeat_ms=*/200});
+  c.Say(c.SchedulerConn(),
+        wire::HeartbeatReply{c.state.term, c.state.version, 0, "", 0, /*heartbeat_ms=*/200});
   EXPECT_GE(heartbeats(), 4);
 }
 
@@ -401,8 +388,7 @@ TEST(Cancel, EndsCallsAndClosesConnections) {
   FakeCluster c;
   c.StartAll();
   std::optional<Status> barrier;
-  c.core->Barrier(
-      c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
+  c.core->Barrier(c.now + 60'000'000, [&](Status s) { barrier = s; }, c.now);
   c.core->Cancel(c.now);
   ASSERT_TRUE(barrier);
   EXPECT_EQ(barrier->code(), Code::kCancelled);

@@ -2,8 +2,8 @@
 // before.
 #include <gtest/gtest.h>
 
-#include "client/protocol/fake_cluster.h"
 #include "client/partition/partition_reader_testing.h"
+#include "client/protocol/fake_cluster.h"
 
 namespace cairn::client {
 namespace {
@@ -18,8 +18,8 @@ class TripTest : public ::testing::Test {
       if (i == 1) spec.mode = Mode::kSync;
       tables.push_back(c.AddTable(spec));
     }
-    tables.push_back(c.AddTable(
-        {.name = "rows", .kind = TableKind::kSparse, .mode = Mode::kAsync, .dim = 1}));
+    tables.push_back(
+        c.AddTable({.name = "rows", .kind = TableKind::kSparse, .mode = Mode::kAsync, .dim = 1}));
     c.StartAll();
   }
 
@@ -184,8 +184,7 @@ TEST_F(KeysTest, ATableWithoutRowsHasNone) {
     const wire::InFrame request = c.Take(link);
     std::vector<wire::SlotEntry> entries;
     const wire::PullView asked = wire::DecodePull(request.header, request.body()).value();
-    for (wire::SlotEntry entry : asked.entries)
-      entries.push_back({entry.slot, 0, Position::Of(1, 1).packed});
+    for (wire::SlotEntry entry : asked.entries) entries.push_back({entry.slot, 0, Position::Of(1, 1).packed});
     c.AnswerEntries(link, request, entries, {}, 0);
   }
   ASSERT_EQ(ended.size(), 1u);

@@ -37,8 +37,7 @@ class TwoPhaseTest : public ::testing::Test {
     return input;
   }
   // Returns the index in `ends`.
-  size_t Submit(Result<Request> request, RoundInfo* info = nullptr,
-                int64_t timeout_us = 600'000'000) {
+  size_t Submit(Result<Request> request, RoundInfo* info = nullptr, int64_t timeout_us = 600'000'000) {
     CAIRN_CHECK(request.ok());
     request->deadline_us = c.now + timeout_us;
     request->info = info;
@@ -62,8 +61,7 @@ class TwoPhaseTest : public ::testing::Test {
     return wire::DecodePush(frame.header, frame.body()).value();
   }
   static bool Marks(const wire::InFrame& frame) {
-    return frame.header.type == wire::FrameType::kDone ||
-           (frame.header.flags & wire::kFlagDone) != 0;
+    return frame.header.type == wire::FrameType::kDone || (frame.header.flags & wire::kFlagDone) != 0;
   }
   // Every frame of the first phase that is here gets its answer; that with the mark, the reports of
   // the slots that this shard thread has, made by `report`.
@@ -91,8 +89,8 @@ class TwoPhaseTest : public ::testing::Test {
       size_t elements = 0;
       const bool pull = frame.header.type == wire::FrameType::kPull;
       if (pull || (frame.header.flags & wire::kFlagPullAfter) != 0) {
-        const auto entries = pull ? wire::DecodePull(frame.header, frame.body())->entries
-                                  : View(frame).entries;
+        const auto entries =
+            pull ? wire::DecodePull(frame.header, frame.body())->entries : View(frame).entries;
         for (const wire::SlotEntry& entry : entries) elements += entry.count;
       }
       const std::vector<float> values(elements, value);
@@ -292,8 +290,7 @@ TEST_F(TwoPhaseTest, AContributeOfADroppedTableEnds) {
   c.state.tables.clear();
   c.NewState();
   for (Link link : c.Links()) {
-    while (!c.Inbox(link).empty())
-      c.Error(link, c.Take(link).header, Code::kNotFound, "table w was dropped");
+    while (!c.Inbox(link).empty()) c.Error(link, c.Take(link).header, Code::kNotFound, "table w was dropped");
   }
   ASSERT_TRUE(ends[contribute]);
   EXPECT_EQ(ends[contribute]->code(), Code::kNotFound);
@@ -370,8 +367,7 @@ TEST_F(TwoPhaseTest, BothPhasesAtOnceAfterADeadlineEndInAnyOrder) {
       }
       size_t elements = 0;
       for (const wire::SlotEntry& entry : View(frame).entries) elements += entry.count;
-      c.AnswerValues(link, frame, std::vector<std::byte>(elements * sizeof(float)),
-                     Position::Of(1, 1));
+      c.AnswerValues(link, frame, std::vector<std::byte>(elements * sizeof(float)), Position::Of(1, 1));
     }
     EXPECT_EQ(ends[decide].has_value(), link == c.Links().back());
   }

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "client/protocol/client_core.h"
 #include "client/partition/partition.h"
+#include "client/protocol/client_core.h"
 #include "transport/network.h"
 #include "wire/control.h"
 #include "wire/data.h"
@@ -99,8 +99,7 @@ class FakeCluster : public ClientObserver {
   // Started, with every control message answered.
   void StartAll() {
     Make();
-    core->Start(
-        now + 10'000'000, [this](Status s) { started = s; }, now);
+    core->Start(now + 10'000'000, [this](Status s) { started = s; }, now);
     Run();
     CAIRN_CHECK(started && started->ok());
   }
@@ -200,8 +199,8 @@ class FakeCluster : public ClientObserver {
     Answer(link, wire::EncodeError(request, Status(code, text), pool));
   }
   // Values of as many bytes as `values`, each slot at `position`.
-  void AnswerValues(Link link, const wire::InFrame& request, std::vector<std::byte> values,
-                    Position position, uint16_t flags = 0) {
+  void AnswerValues(Link link, const wire::InFrame& request, std::vector<std::byte> values, Position position,
+                    uint16_t flags = 0) {
     const bool pull = request.header.type == wire::FrameType::kPull;
     std::vector<wire::SlotEntry> entries;
     const auto asked = pull ? wire::DecodePull(request.header, request.body())->entries
@@ -209,9 +208,8 @@ class FakeCluster : public ClientObserver {
     for (wire::SlotEntry entry : asked) entries.push_back({entry.slot, entry.count, position.packed});
     AnswerEntries(link, request, entries, std::move(values), flags);
   }
-  void AnswerEntries(Link link, const wire::InFrame& request,
-                     const std::vector<wire::SlotEntry>& entries, std::vector<std::byte> values,
-                     uint16_t flags) {
+  void AnswerEntries(Link link, const wire::InFrame& request, const std::vector<wire::SlotEntry>& entries,
+                     std::vector<std::byte> values, uint16_t flags) {
     const bool pull = request.header.type == wire::FrameType::kPull;
     wire::DataParts parts;
     parts.type = pull ? wire::FrameType::kPullReply : wire::FrameType::kRoundReply;
@@ -227,8 +225,7 @@ class FakeCluster : public ClientObserver {
 
   // The first phase of a round is over here: what is summed up in these slots.
   void AnswerReport(Link link, const wire::InFrame& request,
-                    const std::vector<std::pair<uint32_t, wire::SlotReport>>& reports,
-                    uint16_t flags = 0) {
+                    const std::vector<std::pair<uint32_t, wire::SlotReport>>& reports, uint16_t flags = 0) {
     std::vector<wire::SlotEntry> entries;
     std::vector<std::byte> values;
     for (const auto& [slot, report] : reports) {
@@ -282,7 +279,7 @@ class FakeCluster : public ClientObserver {
   uint64_t barrier_open = 0, barrier_base = 0, barrier_count = 0;
   std::map<Link, ConnId> conn_of;
   std::map<Link, std::deque<wire::InFrame>> inbox;
-  std::vector<wire::ControlMessage> heard;  // by the scheduler
+  std::vector<wire::ControlMessage> heard;                           // by the scheduler
   std::vector<std::pair<ConnId, wire::ControlMessage>> told_shards;  // but for Hello
   std::vector<std::pair<uint32_t, uint64_t>> acknowledged, reads;
   std::vector<std::pair<uint64_t, Code>> rounds;
@@ -308,9 +305,9 @@ class FakeCluster : public ClientObserver {
         return true;
       }
       const auto& hello = std::get<wire::Hello>(message);
-      const auto server = std::find_if(
-          state.servers.begin(), state.servers.end(),
-          [&](const auto& info) { return info.incarnation == hello.server_incarnation; });
+      const auto server = std::find_if(state.servers.begin(), state.servers.end(), [&](const auto& info) {
+        return info.incarnation == hello.server_incarnation;
+      });
       if (server == state.servers.end()) return true;  // it is dead
       conn_of[{server->index, hello.thread}] = id;
       if (greets) Say(id, wire::HelloReply{});
@@ -344,13 +341,16 @@ class FakeCluster : public ClientObserver {
       barrier_count = beat->barrier_count;
       Say(id, wire::HeartbeatReply{state.term, state.version, barrier_open, awaiting, blocked_slots});
       if (beat->version < state.version) Say(id, wire::StateMessage{state});
-    } else if (const auto* table = std::get_if<wire::CreateTable>(&message); table != nullptr && tables_answered) {
+    } else if (const auto* table = std::get_if<wire::CreateTable>(&message);
+               table != nullptr && tables_answered) {
       if (state.FindTable(table->spec.name) == nullptr) {
         AddTable(table->spec);
         state.version = state.version.Next();
       }
-      Say(id, wire::TableReply{table->request, Code::kOk, "", state.FindTable(table->spec.name)->id, state.version});
-    } else if (const auto* tables = std::get_if<wire::CreateTables>(&message); tables != nullptr && tables_answered) {
+      Say(id, wire::TableReply{table->request, Code::kOk, "", state.FindTable(table->spec.name)->id,
+                               state.version});
+    } else if (const auto* tables = std::get_if<wire::CreateTables>(&message);
+               tables != nullptr && tables_answered) {
       for (const TableSpec& spec : tables->specs)
         if (state.FindTable(spec.name) == nullptr) AddTable(spec);
       state.version = state.version.Next();

@@ -13,7 +13,8 @@ class HeldTest : public ::testing::Test {
  protected:
   HeldTest()
       : c(2, 1, 4),
-        rows(c.AddTable({.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1})),
+        rows(c.AddTable(
+            {.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1})),
         sync(c.AddTable({.name = "w", .mode = Mode::kSync, .size = 8000})),
         values(8000),
         out(8000) {
@@ -26,8 +27,11 @@ class HeldTest : public ::testing::Test {
       if (wire::SlotOfKey(key, 4).value == slot) keys.push_back(key);
     ones.assign(count, 1);
     read.assign(count, 0);
-    return {.state = c.core->state().get(), .table = &rows, .keys = keys,
-            .values = std::as_bytes(std::span(ones)), .out = std::as_writable_bytes(std::span(read))};
+    return {.state = c.core->state().get(),
+            .table = &rows,
+            .keys = keys,
+            .values = std::as_bytes(std::span(ones)),
+            .out = std::as_writable_bytes(std::span(read))};
   }
   void Expect(Request& request, int64_t timeout_us = 600'000'000) {
     request.deadline_us = c.now + timeout_us;
@@ -116,7 +120,8 @@ TEST_F(HeldTest, APushAndItsPullFollowTheirSlot) {
 
 TEST_F(HeldTest, WhatFollowsARoundThatComesToItsDeadlineGoes) {
   c.StartAll();
-  const PartitionInput input{.state = c.core->state().get(), .table = &sync,
+  const PartitionInput input{.state = c.core->state().get(),
+                             .table = &sync,
                              .values = std::as_bytes(std::span(values)),
                              .out = std::as_writable_bytes(std::span(out))};
   Submit(PrepareRound(input, c.pool));
@@ -134,16 +139,17 @@ TEST_F(HeldTest, OfSeveralRefusalsTheFirstIsTold) {
   c.StartAll();
   const std::vector<RowKey> many = {0, 1, 2, 3, 4, 5};
   const std::vector<int64_t> one(6, 1);
-  Submit(PreparePush({.state = c.core->state().get(), .table = &rows, .keys = many,
-                      .values = std::as_bytes(std::span(one))},
-                     c.pool));
+  Submit(PreparePush(
+      {.state = c.core->state().get(), .table = &rows, .keys = many, .values = std::as_bytes(std::span(one))},
+      c.pool));
   int number = 0;
   for (Link link : c.Links()) {
     ASSERT_EQ(c.Inbox(link).size(), 1u);
     const wire::InFrame frame = c.Take(link);
     wire::SlotEntry problem = wire::DecodePush(frame.header, frame.body())->entries[0];
     problem.count = static_cast<uint32_t>(Code::kNotFound);
-    c.Answer(link, wire::EncodePushReply(frame.header, {&problem, 1}, "reason " + std::to_string(++number), c.pool));
+    c.Answer(link, wire::EncodePushReply(frame.header, {&problem, 1}, "reason " + std::to_string(++number),
+                                         c.pool));
   }
   ASSERT_TRUE(ends[0]);
   EXPECT_EQ(*ends[0], Status(Code::kNotFound, "reason 1"));
@@ -184,7 +190,9 @@ TEST_F(HeldTest, PiecesOfAFrameTravelAsItDid) {
   std::vector<RowKey> many(60);
   for (size_t i = 0; i < many.size(); ++i) many[i] = i;
   const std::vector<int64_t> sevens(many.size(), 7);
-  Submit(PreparePush({.state = c.core->state().get(), .table = &rows, .keys = many,
+  Submit(PreparePush({.state = c.core->state().get(),
+                      .table = &rows,
+                      .keys = many,
                       .values = std::as_bytes(std::span(sevens))},
                      c.pool));
   const uint64_t made_under = c.Inbox({0, 0}).at(0).header.state_version;

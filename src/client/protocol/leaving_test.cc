@@ -20,17 +20,17 @@ class LeavingTest : public ::testing::Test {
   }
   void Leave(int64_t timeout_us = kLong) {
     left.reset();
-    c.core->Leave(
-        c.now + timeout_us, [this](Status s) { left = s; }, c.now);
+    c.core->Leave(c.now + timeout_us, [this](Status s) { left = s; }, c.now);
     c.Run();
   }
   // Where it waits to be acknowledged.
   Link Push() {
     const std::vector<int64_t> values(8, 1);
-    Request push = PreparePush({.state = c.core->state().get(), .table = &table,
-                                .values = std::as_bytes(std::span(values))},
-                               c.pool)
-                       .value();
+    Request push =
+        PreparePush(
+            {.state = c.core->state().get(), .table = &table, .values = std::as_bytes(std::span(values))},
+            c.pool)
+            .value();
     const Link link{push.parts[0].server, push.parts[0].thread};
     push.deadline_us = c.now + kLong;
     push.done = [this](Status s) { pushed = s; };
@@ -40,8 +40,7 @@ class LeavingTest : public ::testing::Test {
   }
   Status Barrier() {
     Status ended;
-    c.core->Barrier(
-        c.now + 60'000'000, [&](Status s) { ended = s; }, c.now);
+    c.core->Barrier(c.now + 60'000'000, [&](Status s) { ended = s; }, c.now);
     c.core->OnTick(c.now);
     return ended;
   }
@@ -97,8 +96,7 @@ TEST_F(LeavingTest, NothingElseBeginsMeanwhileAndOneLeaveIsEnough) {
   Leave();
   EXPECT_EQ(Barrier().message(), "this worker is leaving the job");
   std::optional<Status> second;
-  c.core->Leave(
-      c.now + kLong, [&](Status s) { second = s; }, c.now);
+  c.core->Leave(c.now + kLong, [&](Status s) { second = s; }, c.now);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->code(), Code::kInvalidArgument);
   EXPECT_FALSE(left);

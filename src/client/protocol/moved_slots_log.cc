@@ -21,7 +21,8 @@ std::string NamedServers(const std::set<uint32_t>& servers) {
 
 }  // namespace
 
-void MovedSlotsLog::OnNewMap(const wire::ClusterState& before, const wire::ClusterState& now, int64_t now_us) {
+void MovedSlotsLog::OnNewMap(const wire::ClusterState& before, const wire::ClusterState& now,
+                             int64_t now_us) {
   CAIRN_CHECK(before.slots.size() == now.slots.size());
   std::map<uint32_t, std::set<uint32_t>> heirs;  // of servers that are gone
   for (const wire::ServerInfo& server : before.servers) {

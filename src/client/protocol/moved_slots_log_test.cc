@@ -13,7 +13,8 @@ class MovedSlotsLogTest : public ::testing::Test {
  protected:
   MovedSlotsLogTest() {
     for (uint32_t i = 0; i < 3; ++i) before.servers.push_back({i, Incarnation{1 + i}, {"10.0.0.1", 7000}, 1});
-    for (uint16_t slot = 0; slot < 6; ++slot) before.slots.push_back({static_cast<uint16_t>(slot % 3), 0, 1, {}});
+    for (uint16_t slot = 0; slot < 6; ++slot)
+      before.slots.push_back({static_cast<uint16_t>(slot % 3), 0, 1, {}});
     now = before;
   }
   wire::ClusterState before, now;

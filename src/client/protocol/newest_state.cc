@@ -31,7 +31,8 @@ void NewestState::OnStateOf(ShardLink& link, wire::ControlMessage& message) {
     passed_ = std::move(*passed);
     return;
   }
-  if (const auto answer = wire::AnswerTo(std::get<wire::StateAt>(message), *scheduler_.state())) link.Tell(*answer);
+  if (const auto answer = wire::AnswerTo(std::get<wire::StateAt>(message), *scheduler_.state()))
+    link.Tell(*answer);
 }
 
 std::optional<wire::StateMessage> NewestState::TakePassed() { return std::exchange(passed_, std::nullopt); }

@@ -7,7 +7,8 @@
 namespace cairn::client {
 
 std::shared_ptr<OpenTrip> OpenTrips::Begin(std::thread::id thread) {
-  auto it = std::find_if(open_.begin(), open_.end(), [&](const OfThread& open) { return open.thread == thread; });
+  auto it =
+      std::find_if(open_.begin(), open_.end(), [&](const OfThread& open) { return open.thread == thread; });
   if (it == open_.end()) it = open_.insert(it, {thread, 0, std::make_shared<OpenTrip>(post_)});
   ++it->depth;
   return it->trip;

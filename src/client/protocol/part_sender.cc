@@ -29,8 +29,8 @@ void PartSender::Send(uint64_t id, RequestRecord& record, uint32_t at, bool fitt
     }
   }
   link->Seal(*part.frame);
-  const bool marks = IsRound(kind) && (header.type == wire::FrameType::kDone ||
-                                       (header.flags & wire::kFlagDone) != 0);
+  const bool marks =
+      IsRound(kind) && (header.type == wire::FrameType::kDone || (header.flags & wire::kFlagDone) != 0);
   record.frames.push_back({header.request_id, marks, {}});
   ++record.unanswered;
   Outgoing frame;

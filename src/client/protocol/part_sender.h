@@ -6,8 +6,8 @@
 
 #include "client/links/links.h"
 #include "client/links/scheduler_link.h"
-#include "client/protocol/request_table.h"
 #include "client/links/slot_book.h"
+#include "client/protocol/request_table.h"
 
 namespace cairn::client {
 

@@ -2,11 +2,11 @@
 // been read already, and into the caller's memory with them. The core's thread.
 #pragma once
 
-#include "client/links/shard_link.h"
 #include "client/links/scheduler_link.h"
+#include "client/links/shard_link.h"
+#include "client/links/slot_book.h"
 #include "client/protocol/client_core.h"
 #include "client/protocol/request_table.h"
-#include "client/links/slot_book.h"
 #include "wire/data.h"
 
 namespace cairn::client {

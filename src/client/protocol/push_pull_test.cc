@@ -16,13 +16,16 @@ class PushPullTest : public ::testing::Test, public PushPull::Driver {
  protected:
   PushPullTest()
       : c(1, 1, 4),
-        table(c.AddTable({.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1})) {
+        table(c.AddTable(
+            {.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1})) {
     c.options.max_unacked_bytes = 20;
     c.StartAll();
   }
   int64_t NowUs() const override { return c.now; }
   Result<Request> PreparePull() override {
-    return client::PreparePull({.state = c.core->state().get(), .table = &table, .keys = {&key, 1},
+    return client::PreparePull({.state = c.core->state().get(),
+                                .table = &table,
+                                .keys = {&key, 1},
                                 .out = std::as_writable_bytes(std::span(&out, 1))},
                                c.pool);
   }
@@ -33,7 +36,9 @@ class PushPullTest : public ::testing::Test, public PushPull::Driver {
     ended = outcome;
   }
   Request Push(int64_t timeout_us = 600'000'000) {
-    Request request = PreparePush({.state = c.core->state().get(), .table = &table, .keys = {&key, 1},
+    Request request = PreparePush({.state = c.core->state().get(),
+                                   .table = &table,
+                                   .keys = {&key, 1},
                                    .values = std::as_bytes(std::span(&one, 1))},
                                   c.pool)
                           .value();

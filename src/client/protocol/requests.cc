@@ -28,8 +28,8 @@ StateVersion MadeUnder(const Request& request) {
 
 }  // namespace
 
-Requests::Requests(const ClientCoreOptions& options, const SchedulerLink& scheduler, Links& links, SlotBook& book,
-                   NewestState& newest, const WaitingWords& words, Completions& completions,
+Requests::Requests(const ClientCoreOptions& options, const SchedulerLink& scheduler, Links& links,
+                   SlotBook& book, NewestState& newest, const WaitingWords& words, Completions& completions,
                    ClientObserver* observer, const LogLine& log, BufferPool& pool)
     : scheduler_(scheduler),
       links_(links),
@@ -106,7 +106,8 @@ void Requests::Submit(Request request, const Status& closed, int64_t now_us) {
 bool Requests::SubmitInTurns(Request& push, Request& pull, const Status& closed, int64_t now_us) {
   const auto fits_map = [&](const Request& request) { return !rerouting_.IsOlderMap(MadeUnder(request)); };
   const bool in_turns = bound_.HasRoomFor(push.bytes) && !push.parts.empty() && SameParts(push, pull) &&
-                        fits_map(push) && fits_map(pull) && Check(push, closed).ok() && Check(pull, closed).ok();
+                        fits_map(push) && fits_map(pull) && Check(push, closed).ok() &&
+                        Check(pull, closed).ok();
   if (!in_turns) return false;
   bound_.Take(push.bytes);
   const uint64_t ids[] = {Admit(std::move(push), closed, now_us), Admit(std::move(pull), closed, now_us)};
@@ -235,7 +236,7 @@ void Requests::FinishRound(uint64_t id, const RequestRecord& record, int64_t now
   ++rounds_;
   if (observer_ != nullptr) {
     observer_->OnRoundAcknowledged(scheduler_.incarnation(), record.request.table, record.round,
-                                     record.outcome);
+                                   record.outcome);
   }
   if (TableOrder* order = turns_.Of(record.request.table)) order->Ended(id);
   ReleaseRounds(record.request.table, now_us);
@@ -351,9 +352,9 @@ void Requests::EndAll(const Status& why) {
   for (auto& [id, record] : table_) {
     const bool unknown = record.request.kind == Request::Kind::kPush && record.sent;
     table_.TellCaller(
-        record, unknown ? Status(Code::kOutcomeUnknown, words_.WhatOf(record) +
-                                                            " was not acknowledged, it may have been applied: " +
-                                                            why.message())
+        record, unknown ? Status(Code::kOutcomeUnknown,
+                                 words_.WhatOf(record) +
+                                     " was not acknowledged, it may have been applied: " + why.message())
                         : why);
   }
   table_.Clear();

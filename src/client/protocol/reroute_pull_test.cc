@@ -15,10 +15,8 @@ class ReroutePullTest : public ::testing::Test {
  protected:
   ReroutePullTest()
       : c(3, 1, 6),
-        rows(c.AddTable({.name = "emb",
-                         .kind = TableKind::kSparse,
-                         .element = ElementType::kInt64,
-                         .dim = 2})),
+        rows(c.AddTable(
+            {.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 2})),
         sync(c.AddTable({.name = "w", .mode = Mode::kSync, .size = 12 * 1024})) {
     for (RowKey key = 0; key < 40; ++key) keys.push_back((key * 7) % 23);  // some twice
   }
@@ -158,9 +156,8 @@ TEST_F(ReroutePullTest, ReadsNeverGoBackOverOwners) {
 TEST_F(ReroutePullTest, APullOfASyncTableWaitsForItsRoundWhereTheSlotIs) {
   c.StartAll();
   std::vector<float> values(12 * 1024);
-  PartitionInput input{.state = c.core->state().get(),
-                       .table = &sync,
-                       .out = std::as_writable_bytes(std::span(values))};
+  PartitionInput input{
+      .state = c.core->state().get(), .table = &sync, .out = std::as_writable_bytes(std::span(values))};
   const size_t call = Submit(PreparePull(input, c.pool));
   ClearAll();
   c.Kill(0);

@@ -16,10 +16,8 @@ class RerouteTest : public ::testing::Test {
  protected:
   RerouteTest()
       : c(3, 1, 6),
-        table(c.AddTable({.name = "emb",
-                          .kind = TableKind::kSparse,
-                          .element = ElementType::kInt64,
-                          .dim = 1})) {}
+        table(c.AddTable(
+            {.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1})) {}
 
   static constexpr uint32_t kSlots = 6;
   // The n-th key of a slot.
@@ -35,10 +33,8 @@ class RerouteTest : public ::testing::Test {
       keys.push_back(KeyIn(slot));
       values.push_back(100 + slot);
     }
-    PartitionInput input{.state = &state,
-                         .table = &table,
-                         .keys = keys,
-                         .values = std::as_bytes(std::span(values))};
+    PartitionInput input{
+        .state = &state, .table = &table, .keys = keys, .values = std::as_bytes(std::span(values))};
     return PreparePush(input, c.pool).value();
   }
   size_t Submit(Request request, int64_t timeout_us = 600'000'000) {
@@ -53,9 +49,7 @@ class RerouteTest : public ::testing::Test {
     c.Run();
     return at;
   }
-  size_t Push(const std::vector<uint32_t>& slots) {
-    return Submit(Prepare(slots, *c.core->state()));
-  }
+  size_t Push(const std::vector<uint32_t>& slots) { return Submit(Prepare(slots, *c.core->state())); }
   // (slot, number) of every push that has arrived at a server, in order.
   std::vector<std::pair<uint32_t, uint64_t>> At(uint32_t server) {
     std::vector<std::pair<uint32_t, uint64_t>> all;

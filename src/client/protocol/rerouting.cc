@@ -19,8 +19,7 @@ bool SameMap(const wire::ClusterState& a, const wire::ClusterState& b) {
     return x.index == y.index && x.incarnation == y.incarnation && x.threads == y.threads;
   };
   return std::equal(a.slots.begin(), a.slots.end(), b.slots.begin(), b.slots.end(), same_slot) &&
-         std::equal(a.servers.begin(), a.servers.end(), b.servers.begin(), b.servers.end(),
-                    same_server);
+         std::equal(a.servers.begin(), a.servers.end(), b.servers.begin(), b.servers.end(), same_server);
 }
 
 }  // namespace
@@ -52,8 +51,7 @@ void Rerouting::Reroute(std::vector<std::unique_ptr<ShardLink>>& gone, int64_t n
       const FrameHome home = HomeOf(*frame.frame, state);
       return {home.one && home.server == peer.server && home.thread == peer.thread, home.stamp};
     };
-    for (ShardLink::Moving& one : link.TakeMisplaced(home_of, now_us))
-      moving.push_back(std::move(one));
+    for (ShardLink::Moving& one : link.TakeMisplaced(home_of, now_us)) moving.push_back(std::move(one));
   };
   for (auto& link : gone) {
     take(*link, false);
@@ -128,8 +126,7 @@ void Rerouting::FitToMap(RequestRecord& record) const {
       fitted.push_back(std::move(part));
       continue;
     }
-    for (ShardPart& piece : CutBySlot(part.frame, part, state, pool_))
-      fitted.push_back(std::move(piece));
+    for (ShardPart& piece : CutBySlot(part.frame, part, state, pool_)) fitted.push_back(std::move(piece));
   }
   record.request.parts = std::move(fitted);
 }

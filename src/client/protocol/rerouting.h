@@ -11,10 +11,10 @@
 #include "base/ids.h"
 #include "client/links/links.h"
 #include "client/links/scheduler_link.h"
+#include "client/links/slot_book.h"
 #include "client/protocol/moved_slots_log.h"
 #include "client/protocol/request_table.h"
 #include "client/protocol/round_coverage.h"
-#include "client/links/slot_book.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::client {
@@ -23,7 +23,12 @@ class Rerouting {
  public:
   Rerouting(const SchedulerLink& scheduler, RequestTable& requests, Links& links, SlotBook& book,
             RoundCoverage& coverage, MovedSlotsLog& log, BufferPool& pool)
-      : scheduler_(scheduler), requests_(requests), links_(links), book_(book), coverage_(coverage), log_(log),
+      : scheduler_(scheduler),
+        requests_(requests),
+        links_(links),
+        book_(book),
+        coverage_(coverage),
+        log_(log),
         pool_(pool) {}
 
   // The scheduler link has a newer state of a running job.

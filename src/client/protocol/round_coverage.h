@@ -11,10 +11,10 @@
 #include "base/buffer.h"
 #include "base/ids.h"
 #include "client/links/links.h"
+#include "client/links/slot_book.h"
 #include "client/protocol/newest_state.h"
 #include "client/protocol/part_sender.h"
 #include "client/protocol/request_table.h"
-#include "client/links/slot_book.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::client {

@@ -377,8 +377,7 @@ TEST_F(CoverageTest, ARoundOfADroppedTableEndsWhereverItsSlotsAre) {
   c.Move(2, k0);
   NewState();
   c.answers_under = StateVersion{1};
-  for (Link link : {k0, k1, k2})
-    c.Error(link, c.Take(link).header, Code::kNotFound, "table 1 was dropped");
+  for (Link link : {k0, k1, k2}) c.Error(link, c.Take(link).header, Code::kNotFound, "table 1 was dropped");
   ASSERT_TRUE(ends[call]);
   EXPECT_EQ(ends[call]->code(), Code::kNotFound);
 }

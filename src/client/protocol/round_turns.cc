@@ -47,8 +47,7 @@ Status RoundTurns::CheckTurn(const Request& request) {
   const auto wrong = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
   if (!decides) {
     const bool expired = order.phase() == Phase::kContributing;
-    return wrong(round + " waits for Decide" +
-                 (expired ? ": its Contribute was not finished in time" : ""));
+    return wrong(round + " waits for Decide" + (expired ? ": its Contribute was not finished in time" : ""));
   }
   if (!order.may_decide()) {
     switch (order.phase()) {

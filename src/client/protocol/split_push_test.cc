@@ -39,7 +39,8 @@ TEST(OutcomeOfParts, IsThatOfAllOfThem) {
   EXPECT_TRUE(ToldOf({{}, {}, {}}).ok());
   EXPECT_EQ(ToldOf({{}, kUnknown}).code(), Code::kOutcomeUnknown);
   EXPECT_EQ(ToldOf({kGone, kGone}).code(), Code::kRetired);  // nothing of it was sent
-  for (const std::vector<Status>& ends : {std::vector<Status>{{}, kGone}, {kGone, {}}, {kUnknown, kGone}, {kGone, kUnknown}}) {
+  for (const std::vector<Status>& ends :
+       {std::vector<Status>{{}, kGone}, {kGone, {}}, {kUnknown, kGone}, {kGone, kUnknown}}) {
     const Status told = ToldOf(ends);
     EXPECT_EQ(told.code(), Code::kOutcomeUnknown);  // who tries again would apply a part twice
   }
@@ -98,7 +99,8 @@ class SplitPushTest : public ::testing::Test {
  protected:
   SplitPushTest()
       : c(1, 1, 4),
-        table(c.AddTable({.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1})) {
+        table(c.AddTable(
+            {.name = "emb", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1})) {
     c.options.max_unacked_bytes = 20;
     c.StartAll();
   }
@@ -196,7 +198,9 @@ TEST_F(SplitPushTest, TheFirstOneWaitsForTheRoomOfAll) {
   const std::vector<RowKey> keys = {1};
   const std::vector<int64_t> values = {1};
   for (uint64_t push : {0, 7}) {
-    Request request = PreparePush({.state = larger.core->state().get(), .table = &table, .keys = keys,
+    Request request = PreparePush({.state = larger.core->state().get(),
+                                   .table = &table,
+                                   .keys = keys,
                                    .values = std::as_bytes(std::span(values))},
                                   larger.pool)
                           .value();

@@ -84,9 +84,7 @@ class TableOrder {
     }
   }
   // The running Contribute has come to its deadline; it goes on without its caller.
-  void Expired(uint64_t request) {
-    expired_ = running_ == request && phase_ == Phase::kContributing;
-  }
+  void Expired(uint64_t request) { expired_ = running_ == request && phase_ == Phase::kContributing; }
   // There is nothing to decide: the open round is gone with its table.
   void Close() {
     phase_ = Phase::kNone;

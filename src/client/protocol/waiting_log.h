@@ -17,7 +17,11 @@ class WaitingLog {
   using LogLine = std::function<void(const std::string&)>;
   WaitingLog(const LogLine& log, int64_t every_us, const RequestTable& requests, const ControlCalls& calls,
              const WaitingWords& words, int64_t now_us)
-      : log_(log), every_us_(every_us), requests_(requests), calls_(calls), words_(words),
+      : log_(log),
+        every_us_(every_us),
+        requests_(requests),
+        calls_(calls),
+        words_(words),
         log_us_(now_us + every_us) {}
 
   void OnTick(int64_t now_us);

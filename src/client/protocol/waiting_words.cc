@@ -39,8 +39,7 @@ std::string WaitingWords::WhatOf(const RequestRecord& record) const {
 std::string WaitingWords::AwaitedBy(const RequestRecord& record, int64_t now_us) const {
   if (!record.sent) return "earlier requests of this worker are not finished";
   // If it is only ourselves that a shard waits for, something does not get through.
-  const bool only_us =
-      record.missing_ranks.size() == 1 && record.missing_ranks[0] == scheduler_.rank().value;
+  const bool only_us = record.missing_ranks.size() == 1 && record.missing_ranks[0] == scheduler_.rank().value;
   if (!record.missing_ranks.empty() && !only_us) {
     const std::vector<uint32_t> in_barrier = MissingInBarrier(record);
     return RanksAre(record.missing_ranks) + " missing" +
@@ -74,8 +73,7 @@ std::string WaitingWords::NoAnswer(const RequestRecord& record, int64_t now_us) 
   if (silent.size() > kNamedLinks) text += " and " + std::to_string(silent.size() - kNamedLinks) + " more";
   if (!record.waits_for.empty()) text += ", which waits for " + record.waits_for;
   // Healthy servers may not answer while a partition has too few copies: then that comes first.
-  if (!scheduler_.Silent(now_us) && scheduler_.said_blocked())
-    return scheduler + "; " + text;
+  if (!scheduler_.Silent(now_us) && scheduler_.said_blocked()) return scheduler + "; " + text;
   return text + (scheduler.empty() ? "" : "; " + scheduler);
 }
 

@@ -19,7 +19,9 @@ class WordsTest : public ::testing::Test {
         values(kSize),
         out(kSize) {}
   PartitionInput Input(const wire::TableInfo& info) {
-    return {.state = c.core->state().get(), .table = &info, .values = std::as_bytes(std::span(values)),
+    return {.state = c.core->state().get(),
+            .table = &info,
+            .values = std::as_bytes(std::span(values)),
             .out = std::as_writable_bytes(std::span(out))};
   }
   void Submit(Result<Request> request, int64_t timeout_us) {
@@ -37,17 +39,18 @@ class WordsTest : public ::testing::Test {
   void SayWaiting(std::vector<uint32_t> ranks, const std::string& for_whom = "") {
     for (Link link : c.Links())
       for (const wire::InFrame& frame : c.Inbox(link))
-        c.Say(c.conn_of.at(link),
-              wire::StillWaiting{frame.header.request_id, TableId{frame.header.table}, Round{0}, ranks, for_whom});
+        c.Say(c.conn_of.at(link), wire::StillWaiting{frame.header.request_id, TableId{frame.header.table},
+                                                     Round{0}, ranks, for_whom});
   }
   void Barrier(int64_t timeout_us) {
     ends.emplace_back();
-    c.core->Barrier(
-        c.now + timeout_us, [this, at = ends.size() - 1](Status s) { ends[at] = s; }, c.now);
+    c.core->Barrier(c.now + timeout_us, [this, at = ends.size() - 1](Status s) { ends[at] = s; }, c.now);
     c.Run();
   }
   std::string Text(size_t call) const { return ends.at(call) ? ends[call]->message() : "it has not ended"; }
-  bool Says(size_t call, const std::string& words) const { return Text(call).find(words) != std::string::npos; }
+  bool Says(size_t call, const std::string& words) const {
+    return Text(call).find(words) != std::string::npos;
+  }
 
   FakeCluster c;
   wire::TableInfo sync, async;
@@ -86,18 +89,20 @@ TEST_F(WordsTest, AThreadThatOwesSeveralAnswersIsNamedOnce) {
   const wire::TableInfo large = one.AddTable({.name = "l", .size = 8 * 64 * 1024});
   one.StartAll();
   const std::vector<float> gradient(8 * 64 * 1024);
-  Request push = PreparePush({.state = one.core->state().get(), .table = &large,
-                              .values = std::as_bytes(std::span(gradient))},
-                             one.pool)
-                     .value();
+  Request push =
+      PreparePush(
+          {.state = one.core->state().get(), .table = &large, .values = std::as_bytes(std::span(gradient))},
+          one.pool)
+          .value();
   ASSERT_GE(push.parts.size(), 4u);
   std::string told;
   push.deadline_us = one.now + 2'000'000;
   push.done = [&](const Status& s) { told = s.message(); };
   one.core->Submit(std::move(push), one.now);
   one.Wait(2'500'000);
-  EXPECT_EQ(told, "a push to table \"l\" was not finished in time: no answer from server 0 thread 0 at "
-                  "10.0.0.0:7000; it may still be applied");
+  EXPECT_EQ(told,
+            "a push to table \"l\" was not finished in time: no answer from server 0 thread 0 at "
+            "10.0.0.0:7000; it may still be applied");
 }
 
 TEST_F(WordsTest, APullOfValuesThatNobodyAssignedNamesAServerThatIsAway) {
@@ -172,7 +177,8 @@ TEST_F(WordsTest, SomeInABarrierAndOthersMissing) {
     SayWaiting({1, 2});
   }
   ASSERT_FALSE(c.log.empty());
-  EXPECT_EQ(c.log[0], "rank 0 waits for round 0 of table \"w\": ranks 1, 2 are missing; rank 1 is in a barrier");
+  EXPECT_EQ(c.log[0],
+            "rank 0 waits for round 0 of table \"w\": ranks 1, 2 are missing; rank 1 is in a barrier");
 }
 
 TEST_F(WordsTest, CallsToTheSchedulerAreLoggedToo) {

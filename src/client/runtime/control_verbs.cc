@@ -23,8 +23,8 @@ Status ControlVerbs::Start() {
       options_.connect_timeout_ms);
 }
 
-Status ControlVerbs::BlockingCall(const std::function<void(int64_t deadline_us, ClientCore::Done done)>& start,
-                                int64_t timeout_ms) {
+Status ControlVerbs::BlockingCall(
+    const std::function<void(int64_t deadline_us, ClientCore::Done done)>& start, int64_t timeout_ms) {
   auto state = std::make_shared<PendingState>(false);
   const int64_t deadline_us = DeadlineUs(options_, timeout_ms);
   // In a trip it is sent by the wait, behind what was begun before it.

@@ -8,9 +8,9 @@
 
 #include "base/call.h"
 #include "cairn/status.h"
-#include "client/runtime/pending_state.h"
 #include "client/protocol/open_trips.h"
 #include "client/protocol/user_waits.h"
+#include "client/runtime/pending_state.h"
 #include "transport/tcp/turn.h"
 
 namespace cairn {

@@ -25,7 +25,9 @@ void PendingState::Complete(Status result) {
   status = std::move(result);
   if (phase.exchange(kReady, std::memory_order_acq_rel) != kAwaited) return;
   // Whoever has seen kAwaited holds the mutex until it sleeps.
-  { std::lock_guard asleep(mutex); }
+  {
+    std::lock_guard asleep(mutex);
+  }
   ended.notify_all();
 }
 

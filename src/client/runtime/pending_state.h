@@ -52,7 +52,7 @@ class PendingState {
   void SleepUntilReady(Sleep sleep);
 
   std::atomic<uint32_t> phase{kRunning};
-  Status status;  // written before kReady
+  Status status;     // written before kReady
   std::mutex mutex;  // guards nothing but the sleep
   std::condition_variable ended;
 };

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "client/runtime/pending_state.h"
 #include "client/partition/table_call.h"
 #include "client/protocol/push_pull.h"
 #include "client/runtime/hand_over.h"
 #include "client/runtime/loop_side.h"
+#include "client/runtime/pending_state.h"
 #include "client/runtime/unacked_bytes.h"
 
 namespace cairn {

@@ -41,7 +41,8 @@ Status TableVerbs::Reserve(const TableHandle& table, uint64_t bytes, int64_t dea
                                        InMiB(unacked_.bound()) + "); nothing was sent"};
 }
 
-void TableVerbs::SubmitPart(Request part, int64_t deadline_us, const std::shared_ptr<client::SplitPush>& split) {
+void TableVerbs::SubmitPart(Request part, int64_t deadline_us,
+                            const std::shared_ptr<client::SplitPush>& split) {
   part.deadline_us = deadline_us;
   part.done = [this, split](const Status& status) {
     loop_.CallEnded();
@@ -93,7 +94,8 @@ Pending TableVerbs::Submit(Result<Request> request, const Submission& submission
     unacked_.Free(submission.reserved);
     if (submission.split == nullptr) return PendingState::Ready(posted);
     return PendingState::Ready(
-        {Code::kOutcomeUnknown, posted.message() + "; parts of this push were sent, and may have been applied"});
+        {Code::kOutcomeUnknown,
+         posted.message() + "; parts of this push were sent, and may have been applied"});
   }
   if (submission.chosen != nullptr) submission.chosen->KeepRest();
   return PendingState::PendingOf(std::move(state));
@@ -143,8 +145,7 @@ Result<std::vector<RowKey>> TableVerbs::Keys(const TableHandle& table, const Tab
 
 Pending TableVerbs::Done(const TableHandle& table, const TableCall& call) { return Round(table, call, {}); }
 
-Pending TableVerbs::PushPull(const std::shared_ptr<const TableHandle>& table,
-                             const TableCall& call) {
+Pending TableVerbs::PushPull(const std::shared_ptr<const TableHandle>& table, const TableCall& call) {
   if (Status wrong = client::CheckGiven(*table, call); !wrong.ok()) return PendingState::Ready(wrong);
   if (table->info.spec.mode == Mode::kSync) return Round(*table, call, {.pull_after = true});
   if (call.info != nullptr) *call.info = {};
@@ -164,22 +165,20 @@ Pending TableVerbs::Round(const TableHandle& table, const TableCall& call, const
   input.pull_after = kind.pull_after;
   client::ErrorFeedback::Chosen chosen = client::Choose(table, input);
   return Submit(PrepareRound(input, loop_.pool()),
-                {.deadline_us = DeadlineUs(options_, call.timeout_ms),
-                 .info = call.info,
-                 .chosen = &chosen});
+                {.deadline_us = DeadlineUs(options_, call.timeout_ms), .info = call.info, .chosen = &chosen});
 }
 
 Pending TableVerbs::AsyncPushPull(const std::shared_ptr<const TableHandle>& handle, const TableCall& call) {
   const TableHandle& table = *handle;
-  PushPullCall::Prepared both{.deadline_us = DeadlineUs(options_, call.timeout_ms),
-                              .reserved = call.bytes()};
+  PushPullCall::Prepared both{.deadline_us = DeadlineUs(options_, call.timeout_ms), .reserved = call.bytes()};
   const auto state = loop_.Snapshot();
   if (Status wrong = client::CheckCall(table, call, *state); !wrong.ok()) return PendingState::Ready(wrong);
   PartitionInput input = client::InputOf(table, call, *state);
-  input.borrow = true;  // the caller waits for the pull anyway
+  input.borrow = true;                           // the caller waits for the pull anyway
   auto pull = PreparePull(input, loop_.pool());  // a wrong `out` is found before anything is sent
   if (!pull.ok()) return PendingState::Ready(pull.status());
-  if (Status full = Reserve(table, both.reserved, both.deadline_us); !full.ok()) return PendingState::Ready(full);
+  if (Status full = Reserve(table, both.reserved, both.deadline_us); !full.ok())
+    return PendingState::Ready(full);
   const uint64_t reserved = both.reserved;
   PartitionInput gradient = input;
   client::ErrorFeedback::Chosen chosen = client::Choose(table, gradient);
@@ -192,9 +191,8 @@ Pending TableVerbs::AsyncPushPull(const std::shared_ptr<const TableHandle>& hand
   both.pull = std::move(*pull);
   auto pending = MakeRecycled<PendingState>(false);
   auto begun = MakeRecycled<PushPullCall>(loop_, unacked_, handle, call, pending, std::move(both));
-  const Status posted =
-      hand_over_.Begin([this, begun]() mutable { begun->Start(hand_over_.trip(), begun); }, *pending,
-                       HandOver::Then::kWaits);
+  const Status posted = hand_over_.Begin([this, begun]() mutable { begun->Start(hand_over_.trip(), begun); },
+                                         *pending, HandOver::Then::kWaits);
   if (!posted.ok()) {
     unacked_.Free(reserved);
     return PendingState::Ready(posted);

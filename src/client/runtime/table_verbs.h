@@ -52,7 +52,7 @@ class TableVerbs {
     bool detached = false;  // uses none of the caller's memory
     bool awaited = false;   // the caller does nothing else until it has ended
     RoundInfo* info = nullptr;
-    client::ErrorFeedback::Chosen* chosen = nullptr;      // kept back once the request is taken over
+    client::ErrorFeedback::Chosen* chosen = nullptr;     // kept back once the request is taken over
     std::shared_ptr<client::SplitPush> split = nullptr;  // this is the last part of it
   };
   // Waits at the bound of unacknowledged bytes, until the deadline.

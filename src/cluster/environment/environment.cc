@@ -259,12 +259,13 @@ Result<Environment> ReadEnvironment(const Variables& variables) {
   reader.Number<uint32_t>(verbose, "CAIRN_VERBOSE", 0, 9);
   reader.Number<uint32_t>(verbose, "PS_VERBOSE", 0, 9);
   out.verbose = verbose.value_or(0);
-  const int64_t heartbeat_ms = out.heartbeat_ms.value_or(1000), dead_after_ms = out.dead_after_ms.value_or(5000);
+  const int64_t heartbeat_ms = out.heartbeat_ms.value_or(1000),
+                dead_after_ms = out.dead_after_ms.value_or(5000);
   if ((out.heartbeat_ms || out.dead_after_ms) && dead_after_ms < 2 * heartbeat_ms) {
-    reader.Fail({Code::kInvalidArgument, "CAIRN_DEAD_AFTER_MS=" + std::to_string(dead_after_ms) +
-                                             " is less than twice CAIRN_HEARTBEAT_MS=" +
-                                             std::to_string(heartbeat_ms) +
-                                             ": a healthy node would be taken for dead; set both"});
+    reader.Fail({Code::kInvalidArgument,
+                 "CAIRN_DEAD_AFTER_MS=" + std::to_string(dead_after_ms) +
+                     " is less than twice CAIRN_HEARTBEAT_MS=" + std::to_string(heartbeat_ms) +
+                     ": a healthy node would be taken for dead; set both"});
   }
   if (!reader.status().ok()) return reader.status();
   return out;
@@ -353,8 +354,7 @@ Result<scheduler::EtcdOptions> ParseMeta(std::string_view what, std::string_view
   const size_t slash = rest.find('/');
   Result<std::vector<wire::Endpoint>> members = ParseEndpoints(what, rest.substr(0, slash));
   if (!members.ok())
-    return Malformed(what, text,
-                     "etcd://HOST:PORT,HOST:PORT/PREFIX (" + members.status().message() + ")");
+    return Malformed(what, text, "etcd://HOST:PORT,HOST:PORT/PREFIX (" + members.status().message() + ")");
   scheduler::EtcdOptions options;
   options.members = *std::move(members);
   if (slash == std::string_view::npos) return options;

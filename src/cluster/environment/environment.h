@@ -39,13 +39,14 @@ struct Environment {
   std::optional<uint32_t> min_in_sync;
   std::optional<std::string> state_dir;
   std::optional<std::string> meta;  // where the schedulers keep their state, as ParseMeta takes it
-  std::optional<int64_t> heartbeat_ms, dead_after_ms, lost_after_ms, rejoin_grace_ms, connect_timeout_ms, call_timeout_ms;
+  std::optional<int64_t> heartbeat_ms, dead_after_ms, lost_after_ms, rejoin_grace_ms, connect_timeout_ms,
+      call_timeout_ms;
   std::optional<int64_t> deadlock_after_ms;  // 0: never
   // Paddle has no scheduler process: the first server of its list hosts one, on its own port.
   bool hosts_scheduler = false;
   uint32_t verbose = 0;
 
-  wire::Endpoint scheduler() const;  // the loopback address where no host is given
+  wire::Endpoint scheduler() const;                // the loopback address where no host is given
   std::vector<wire::Endpoint> schedulers() const;  // it, and then the standbys
 };
 

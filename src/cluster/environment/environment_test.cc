@@ -233,7 +233,8 @@ TEST(Environment, SeveralSchedulers) {
   EXPECT_EQ(out.schedulers().size(), 3u);
   EXPECT_EQ(out.meta, "etcd://e:4");
   EXPECT_TRUE(RequireScheduler(out).ok());
-  const Environment one = Read({{"CAIRN_SCHEDULER", "a:1"}, {"CAIRN_SCHED_HOST", "a"}, {"MS_SCHED_PORT", "1"}});
+  const Environment one =
+      Read({{"CAIRN_SCHEDULER", "a:1"}, {"CAIRN_SCHED_HOST", "a"}, {"MS_SCHED_PORT", "1"}});
   EXPECT_TRUE(one.standbys.empty());
   EXPECT_EQ(one.schedulers(), std::vector<wire::Endpoint>(1, {"a", 1}));
   for (const char* bad : {"a", "a:0", "a:1,", "a:1,a:1", ",a:1", "a:1;b:2"})
@@ -249,8 +250,8 @@ TEST(Environment, WhereTheStateIs) {
   EXPECT_EQ(full->prefix, "/jobs/one");
   for (const char* plain : {"etcd://a:1", "etcd://a:1/", "etcd://a:1//"})
     EXPECT_EQ(ParseMeta("--meta", plain)->prefix, "") << plain;
-  for (const char* bad : {"", "a:1", "http://a:1", "etcd://", "etcd:///x", "etcd://a", "etcd://a:1,", "etcd://a:1/b c",
-                          "etcd://a:1,a:1"}) {
+  for (const char* bad : {"", "a:1", "http://a:1", "etcd://", "etcd:///x", "etcd://a", "etcd://a:1,",
+                          "etcd://a:1/b c", "etcd://a:1,a:1"}) {
     const Result<scheduler::EtcdOptions> parsed = ParseMeta("--meta", bad);
     ASSERT_FALSE(parsed.ok()) << bad;
     EXPECT_TRUE(Has(parsed.status().message(), "--meta"));

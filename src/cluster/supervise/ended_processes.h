@@ -28,7 +28,8 @@ class EndedProcesses {
   std::vector<EndedProcess> TakeDue(int64_t now_ms);
 
  private:
-  // More than a launcher starts while a scheduler is away. Beyond it nobody new is taken in: their silence tells.
+  // More than a launcher starts while a scheduler is away. Beyond it nobody new is taken in: their silence
+  // tells.
   static constexpr size_t kMost = 1024;
   const int64_t again_ms_;
   struct Word {

@@ -1,6 +1,6 @@
-// Rounds and pushes of a job as they go by, out of what the scheduler says of its servers now and then. Servers
-// count from their start, and a scheduler that was started again has not heard them yet: the numbers never
-// fall, and the rate is that of the rounds, not of the scheduler's hearing of them. No clock.
+// Rounds and pushes of a job as they go by, out of what the scheduler says of its servers now and then.
+// Servers count from their start, and a scheduler that was started again has not heard them yet: the numbers
+// never fall, and the rate is that of the rounds, not of the scheduler's hearing of them. No clock.
 #pragma once
 
 #include <cstdint>

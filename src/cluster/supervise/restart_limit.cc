@@ -25,9 +25,10 @@ bool TakeNumber(std::string_view& text, Number most, Number* out) {
 }  // namespace
 
 Result<RestartLimit> ParseRestartLimit(std::string_view text) {
-  const Status wrong(Code::kInvalidArgument, "'" + std::string(text) +
-                                                 "' is no limit for restarts: give a number for the whole job (3), or "
-                                                 "so many within a time (3/10min; s, min, h or d)");
+  const Status wrong(Code::kInvalidArgument,
+                     "'" + std::string(text) +
+                         "' is no limit for restarts: give a number for the whole job (3), or "
+                         "so many within a time (3/10min; s, min, h or d)");
   RestartLimit limit;
   limit.window_ms = 0;
   if (!TakeNumber(text, kMaxCount, &limit.count)) return wrong;
@@ -55,7 +56,8 @@ std::string ToString(const RestartLimit& limit) {
 
 std::optional<uint32_t> RestartCounts::Take(uint32_t kind, uint32_t index, int64_t now_ms) {
   std::deque<int64_t>& times = times_[{kind, limit_.window_ms > 0 ? index : 0}];
-  while (limit_.window_ms > 0 && !times.empty() && now_ms - times.front() >= limit_.window_ms) times.pop_front();
+  while (limit_.window_ms > 0 && !times.empty() && now_ms - times.front() >= limit_.window_ms)
+    times.pop_front();
   if (times.size() >= limit_.count) return std::nullopt;
   times.push_back(now_ms);
   ++total_;

@@ -20,8 +20,8 @@ TEST(RestartLimit, IsReadAndSaid) {
   EXPECT_EQ(said("5/60s"), "5 within 1 min");
   EXPECT_EQ(said("20/1d"), "20 within 1 d");
   EXPECT_EQ(ToString(RestartLimit{}), "3 within 10 min");
-  for (const char* text : {"", "x", "-1", "3/", "3/min", "3/0s", "3/10", "3/10m", "3/10min ", "3 /10min", "9999999",
-                           "3/99999999999999999999s", "3/400d", "/10min"})
+  for (const char* text : {"", "x", "-1", "3/", "3/min", "3/0s", "3/10", "3/10m", "3/10min ", "3 /10min",
+                           "9999999", "3/99999999999999999999s", "3/400d", "/10min"})
     EXPECT_EQ(said(text), "wrong") << text;
   EXPECT_NE(ParseRestartLimit("3/10m").status().message().find("3/10min"), std::string::npos);
 }

@@ -34,11 +34,13 @@ TEST_F(Rotating, TheNewestLinesStayAndOneOlderFile) {
   EXPECT_TRUE(now.starts_with("[cairn] the lines before this are in " + path + ".1\nline ")) << now;
   // The two files are the end of what was written, without a gap.
   const std::string first = now.substr(now.find("\nline ") + 6, 3);
-  EXPECT_TRUE(before.ends_with("line " + std::to_string(std::stoi(first) - 1) + "\n")) << before << "\n" << now;
+  EXPECT_TRUE(before.ends_with("line " + std::to_string(std::stoi(first) - 1) + "\n")) << before << "\n"
+                                                                                       << now;
   size_t files = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++files;
   EXPECT_EQ(files, 2u);
-  EXPECT_LE(before.size(), 100 + std::string("[cairn] the lines before this are in ").size() + path.size() + 3);
+  EXPECT_LE(before.size(),
+            100 + std::string("[cairn] the lines before this are in ").size() + path.size() + 3);
 }
 
 TEST_F(Rotating, WithoutABoundNothingIsRenamed) {

@@ -167,8 +167,9 @@ std::vector<SuperviseAction> Supervisor::OnWorkersWanted(uint32_t wanted, int64_
   };
   Say("the job is to have " + std::to_string(wanted) + (wanted == 1 ? " worker" : " workers") +
       (change.start.empty() ? "" : ": starting " + names(change.start)) +
-      (change.dismiss.empty() ? "" : ": " + names(change.dismiss) + (change.dismiss.size() == 1 ? " is" : " are") +
-                                         " told to go (SIGTERM)"));
+      (change.dismiss.empty() ? ""
+                              : ": " + names(change.dismiss) + (change.dismiss.size() == 1 ? " is" : " are") +
+                                    " told to go (SIGTERM)"));
   for (uint32_t rank : change.dismiss) Do(Kind::kTerminate, {wire::Role::kWorker, rank});
   for (uint32_t rank : change.start) {
     given_up_.erase(rank);
@@ -205,8 +206,8 @@ void Supervisor::WorkerEnded(const NodeName& node, const ProcessEnd& end, int64_
   }
   if (end.signal == 0 && end.code != kStartAgainCode && end.code != kOutOfMemoryCode) {
     tail_ = node;
-    return Fail(
-        {.exit_code = end.code, .cause = what, .consequence = ": the job ends", .secondary = true}, now_ms);
+    return Fail({.exit_code = end.code, .cause = what, .consequence = ": the job ends", .secondary = true},
+                now_ms);
   }
   if (TakeRestart(node, end, now_ms)) return;
   Say(what + " and is given up: " + UsedUp());
@@ -237,7 +238,7 @@ void Supervisor::SchedulerEnded(const NodeName& node, const ProcessEnd& end, int
   const std::string words = end.signal == 0 ? last_words_ : "";
   Fail({.exit_code = end.exit_code(),
         .cause = ToString(node) + " " + ToString(end) + (words.empty() ? "" : ": " + words),
-        .consequence = end.signal != 0  ? ": " + UsedUp() + ", and the job ends"
+        .consequence = end.signal != 0 ? ": " + UsedUp() + ", and the job ends"
                        : words.empty() ? ": the job ends"
                                        : "; the job ends",
         .secondary = end.signal == 0},
@@ -268,7 +269,9 @@ std::vector<SuperviseAction> Supervisor::OnStop(int64_t now_ms) {
   if (stopping() || phase_ == Phase::kDone) return Take();
   tail_.reset();
   exit_code_.reset();  // of a worker that was given up: this is why it ends
-  Fail({.exit_code = kStoppedCode, .cause = std::string(kStoppedWords), .consequence = ": stopping everything"},
+  Fail({.exit_code = kStoppedCode,
+        .cause = std::string(kStoppedWords),
+        .consequence = ": stopping everything"},
        now_ms);
   deadline_ms_ = now_ms + options_.interrupt_grace_ms;
   Settle(now_ms);
@@ -406,7 +409,8 @@ std::vector<SuperviseAction> Supervisor::OnTick(int64_t now_ms) {
   if ((phase_ == Phase::kRunning || phase_ == Phase::kLeaving) && now_ms >= next_give_up_ms_) {
     next_give_up_ms_ = now_ms + options_.give_up_every_ms;
     for (uint32_t rank : scale_.ranks()) {
-      if (phase_ == Phase::kLeaving || given_up_.contains(rank)) Do(Kind::kGiveUp, {wire::Role::kWorker, rank});
+      if (phase_ == Phase::kLeaving || given_up_.contains(rank))
+        Do(Kind::kGiveUp, {wire::Role::kWorker, rank});
     }
   }
   if (phase_ == Phase::kRunning) {
@@ -427,7 +431,6 @@ std::vector<SuperviseAction> Supervisor::OnTick(int64_t now_ms) {
   return Take();
 }
 
-
 // The supervisor's decisions about servers: which deaths the job survives, how many it should have.
 
 namespace {
@@ -436,15 +439,17 @@ constexpr const char* kNotEvenOneCopy =
     "would have gone on";
 
 constexpr const char* kNoMemory =
-    ": its part of the tables is lost and the job ends; use more servers, servers with more memory, or smaller "
+    ": its part of the tables is lost and the job ends; use more servers, servers with more memory, or "
+    "smaller "
     "tables";
 
 // For the user, of a server that is started again.
 std::string WhatBecomesOf(const ProcessEnd& server) {
   if (!server.has_copies) return "";
-  return *server.has_copies ? "; others have copies of its partitions, and they are copied back to it"
-                            : "; not each of its partitions has another copy that is in sync and heard: if none "
-                              "comes back, the scheduler says so and the job ends";
+  return *server.has_copies
+             ? "; others have copies of its partitions, and they are copied back to it"
+             : "; not each of its partitions has another copy that is in sync and heard: if none "
+               "comes back, the scheduler says so and the job ends";
 }
 
 // "server 1", "servers 0, 1 and 4"
@@ -483,11 +488,12 @@ void Supervisor::ServerEnded(const NodeName& node, const ProcessEnd& end, int64_
   if (!died && !last_words_.empty() && failure_seen_.empty()) failure_seen_ = last_words_;
   Fail({.exit_code = end.exit_code(),
         .cause = ToString(node) + " " + ToString(end),
-        .consequence = !died           ? ": the job ends"
+        .consequence = !died                          ? ": the job ends"
                        : end.code == kOutOfMemoryCode ? kNoMemory
-                       : options_.replicas < 2 ? kNotEvenOneCopy
-                                       : ": no other server is left, its part of the tables is lost and the "
-                                         "job ends",
+                       : options_.replicas < 2
+                           ? kNotEvenOneCopy
+                           : ": no other server is left, its part of the tables is lost and the "
+                             "job ends",
         .secondary = !died},
        now_ms);
 }
@@ -502,7 +508,8 @@ std::string Supervisor::DeathsTogether() const {
   return NamesOf(died_servers_) + " died before their partitions were copied again";
 }
 
-// A job that is to have one server wants one copy only, but servers on their way out keep theirs until they go.
+// A job that is to have one server wants one copy only, but servers on their way out keep theirs until they
+// go.
 bool Supervisor::MayHaveCopies(const ProcessEnd& server, bool leaving) const {
   if (replicas_ >= 2) return true;
   const bool others_leave = !leaving_.empty();
@@ -533,9 +540,9 @@ bool Supervisor::LosesTables(const NodeName& node, const ProcessEnd& end, bool l
   if (TakeRestart(node, end, now_ms, WhatBecomesOf(end))) return false;
   // Whether the job can go on without it is the scheduler's to say.
   if (CountServers() == 0 && options_.nodes == 1) return true;
-  Say(what + " and is given up: " + UsedUp() + "; the job goes on with " +
-      std::to_string(CountServers()) + (CountServers() == 1 ? " server" : " servers") +
-      (options_.nodes > 1 ? " here" : "") + ", if they have copies of its partitions");
+  Say(what + " and is given up: " + UsedUp() + "; the job goes on with " + std::to_string(CountServers()) +
+      (CountServers() == 1 ? " server" : " servers") + (options_.nodes > 1 ? " here" : "") +
+      ", if they have copies of its partitions");
   given_up_servers_.insert(node.index);
   return false;
 }
@@ -551,7 +558,8 @@ uint32_t Supervisor::CountServers() const {
 }
 
 uint32_t Supervisor::CountStaying() const {
-  return CountServers() - static_cast<uint32_t>(std::count_if(leaving_.begin(), leaving_.end(), [&](uint32_t index) {
+  return CountServers() -
+         static_cast<uint32_t>(std::count_if(leaving_.begin(), leaving_.end(), [&](uint32_t index) {
            return alive_.contains({wire::Role::kServer, index});
          }));
 }

@@ -52,7 +52,7 @@ struct ServersSeen {
 struct ProcessEnd {
   int code = 0;
   int signal = 0;
-  bool left_job = false;  // a worker: the scheduler had it as done before its process ended
+  bool left_job = false;           // a worker: the scheduler had it as done before its process ended
   std::optional<bool> has_copies;  // a server: whether others have what it held, where the scheduler knows
   std::optional<ServersSeen> servers;  // a server: what the scheduler said when it had ended
   uint64_t uid = 0;                    // a server: as it registers; 0: not known
@@ -75,7 +75,7 @@ struct SuperviseOptions {
   int64_t give_up_every_ms = 1'000;      // repeated, because the scheduler may be away; kEnded too
   int64_t stop_grace_ms = 5'000;         // between SIGTERM and SIGKILL
   int64_t interrupt_grace_ms = 10'000;   // between SIGINT and SIGTERM: time to save
-  int64_t dismiss_grace_ms = 30'000;     // between SIGTERM and SIGKILL for a worker of which there are too many
+  int64_t dismiss_grace_ms = 30'000;  // between SIGTERM and SIGKILL for a worker of which there are too many
   uint32_t nodes = 1;
   uint32_t node_rank = 0;
   int64_t join_grace_ms = 600'000;  // node_rank > 0: how long it waits for the scheduler
@@ -90,16 +90,16 @@ inline constexpr int kStoppedCode = 143;
 
 // What the scheduler says of the job.
 struct JobSeen {
-  int64_t asked_ms = 0;          // the answer is no older than this
-  bool answered = false;         // the rest counts only if it is
-  bool over = false;             // ended or failed
-  std::string failure;           // of a failed one
-  bool anybody_joined = false;   // some worker, ever
-  std::set<uint32_t> given_up;   // ranks that were neither done nor are awaited any longer
+  int64_t asked_ms = 0;         // the answer is no older than this
+  bool answered = false;        // the rest counts only if it is
+  bool over = false;            // ended or failed
+  std::string failure;          // of a failed one
+  bool anybody_joined = false;  // some worker, ever
+  std::set<uint32_t> given_up;  // ranks that were neither done nor are awaited any longer
   ServersSeen servers;
-  int64_t lost_after_ms = 0;     // for so long the scheduler may be cut off without ending the job; 0: not said
-  uint32_t replicas = 0;         // owners of a partition; 0: not said
-  bool copied = false;           // every partition has more than one owner in sync, and all are heard
+  int64_t lost_after_ms = 0;  // for so long the scheduler may be cut off without ending the job; 0: not said
+  uint32_t replicas = 0;      // owners of a partition; 0: not said
+  bool copied = false;        // every partition has more than one owner in sync, and all are heard
 };
 
 struct SuperviseAction {
@@ -212,7 +212,7 @@ class Supervisor {
   std::string NameLeaving() const;
   uint32_t CountServers() const;
   uint32_t CountStaying() const;  // those of them that have not been told to go
-  void Settle(int64_t now_ms);  // moves on to the next phase when nothing holds it back
+  void Settle(int64_t now_ms);    // moves on to the next phase when nothing holds it back
   bool Any(wire::Role role) const;
   NodeName Local(wire::Role role, uint32_t i) const;  // the i-th of this node
   bool stopping() const { return phase_ == Phase::kStoppingWorkers || phase_ == Phase::kStoppingRest; }
@@ -240,11 +240,11 @@ class Supervisor {
   int interrupts_ = 0;
   std::string cause_, failure_seen_, aborted_;  // aborted_: what this launcher has told the scheduler
   std::string last_words_;                      // of who is being reported ended
-  bool secondary_ = false;  // cause_ is a consequence of failure_seen_, if that is known
-  bool unused_ = false;     // the workers have ended and none had ever joined
-  bool softly_ = false;     // told with SIGINT so far
-  int64_t leaving_ms_ = 0;  // since when
-  int64_t heard_ms_ = 0;    // of the scheduler; node_rank > 0
+  bool secondary_ = false;                      // cause_ is a consequence of failure_seen_, if that is known
+  bool unused_ = false;                         // the workers have ended and none had ever joined
+  bool softly_ = false;                         // told with SIGINT so far
+  int64_t leaving_ms_ = 0;                      // since when
+  int64_t heard_ms_ = 0;                        // of the scheduler; node_rank > 0
   int64_t deadline_ms_ = 0;
   int64_t next_give_up_ms_ = 0;
   bool scheduler_left_ = false;  // after the workers, in good order

@@ -27,7 +27,8 @@ class Owners : public ::testing::Test {
     JobSeen seen{.asked_ms = ++now_, .answered = true, .copied = copied};
     supervisor_.OnSeen(seen, ++now_);
   }
-  Supervisor supervisor_{{.servers = 2, .workers = 1, .replicas = 2, .max_restarts = {.count = 2, .window_ms = 0}}};
+  Supervisor supervisor_{
+      {.servers = 2, .workers = 1, .replicas = 2, .max_restarts = {.count = 2, .window_ms = 0}}};
   int64_t now_ = 10;
 };
 
@@ -80,7 +81,8 @@ TEST_F(Owners, OneThatIsNotStartedAgainIsSaidToHaveEndedToo) {
 TEST_F(Owners, AServerThatRanOutOfMemoryIsSaidToBe) {
   const Actions actions = supervisor_.OnEnd(Server(1), {.code = kOutOfMemoryCode}, now_);
   EXPECT_EQ(Show(actions), "start server 1");
-  EXPECT_NE(Said(actions).find("server 1 ran out of memory (exit code 140): starting it again"), std::string::npos)
+  EXPECT_NE(Said(actions).find("server 1 ran out of memory (exit code 140): starting it again"),
+            std::string::npos)
       << Said(actions);
   Supervisor one{{.servers = 1, .workers = 1, .replicas = 1, .max_restarts = 2}};
   one.Begin(0);
@@ -105,7 +107,8 @@ TEST_F(Owners, OfAFailedJobTheServersAreTheCauseAndNotTheWorkers) {
   EXPECT_EQ(End(Server(1), kKilled), "start server 1");
   supervisor_.OnFailure("server 1 is lost");
   EXPECT_EQ(End(Worker(0), {.code = 1}), "terminate scheduler; terminate server 0; terminate server 1");
-  EXPECT_EQ(supervisor_.cause(), "servers 0 and 1 died before their partitions were copied again: server 1 is lost");
+  EXPECT_EQ(supervisor_.cause(),
+            "servers 0 and 1 died before their partitions were copied again: server 1 is lost");
   EXPECT_EQ(supervisor_.exit_code(), 1);
 }
 
@@ -175,7 +178,8 @@ TEST_F(Owners, WhileOneOfTwoLeavesTheOtherIsStartedAgain) {
   JobSeen seen{.asked_ms = now_, .answered = true, .replicas = 1};
   seen.servers = {1, {1}};
   supervisor_.OnSeen(seen, ++now_);
-  EXPECT_EQ(End(Server(0), {.signal = SIGKILL}), "start server 0") << "the scheduler is away and says nothing";
+  EXPECT_EQ(End(Server(0), {.signal = SIGKILL}), "start server 0")
+      << "the scheduler is away and says nothing";
 }
 
 TEST_F(Owners, WithoutCopiesTheJobEndsThoughOneLeaves) {
@@ -217,7 +221,8 @@ TEST_F(Owners, AServerThatIsKilledWhileItLeavesIsNotNeeded) {
   EXPECT_EQ(Seen(1, {1}), "");
   const Actions actions = supervisor_.OnEnd(Server(1), kKilled, now_);
   EXPECT_EQ(Show(actions), "");
-  EXPECT_NE(Said(actions).find("while it was leaving: it is not started again"), std::string::npos) << Said(actions);
+  EXPECT_NE(Said(actions).find("while it was leaving: it is not started again"), std::string::npos)
+      << Said(actions);
   EXPECT_EQ(Seen(1), "");
 }
 
@@ -235,7 +240,8 @@ TEST_F(Owners, AServerThatStaysIsStartedAgainAlsoWhileAnotherOneLeaves) {
 
 // The scheduler has not yet noticed the death: its answers still have the server as one that goes.
 TEST_F(Owners, AServerThatWasKilledWhileItLeftStaysAway) {
-  EXPECT_EQ(End(Server(1), {.signal = SIGKILL, .servers = ServersSeen{2, {1}}}), "start server 1") << "two are wanted";
+  EXPECT_EQ(End(Server(1), {.signal = SIGKILL, .servers = ServersSeen{2, {1}}}), "start server 1")
+      << "two are wanted";
   EXPECT_EQ(Seen(1, {1}), "");
   EXPECT_EQ(End(Server(1), {.signal = SIGKILL, .servers = ServersSeen{1, {1}}}), "");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(Seen(1), "") << "it runs no more, so it is not among those that go";

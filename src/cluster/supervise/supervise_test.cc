@@ -86,9 +86,7 @@ TEST(SuperviseRate, RestartsOfLongAgoDontCount) {
 // `cairn scale --workers`
 class Scaled : public Supervise {
  protected:
-  std::string Seen(uint32_t workers) {
-    return Show(supervisor_.OnWorkersWanted(workers, ++now_));
-  }
+  std::string Seen(uint32_t workers) { return Show(supervisor_.OnWorkersWanted(workers, ++now_)); }
 };
 
 TEST_F(Scaled, MoreWorkersAreStarted) {
@@ -164,7 +162,8 @@ TEST_F(Supervise, AWorkerThatEndsWellWithoutLeavingTheJobIsCountedApart) {
   End(Worker(1), kClean);
   End(Worker(0), kClean);
   EXPECT_EQ(supervisor_.workers_done(), 2u);
-  supervisor_.OnSeen({.asked_ms = 20, .answered = true, .over = true, .anybody_joined = true, .given_up = {1, 7}}, 20);
+  supervisor_.OnSeen(
+      {.asked_ms = 20, .answered = true, .over = true, .anybody_joined = true, .given_up = {1, 7}}, 20);
   EXPECT_EQ(supervisor_.workers_done(), 1u);
   EXPECT_EQ(supervisor_.workers_not_left(), 1u);
   End(Server(0), kClean);

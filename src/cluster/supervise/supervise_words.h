@@ -28,7 +28,10 @@ inline std::string Show(const Actions& actions) {
       case SuperviseAction::Kind::kTerminate: add("terminate " + ToString(action.node)); break;
       case SuperviseAction::Kind::kKill: add("kill " + ToString(action.node)); break;
       case SuperviseAction::Kind::kGiveUp: add("give up " + std::to_string(action.node.index)); break;
-      case SuperviseAction::Kind::kEnded: add("ended " + std::to_string(action.ended.uid) + (action.ended.out_of_memory ? " out of memory" : "")); break;
+      case SuperviseAction::Kind::kEnded:
+        add("ended " + std::to_string(action.ended.uid) +
+            (action.ended.out_of_memory ? " out of memory" : ""));
+        break;
       case SuperviseAction::Kind::kShowTail: add("tail " + ToString(action.node)); break;
       case SuperviseAction::Kind::kAbort: add("abort: " + action.text); break;
       case SuperviseAction::Kind::kAsk:  // a matter of when, not of what

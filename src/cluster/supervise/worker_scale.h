@@ -15,8 +15,8 @@ class WorkerScale {
  public:
   struct Share {
     uint32_t nodes = 1, node_rank = 0;
-    uint32_t workers = 1;          // of each node, at the start
-    int64_t leave_grace_ms = 0;    // between SIGTERM and SIGKILL
+    uint32_t workers = 1;        // of each node, at the start
+    int64_t leave_grace_ms = 0;  // between SIGTERM and SIGKILL
   };
   explicit WorkerScale(const Share& share);
 
@@ -34,7 +34,7 @@ class WorkerScale {
   // Those that were told to go and have not gone in time, each once.
   std::vector<uint32_t> TakeLate(int64_t now_ms);
 
-  uint32_t wanted() const { return wanted_; }               // in the whole job
+  uint32_t wanted() const { return wanted_; }  // in the whole job
   // Started because more were wanted, and not ended since. The scheduler may still have such a rank as done.
   const std::set<uint32_t>& called() const { return called_; }
   // One that was told to go is wanted again, and is started as soon as it has gone.

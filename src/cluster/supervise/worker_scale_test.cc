@@ -59,7 +59,8 @@ TEST(WorkerScale, WhoIsCalledIsToComeUntilItsProcessHasEnded) {
 }
 
 TEST(WorkerScale, OnSeveralMachinesEachSendsItsOwnAwayAndNode0StartsTheFurtherOnes) {
-  WorkerScale first({.nodes = 2, .node_rank = 0, .workers = 2}), second({.nodes = 2, .node_rank = 1, .workers = 2});
+  WorkerScale first({.nodes = 2, .node_rank = 0, .workers = 2}),
+      second({.nodes = 2, .node_rank = 1, .workers = 2});
   EXPECT_EQ(first.Follow(5, {0, 1}, 0).start, (Ranks{4}));
   EXPECT_FALSE(second.Follow(5, {2, 3}, 0).any());
   EXPECT_EQ(first.Follow(3, {0, 1, 4}, 1).dismiss, (Ranks{4}));

@@ -19,7 +19,9 @@ TEST(Callers, TheSilentGoAndBeyondTheBoundTheLongestSilent) {
 
 struct Strangers : ::testing::Test {
   FakeCluster c{FakeCluster::Options(1, 1)};
-  bool Closed(ConnId conn) const { return std::count(c.network.closed.begin(), c.network.closed.end(), conn) > 0; }
+  bool Closed(ConnId conn) const {
+    return std::count(c.network.closed.begin(), c.network.closed.end(), conn) > 0;
+  }
 };
 
 TEST_F(Strangers, OneThatAsksAndStaysIsClosedAndNodesAreNot) {

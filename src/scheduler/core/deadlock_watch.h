@@ -1,7 +1,8 @@
 // Workers that wait for each other and would for ever: some in a barrier, the others in rounds that wait
 // for exactly those. Each of them says what it waits for (wire::Blocked) as long as all of its calls wait
 // for other workers and its program does nothing else; where the waits form a cycle that has stayed the
-// same for long enough, nothing but a death can end it. docs/internals/consistency.md, rule 54. No clock, no network.
+// same for long enough, nothing but a death can end it. docs/internals/consistency.md, rule 54. No clock, no
+// network.
 #pragma once
 
 #include <cstdint>

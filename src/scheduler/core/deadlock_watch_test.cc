@@ -18,7 +18,8 @@ constexpr int64_t kOneSecondUs = 1'000'000;
 // Workers of incarnation 100 + rank, which report every second.
 class Watched {
  public:
-  explicit Watched(uint32_t workers, int64_t after_us = 10 * kOneSecondUs) : watch_(after_us, 3 * kOneSecondUs) {
+  explicit Watched(uint32_t workers, int64_t after_us = 10 * kOneSecondUs)
+      : watch_(after_us, 3 * kOneSecondUs) {
     for (uint32_t rank = 0; rank < workers; ++rank) {
       workers_.push_back({Incarnation{100 + rank}, Rank{rank}, 0});
       said_.emplace_back();
@@ -29,7 +30,8 @@ class Watched {
     workers_[rank].barrier_count = barrier;
     Says(rank, {.barrier = barrier});
   }
-  void WaitsFor(uint32_t rank, std::vector<uint32_t> ranks, const std::string& what = "round 7 of table \"w\"") {
+  void WaitsFor(uint32_t rank, std::vector<uint32_t> ranks,
+                const std::string& what = "round 7 of table \"w\"") {
     Says(rank, {.barrier = 0, .ranks = std::move(ranks), .what = what});
   }
   void Says(uint32_t rank, wire::Blocked report) {
@@ -70,9 +72,10 @@ TEST(DeadlockWatch, ABarrierAgainstARoundIsFoundAfterItsTimeAndBothAreTold) {
   w.WaitsFor(1, {0});
   EXPECT_EQ(w.Find(10), "") << "not before its time";
   EXPECT_FALSE(w.Told(0) || w.Told(1));
-  EXPECT_EQ(w.Find(2),
-            "rank 0 is in a barrier, rank 1 waits for round 7 of table \"w\": they wait for each other, and have "
-            "for 10 s (CAIRN_DEADLOCK_AFTER_MS). Make the same calls in the same order on all workers");
+  EXPECT_EQ(
+      w.Find(2),
+      "rank 0 is in a barrier, rank 1 waits for round 7 of table \"w\": they wait for each other, and have "
+      "for 10 s (CAIRN_DEADLOCK_AFTER_MS). Make the same calls in the same order on all workers");
   EXPECT_TRUE(w.Told(0) && w.Told(1));
   EXPECT_EQ(w.Find(20), "") << "once";
 }
@@ -148,7 +151,8 @@ TEST(DeadlockWatch, RoundsOfTwoTablesAgainstEachOther) {
   Watched w(2);
   w.WaitsFor(0, {1}, "round 0 of table \"optimizer-1/0\"");
   w.WaitsFor(1, {0}, "round 1 of table \"optimizer-0/0\"");
-  EXPECT_TRUE(w.Find(12).starts_with("rank 0 waits for round 0 of table \"optimizer-1/0\", rank 1 waits for round 1"));
+  EXPECT_TRUE(w.Find(12).starts_with(
+      "rank 0 waits for round 0 of table \"optimizer-1/0\", rank 1 waits for round 1"));
 }
 
 TEST(DeadlockWatch, NeverAndNotTooSoon) {
@@ -206,8 +210,9 @@ TEST(DeadlockWatch, OfManyAFewOfEachKindAreNamed) {
   for (uint32_t rank = 0; rank < 5; ++rank) w.InBarrier(rank);
   w.WaitsFor(5, {0});
   const std::string found = w.Find(15);
-  EXPECT_TRUE(found.starts_with("rank 0 is in a barrier, rank 1 is in a barrier, rank 5 waits for round 7 of "
-                                "table \"w\" and 3 more wait too: they wait for each other"))
+  EXPECT_TRUE(
+      found.starts_with("rank 0 is in a barrier, rank 1 is in a barrier, rank 5 waits for round 7 of "
+                        "table \"w\" and 3 more wait too: they wait for each other"))
       << found;
 }
 

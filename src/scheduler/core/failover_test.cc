@@ -448,7 +448,8 @@ TEST(Ruin, EndsTheJobLoudly) {
     c.Beat(s1);
     s0.beat.news = {{slot, kind, 0, epoch, StateVersion(0)}};
     c.Beat(s0);
-    EXPECT_EQ(c.state().phase, wire::Phase::kRunning) << "of another epoch, and of one that is not its primary";
+    EXPECT_EQ(c.state().phase, wire::Phase::kRunning)
+        << "of another epoch, and of one that is not its primary";
     s1.beat.news = {{slot, kind, 1, epoch, StateVersion(0)}};
     c.Beat(s1);
     EXPECT_EQ(c.state().phase, wire::Phase::kFailed);

@@ -37,7 +37,8 @@ class FakeNetwork final : public Network {
       message = Result<wire::ControlMessage>(wire::ControlMessage(wire::StateMessage{std::move(*state)}));
       ++deltas;
     }
-    if (const auto* whole = std::get_if<wire::StateMessage>(&*message)) told[whole->state.version] = whole->state;
+    if (const auto* whole = std::get_if<wire::StateMessage>(&*message))
+      told[whole->state.version] = whole->state;
     if (std::holds_alternative<wire::StateMessage>(*message)) told_states.push_back(conn);
     sent[conn].push_back(std::move(*message));
     ++count;
@@ -190,7 +191,8 @@ class FakeCluster {
           node.beat.news.push_back({slot, News::kCaughtUp, backup.server, owner.epoch, backup.added});
       if (owner.heir != wire::kNoServer)
         node.beat.news.push_back({slot, News::kHandedOver, owner.heir, owner.epoch, StateVersion(0)});
-      if (slot < bytes.size()) node.beat.loads.push_back({slot, bytes[slot], 0, slot < pushed.size() ? pushed[slot] : 0, 0});
+      if (slot < bytes.size())
+        node.beat.loads.push_back({slot, bytes[slot], 0, slot < pushed.size() ? pushed[slot] : 0, 0});
     }
     Beat(node);
     node.beat.news.clear();

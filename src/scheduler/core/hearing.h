@@ -3,7 +3,8 @@
 //
 // Silence that everybody shares is the scheduler's own. A scheduler that hears nobody on another machine
 // is *isolated*, and blames nobody until it hears somebody again; then everybody gets a whole detection
-// time to come back, and no less than a network needs to find everybody again. That has an end: a silence of `lost_after` counts, whoever shares it.
+// time to come back, and no less than a network needs to find everybody again. That has an end: a silence of
+// `lost_after` counts, whoever shares it.
 #pragma once
 
 #include <cstddef>

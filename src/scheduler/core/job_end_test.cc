@@ -52,7 +52,8 @@ TEST_F(Job, RestartGivesEverybodyAFullDeadAfter) {
 
 TEST_F(Job, LostServerFailsTheJobAndNamesIt) {
   c.Advance(59'900'000, {&s0, &w0, &w1});
-  EXPECT_EQ(c.state().phase, wire::Phase::kRunning) << "it may only be cut off, and nobody has its partitions";
+  EXPECT_EQ(c.state().phase, wire::Phase::kRunning)
+      << "it may only be cut off, and nobody has its partitions";
   c.Advance(100'000, {&s0, &w0, &w1});
   EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
   EXPECT_NE(c.state().failure.find("server 1 (10.0.1.1:9001) is lost: not heard for 60.0 s"),

@@ -154,7 +154,8 @@ TEST(Registration, WorkerBeyondTheExpectedDoesNotStandInForAMissingRank) {
   EXPECT_EQ(c.state().workers.size(), 3u);
 }
 
-// Of two workers one dies silently before the job begins. As rank 2 its successor would wait for rank 0, for ever.
+// Of two workers one dies silently before the job begins. As rank 2 its successor would wait for rank 0, for
+// ever.
 TEST(Registration, WorkerWithoutARankWaitsWhileAllRanksOfTheStartAreTaken) {
   FakeCluster c(FakeCluster::Options(2, 2));
   c.Start();
@@ -163,7 +164,9 @@ TEST(Registration, WorkerWithoutARankWaitsWhileAllRanksOfTheStartAreTaken) {
   const auto refusal = c.Last<wire::Refusal>(successor.conn);
   ASSERT_TRUE(refusal.has_value());
   EXPECT_EQ(refusal->code, Code::kUnavailable) << "it asks again";
-  EXPECT_NE(refusal->text.find("has not begun, and it has the 2 workers that it begins with"), std::string::npos) << refusal->text;
+  EXPECT_NE(refusal->text.find("has not begun, and it has the 2 workers that it begins with"),
+            std::string::npos)
+      << refusal->text;
   c.Advance(20'000'000, {&s0, &w1});
   successor = c.Worker(3);
   EXPECT_EQ(successor.rank, 0u);
@@ -247,7 +250,8 @@ TEST(Membership, ALoopbackAddressFromAnotherMachineIsRefused) {
   c.Start();
   for (const char* host : {"127.0.0.1", "127.0.1.1", "::1", "localhost"}) {
     const ConnId conn = c.NewConn();
-    c.Tell(conn, wire::Register{.role = wire::Role::kServer, .uid = 77, .endpoint = {host, 9000}, .threads = 1});
+    c.Tell(conn,
+           wire::Register{.role = wire::Role::kServer, .uid = 77, .endpoint = {host, 9000}, .threads = 1});
     const auto refusal = c.Last<wire::Refusal>(conn);
     ASSERT_TRUE(refusal.has_value()) << host;
     EXPECT_EQ(refusal->code, Code::kInvalidArgument);

@@ -113,7 +113,8 @@ bool Moves::Advance(int64_t now_us) {
 }
 
 ServerWishes Moves::Wishes(int64_t now_us) const {
-  return {.wants_to_leave = [this](const wire::ServerInfo& server) { return news_.WantsToLeave(server.incarnation); },
+  return {.wants_to_leave =
+              [this](const wire::ServerInfo& server) { return news_.WantsToLeave(server.incarnation); },
           .heard_lately =
               [this, now_us](const wire::ServerInfo& server) {
                 return presence_.ServerHeardLately(journal_.state(), server.index, now_us);
@@ -129,7 +130,8 @@ void Moves::MarkLeaving(DurableState& next, int64_t now_us, Record* record) cons
     if (next.running() && next.state.expected_servers > 1)
       ExpectServers(next, next.state.expected_servers - 1, replicas_);
   }
-  // Those that `cairn scale` has left are too few now, or have died: others take their place, or nobody could go.
+  // Those that `cairn scale` has left are too few now, or have died: others take their place, or nobody could
+  // go.
   const ServerWishes wishes = Wishes(now_us);
   if (!OneCouldStay(next.state, wishes)) return;
   record->kept = KeepServers(next, LeastToStay(next.state), wishes);

@@ -20,8 +20,8 @@ namespace cairn::scheduler {
 class Moves {
  public:
   // `replicas`: as the user asked for them (rules/server_count.h).
-  Moves(uint32_t replicas, Journal& journal, Connections& connections, const Presence& presence, OwnerNews& news,
-        Placer& placer, SingleOwners& single_owners, const LogLine& log)
+  Moves(uint32_t replicas, Journal& journal, Connections& connections, const Presence& presence,
+        OwnerNews& news, Placer& placer, SingleOwners& single_owners, const LogLine& log)
       : replicas_(replicas),
         journal_(journal),
         connections_(connections),

@@ -155,12 +155,14 @@ TEST_F(ThreeOwners, ManyLightSlotsAreCopiedInLargeWaves) {
   ASSERT_EQ(c.state().servers.size(), 3u) << "server 1 is not dead yet";
   size_t most = 0;
   const StateVersion before = c.state().version;
-  for (int i = 0; i < 300 && (c.state().servers.size() == 3 || most == 0 || CopyingSlots(c.state()) > 0); ++i) {
+  for (int i = 0; i < 300 && (c.state().servers.size() == 3 || most == 0 || CopyingSlots(c.state()) > 0);
+       ++i) {
     c.AdvanceDone(100'000, {&s0, &s2}, {&w0});
     most = std::max(most, CopyingSlots(c.state()));
   }
   EXPECT_EQ(most, 32u) << "16 each way; 4 each way up to 1,024 slots";
-  EXPECT_TRUE(std::ranges::all_of(c.state().slots, [](const auto& owner) { return InSyncOwners(owner) == 2; }));
+  EXPECT_TRUE(
+      std::ranges::all_of(c.state().slots, [](const auto& owner) { return InSyncOwners(owner) == 2; }));
   EXPECT_LT(c.state().version.value - before.value, 200u) << "records, for 2,731 copies";
 }
 

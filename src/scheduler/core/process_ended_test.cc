@@ -42,13 +42,15 @@ TEST_F(Ended, AServerIsTakenOutAtOnce) {
   EXPECT_EQ(c.state().phase, wire::Phase::kRunning);
   EXPECT_EQ(c.state().FindServer(1), nullptr);
   EXPECT_EQ(c.state().failovers, 8u);
-  EXPECT_TRUE(c.Logged("server 1 (10.0.1.1:9001) is lost: its process has ended; 8 partitions of it went on"));
+  EXPECT_TRUE(
+      c.Logged("server 1 (10.0.1.1:9001) is lost: its process has ended; 8 partitions of it went on"));
 }
 
 TEST_F(EndedOneCopy, ItsPartitionsAreGivenUpAtOnce) {
   Say(s1.hello.uid);
   EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
-  EXPECT_NE(c.state().failure.find("server 1 (10.0.1.1:9001) is lost: its process has ended"), std::string::npos)
+  EXPECT_NE(c.state().failure.find("server 1 (10.0.1.1:9001) is lost: its process has ended"),
+            std::string::npos)
       << c.state().failure;
 }
 
@@ -56,7 +58,8 @@ TEST_F(EndedOneCopy, WhoRanOutOfMemoryIsNotAdvisedToTakeMoreOfIt) {
   const ConnId conn = c.NewConn();
   c.Tell(conn, wire::ProcessEnded{s1.hello.uid, true});
   EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
-  EXPECT_NE(c.state().failure.find("its process has ended: it ran out of memory"), std::string::npos) << c.state().failure;
+  EXPECT_NE(c.state().failure.find("its process has ended: it ran out of memory"), std::string::npos)
+      << c.state().failure;
   EXPECT_NE(c.state().failure.find("servers with more memory"), std::string::npos) << c.state().failure;
   EXPECT_EQ(c.state().failure.find("--replicas"), std::string::npos) << c.state().failure;
 }
@@ -74,7 +77,8 @@ TEST_F(Ended, TheLastCopyIsGivenUpAtOnceWhenBothOwnersHaveEnded) {
   ASSERT_EQ(c.state().phase, wire::Phase::kRunning);
   Say(s2.hello.uid);
   EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
-  EXPECT_NE(c.state().failure.find("server 2 (10.0.1.1:9002) is lost: its process has ended"), std::string::npos)
+  EXPECT_NE(c.state().failure.find("server 2 (10.0.1.1:9002) is lost: its process has ended"),
+            std::string::npos)
       << c.state().failure;
 }
 

@@ -212,8 +212,8 @@ TEST_F(Scaling, WhereTheLastServerWantsToLeaveOneThatWasToGoStays) {
   EXPECT_NE(c.state().FindServer(1), nullptr);
 }
 
-// Nobody stays, since the one that was to has died: of those that were asked to go one is kept as soon as another
-// one wants to go.
+// Nobody stays, since the one that was to has died: of those that were asked to go one is kept as soon as
+// another one wants to go.
 TEST_F(Scaling, WhereTheOneThatStayedHasDiedOneThatWasToGoStays) {
   Join();
   c.BeatDone(*servers[2]);
@@ -237,7 +237,8 @@ TEST_F(Scaling, OneThatIsHeardStays) {
   c.BeatDone(*servers[2]);
   Go(20'000'000);
   Scale(1);
-  c.Advance(2'000'000, {servers[0].get(), servers[2].get(), &w0});  // server 1 is silent, not yet declared dead
+  c.Advance(2'000'000,
+            {servers[0].get(), servers[2].get(), &w0});  // server 1 is silent, not yet declared dead
   ASSERT_NE(c.state().FindServer(1), nullptr);
   servers[0]->beat.leaving = true;
   c.Advance(200'000, {servers[0].get(), servers[2].get(), &w0});

@@ -28,9 +28,9 @@ inline constexpr uint32_t kMaxBodyToScheduler = uint32_t{1} << 20;
 struct SchedulerBounds {
   // A log of more than this, and of more than 8 records, is replaced by one record.
   uint64_t log_bytes = uint64_t{1} << 20;
-  size_t recent_states = 16;      // nodes that are not further behind get differences
-  size_t table_requests = 256;    // of a worker that are remembered; a client has no more under way
-  size_t table_answers = 256;     // likewise, of this start of the scheduler
+  size_t recent_states = 16;    // nodes that are not further behind get differences
+  size_t table_requests = 256;  // of a worker that are remembered; a client has no more under way
+  size_t table_answers = 256;   // likewise, of this start of the scheduler
 };
 
 struct SchedulerOptions {

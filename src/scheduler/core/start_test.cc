@@ -117,19 +117,25 @@ TEST(StartRecord, ThatDoesNotFitTogetherIsRefused) {
     return decoded.ok() ? std::string() : decoded.status().message();
   };
   ASSERT_TRUE(DecodeRecord(EncodeRecord(c.durable())).ok());
-  EXPECT_NE(refused([](auto& d) { d.state.expected_servers = 0; }).find("it expects no nodes"), std::string::npos);
-  EXPECT_NE(refused([](auto& d) { d.state.expected_workers = 0; }).find("it expects no nodes"), std::string::npos);
+  EXPECT_NE(refused([](auto& d) { d.state.expected_servers = 0; }).find("it expects no nodes"),
+            std::string::npos);
+  EXPECT_NE(refused([](auto& d) { d.state.expected_workers = 0; }).find("it expects no nodes"),
+            std::string::npos);
   EXPECT_NE(refused([](auto& d) { d.slot_count = 8; }).find("another number of slots"), std::string::npos);
   EXPECT_NE(refused([](auto& d) { d.state.next_incarnation = Incarnation(2); }).find("out of order"),
             std::string::npos);
-  EXPECT_NE(refused([](auto& d) { std::swap(d.nodes[0].incarnation, d.nodes[1].incarnation); }).find("out of order"),
+  EXPECT_NE(refused([](auto& d) {
+              std::swap(d.nodes[0].incarnation, d.nodes[1].incarnation);
+            }).find("out of order"),
             std::string::npos);
   EXPECT_NE(refused([](auto& d) { d.nodes[0].fate = static_cast<NodeFate>(9); }).find("unknown fate"),
             std::string::npos);
-  EXPECT_NE(refused([](auto& d) { d.nodes[0].role = wire::Role::kTool; }).find("unknown role"), std::string::npos);
+  EXPECT_NE(refused([](auto& d) { d.nodes[0].role = wire::Role::kTool; }).find("unknown role"),
+            std::string::npos);
   EXPECT_NE(refused([](auto& d) { d.nodes.erase(d.nodes.begin()); }).find("a server never registered"),
             std::string::npos);
-  EXPECT_NE(refused([](auto& d) { d.nodes.pop_back(); }).find("a worker never registered"), std::string::npos);
+  EXPECT_NE(refused([](auto& d) { d.nodes.pop_back(); }).find("a worker never registered"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -118,10 +118,12 @@ TEST_F(Tables, ManyAreMadeInOneRecord) {
   EXPECT_EQ(c.state().version, before.Next().Next());
   EXPECT_EQ(Reply(w1), std::nullopt);
   ServersCatchUp();
-  EXPECT_EQ(std::count_if(c.network.sent[w1.conn].begin(), c.network.sent[w1.conn].end(), [](const auto& m) {
-    const auto* reply = std::get_if<wire::TableReply>(&m);
-    return reply != nullptr && reply->code == Code::kOk && reply->table != TableId(0);
-  }), 298);
+  EXPECT_EQ(std::count_if(c.network.sent[w1.conn].begin(), c.network.sent[w1.conn].end(),
+                          [](const auto& m) {
+                            const auto* reply = std::get_if<wire::TableReply>(&m);
+                            return reply != nullptr && reply->code == Code::kOk && reply->table != TableId(0);
+                          }),
+            298);
 }
 
 TEST_F(Tables, OneThatIsWrongLetsNoneBeMade) {
@@ -135,7 +137,8 @@ TEST_F(Tables, OneThatIsWrongLetsNoneBeMade) {
       << Reply(w0)->text;
   for (uint64_t request = 3; request < 3 + 7; ++request) {
     std::vector<TableSpec> specs;
-    for (int i = 0; i < 512; ++i) specs.push_back(DenseSync(std::to_string(request) + "/" + std::to_string(i)));
+    for (int i = 0; i < 512; ++i)
+      specs.push_back(DenseSync(std::to_string(request) + "/" + std::to_string(i)));
     c.Tell(w0.conn, wire::CreateTables{request, w0.incarnation, specs});
     ServersCatchUp();
     ASSERT_EQ(Reply(w0)->code, Code::kOk);

@@ -142,8 +142,11 @@ TEST(EtcdJson, Leases) {
 }
 
 TEST(EtcdJson, ALeaseThatIsGoneOrOverHasNoTimeLeft) {
-  const auto left = [](int status, const std::string& body) { return ParseLeaseKeepAliveReply(Answer(status, body)); };
-  const auto gone = left(404, R"({"error":{"grpc_code":5,"http_code":404,"message":"requested lease not found"}})");
+  const auto left = [](int status, const std::string& body) {
+    return ParseLeaseKeepAliveReply(Answer(status, body));
+  };
+  const auto gone =
+      left(404, R"({"error":{"grpc_code":5,"http_code":404,"message":"requested lease not found"}})");
   ASSERT_TRUE(gone.ok()) << gone.status().ToString();
   EXPECT_EQ(*gone, 0);
   EXPECT_EQ(*left(200, R"({"result":{)" + kHeader + R"(,"ID":"42","TTL":"-1"}})"), 0);

@@ -208,7 +208,9 @@ TEST(LocalLogOnADisk, PowerFailuresLoseNothingThatWasAcknowledged) {
     const auto text_of = [](uint64_t n) { return std::to_string(n) + std::string(n * 97 % 1500, 'x'); };
     for (int start = 0; start < 12; ++start) {
       disk.PowerOn();
-      disk.set_fate([&](bool) { return random.Chance(0.06) ? MemoryDisk::Fate::kPowerFails : MemoryDisk::Fate::kFine; });
+      disk.set_fate([&](bool) {
+        return random.Chance(0.06) ? MemoryDisk::Fate::kPowerFails : MemoryDisk::Fate::kFine;
+      });
       DiskLog log(disk);
       const auto loaded = log.Load();
       if (disk.down()) continue;
@@ -256,7 +258,8 @@ TEST(LocalLogOnADisk, SectorsInAnotherOrderAreATornTail) {
     log.Load();
     ASSERT_TRUE(log.log.Append(RecordOf("one")).ok());
     int steps = 0;
-    disk.set_fate([&](bool) { return ++steps == 2 ? MemoryDisk::Fate::kPowerFails : MemoryDisk::Fate::kFine; });
+    disk.set_fate(
+        [&](bool) { return ++steps == 2 ? MemoryDisk::Fate::kPowerFails : MemoryDisk::Fate::kFine; });
     EXPECT_FALSE(log.log.Append(RecordOf(large)).ok());
   }
   disk.set_fate({});

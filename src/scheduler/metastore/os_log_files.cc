@@ -43,11 +43,9 @@ class OsLogFile final : public LogFile {
     }
     return Status::Ok();
   }
-  Status Sync() override {
-    return ::fdatasync(fd_) == 0 ? Status::Ok() : SystemError("sync", path_, errno);
-  }
+  Status Sync() override { return ::fdatasync(fd_) == 0 ? Status::Ok() : SystemError("sync", path_, errno); }
   Result<std::vector<std::byte>> ReadAll() override {
-    struct stat info {};
+    struct stat info{};
     if (::fstat(fd_, &info) != 0) return SystemError("look at", path_, errno);
     if (!S_ISREG(info.st_mode)) return Status(Code::kIo, path_ + " is not a plain file: move it away");
     if (static_cast<uint64_t>(info.st_size) > kMaxLogFileBytes)
@@ -84,8 +82,7 @@ class OsLogFiles final : public LogFiles {
     return std::unique_ptr<LogFile>(std::make_unique<OsLogFile>(fd, PathOf(name)));
   }
   Result<std::unique_ptr<LogFile>> Create(const std::string& name) override {
-    const int fd =
-        ::open(PathOf(name).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    const int fd = ::open(PathOf(name).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0) return SystemError("create", PathOf(name), errno);
     return std::unique_ptr<LogFile>(std::make_unique<OsLogFile>(fd, PathOf(name)));
   }

@@ -44,7 +44,8 @@ class Node final : public SchedulerNode, private Candidacy::Listener {
                  {.on_connected = [](ConnId) {},
                   .on_message = [this](ConnId conn, wire::InFrame& frame) { OnMessage(conn, frame); },
                   .on_disconnect = [this](ConnId conn) { OnDisconnect(conn); }},
-                 {.max_accepted_body_bytes = kMaxBodyToScheduler, .accepts = wire::IsForNodes, .log = log_}) {}
+                 {.max_accepted_body_bytes = kMaxBodyToScheduler, .accepts = wire::IsForNodes, .log = log_}) {
+  }
 
   // The candidate first: it posts to the loop.
   ~Node() override {
@@ -171,8 +172,9 @@ class Node final : public SchedulerNode, private Candidacy::Listener {
   // be missed there. So they are sent away; whoever finds no other leader comes again.
   void NoteEtcd(bool heard) {
     if (result_ || !leadership_.OnEtcd(heard)) return;
-    log_(!heard ? "etcd has not answered for so long that another scheduler may lead: this one stops answering"
-                : "etcd answers again, and this scheduler still leads");
+    log_(!heard
+             ? "etcd has not answered for so long that another scheduler may lead: this one stops answering"
+             : "etcd answers again, and this scheduler still leads");
     if (!heard || !scheduler_) return;
     for (ConnId conn : connections_.TakeEnded())
       Call([&](int64_t now_us) { scheduler_->OnDisconnect(conn, now_us); });
@@ -276,10 +278,10 @@ class Node final : public SchedulerNode, private Candidacy::Listener {
   std::unique_ptr<MetaStore> store_;
   std::unique_ptr<Scheduler> scheduler_;
   wire::Endpoint endpoint_;
-  std::string leader_;             // while standing by: where the leader is, empty if that is not known
+  std::string leader_;  // while standing by: where the leader is, empty if that is not known
   Leadership leadership_{options_.core.lost_after_us};  // with etcd
-  KnownConnections connections_;   // with etcd
-  std::optional<Status> result_;   // set: over, or flushing
+  KnownConnections connections_;                        // with etcd
+  std::optional<Status> result_;                        // set: over, or flushing
   int64_t give_up_us_ = 0;
   std::string final_status_;  // written before end_ is set, read after
   transport::NodeEnd end_;

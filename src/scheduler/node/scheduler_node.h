@@ -9,8 +9,8 @@
 #include <string>
 
 #include "cairn/status.h"
-#include "scheduler/metastore/etcd_options.h"
 #include "scheduler/core/scheduler.h"
+#include "scheduler/metastore/etcd_options.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::transport {
@@ -20,13 +20,13 @@ class AcceptedConnection;  // transport/tcp/listener.h
 namespace cairn::scheduler {
 
 struct SchedulerNodeOptions {
-  SchedulerOptions core;          // endpoint, cluster_seed are filled in by the node
-  std::string host = "127.0.0.1"; // to listen on; "0.0.0.0" or an interface for several machines
-  uint16_t port = 0;              // 0: any free one
-  bool listen = true;             // false: connections come through Adopt only (a server's port)
-  wire::Endpoint advertised;      // listen = false: what the log lines say
-  std::string state_dir;          // the log lies here; empty: in memory, a killed scheduler ends the job
-  EtcdOptions etcd;               // members: instead of state_dir, and there may be several schedulers
+  SchedulerOptions core;           // endpoint, cluster_seed are filled in by the node
+  std::string host = "127.0.0.1";  // to listen on; "0.0.0.0" or an interface for several machines
+  uint16_t port = 0;               // 0: any free one
+  bool listen = true;              // false: connections come through Adopt only (a server's port)
+  wire::Endpoint advertised;       // listen = false: what the log lines say
+  std::string state_dir;           // the log lies here; empty: in memory, a killed scheduler ends the job
+  EtcdOptions etcd;                // members: instead of state_dir, and there may be several schedulers
   std::function<void(const std::string&)> log;  // default: standard error
 };
 

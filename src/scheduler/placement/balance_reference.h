@@ -59,9 +59,7 @@ class ReferencePlanner {
             owner.server == to.index || owner.FindBackup(static_cast<uint16_t>(to.index)) != nullptr;
         if (owns || to.avoided || to.copies_in >= limits_.copies_per_server) continue;
         // One of the two must be out of its share by more than the slack.
-        if (from.ratio() <= mean * (1 + Plan::kSlack) &&
-            to.ratio() >= mean * (1 - Plan::kSlack))
-          break;
+        if (from.ratio() <= mean * (1 + Plan::kSlack) && to.ratio() >= mean * (1 - Plan::kSlack)) break;
         const double cost = p_.Cost(slot), both = cost * (1 / from.weight + 1 / to.weight);
         if (both > kMostOfDifference * 2 * difference) break;
         const double best_size = std::min(p_.average_cost(), cost * difference / both);
@@ -145,7 +143,8 @@ class ReferencePlanner {
       const wire::SlotOwner& owner = p_.Slot(slot);
       if (!p_.Settled(slot)) continue;
       for (const wire::Backup& backup : owner.backups)
-        if (!p_.At(backup.server).avoided) edges[p_.PlaceOf(owner.server)][p_.PlaceOf(backup.server)].push_back(slot);
+        if (!p_.At(backup.server).avoided)
+          edges[p_.PlaceOf(owner.server)][p_.PlaceOf(backup.server)].push_back(slot);
     }
     return edges;
   }

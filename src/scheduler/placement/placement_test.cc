@@ -124,7 +124,8 @@ TEST(Placement, LeavingServersGoAsAWholeWhereOneOwnerWouldBeLeft) {
       ASSERT_LT(++steps, 500);
       for (const wire::ServerInfo& server : c.d.state.servers)
         for (size_t slot = 0; server.leaving && slot < before.size(); ++slot)
-          if (before[slot].server == server.index || before[slot].FindBackup(static_cast<uint16_t>(server.index))) {
+          if (before[slot].server == server.index ||
+              before[slot].FindBackup(static_cast<uint16_t>(server.index))) {
             ASSERT_GE(InSyncOwners(c.d.state.slots[slot]), 2u) << "slot " << slot << " of " << server.index;
           }
     }

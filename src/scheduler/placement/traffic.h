@@ -10,12 +10,12 @@ namespace cairn::scheduler {
 
 // When slots are moved for the work that they mean (traffic_watch.h).
 struct TrafficOptions {
-  double hot = 1.25;                // so many times the mean is clearly more
+  double hot = 1.25;                 // so many times the mean is clearly more
   double floor = 4.0 * 1024 * 1024;  // work a second: a thread with less is not hot, whatever the others do
-  int64_t for_us = 15'000'000;      // that it is hot before anything moves
-  int64_t window_us = 20'000'000;   // rates are decayed means over about so long
-  int64_t again_us = 60'000'000;    // after a look that found nothing to gain
-  int64_t rest_us = 300'000'000;    // a slot that was moved for its traffic is not moved for it again
+  int64_t for_us = 15'000'000;       // that it is hot before anything moves
+  int64_t window_us = 20'000'000;    // rates are decayed means over about so long
+  int64_t again_us = 60'000'000;     // after a look that found nothing to gain
+  int64_t rest_us = 300'000'000;     // a slot that was moved for its traffic is not moved for it again
 };
 
 // Work a second, by slot; both of the same length. Slots beyond it have none.

@@ -5,8 +5,8 @@
 namespace cairn::scheduler {
 namespace {
 
-constexpr int64_t kSampleUs = 900'000;   // a rate over less says little
-constexpr int64_t kFastUs = 1'000'000;   // for what is hot at this moment
+constexpr int64_t kSampleUs = 900'000;  // a rate over less says little
+constexpr int64_t kFastUs = 1'000'000;  // for what is hot at this moment
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void TrafficWatch::Take(const wire::SlotLoad& load, uint32_t server, int64_t now
   slot.taken_us = now_us;
 }
 
-SlotTraffic TrafficWatch::All(Rate Slot::*rate) const {
+SlotTraffic TrafficWatch::All(Rate Slot::* rate) const {
   SlotTraffic all;
   for (const Slot& slot : slots_) {
     all.pushed.push_back((slot.*rate).pushed);

@@ -38,7 +38,7 @@ class TrafficWatch {
     Rate slow, fast;
     int64_t rests_until_us = INT64_MIN;
   };
-  SlotTraffic All(Rate Slot::*rate) const;
+  SlotTraffic All(Rate Slot::* rate) const;
   bool Hot(const wire::ClusterState& state) const;
 
   const TrafficOptions options_;

@@ -67,7 +67,7 @@ struct DurableState {
 };
 
 inline constexpr size_t kMaxDroppedNames = 256;
-inline constexpr size_t kMaxNodes = size_t{1} << 20;    // registrations of one job
+inline constexpr size_t kMaxNodes = size_t{1} << 20;  // registrations of one job
 
 std::vector<std::byte> EncodeRecord(const DurableState& durable);
 // Bytes from a file: checked before use.

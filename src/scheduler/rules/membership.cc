@@ -115,9 +115,10 @@ Result<uint32_t> ChooseRank(const DurableState& d, const wire::Register& request
     // It may stand in for one of those that the start waits for, of which nobody knows yet that it has died:
     // with a rank beyond theirs it would wait for that one itself, for ever.
     if (d.forming() && rank >= state.expected_workers)
-      return Status(Code::kUnavailable,
-                    "the job has not begun, and it has the " + Count(state.expected_workers, "worker") +
-                        " that it begins with: this one joins when it has begun, or when one of them has died");
+      return Status(
+          Code::kUnavailable,
+          "the job has not begun, and it has the " + Count(state.expected_workers, "worker") +
+              " that it begins with: this one joins when it has begun, or when one of them has died");
     return rank;
   }
   return Status(Code::kResourceExhausted, "every one of " + std::to_string(kMaxRanks) + " ranks is taken");

@@ -18,8 +18,8 @@ constexpr uint64_t kScarcePart = 16;
 // Servers that share one memory.
 struct Group {
   std::vector<uint32_t> servers;
-  MemoryLeft left;         // the least that one of them has said
-  double copies = 0;       // of every dense table that lie here, 0.5 being half of one
+  MemoryLeft left;    // the least that one of them has said
+  double copies = 0;  // of every dense table that lie here, 0.5 being half of one
   uint64_t dense_bytes = 0;
 };
 
@@ -78,18 +78,22 @@ Status CheckMemory(const wire::ClusterState& state, const TableSpec& spec,
   uint64_t before = 0;
   for (const wire::TableInfo& table : state.tables) before += DenseBytes(table.spec);
   for (const Group& group : GroupsOf(state, servers)) {
-    const auto here = [&](uint64_t all) { return static_cast<uint64_t>(static_cast<double>(all) * group.copies); };
+    const auto here = [&](uint64_t all) {
+      return static_cast<uint64_t>(static_cast<double>(all) * group.copies);
+    };
     const uint64_t promised = here(before) - std::min(here(before), group.dense_bytes);
     const uint64_t room = group.left.bytes - std::min(group.left.bytes, promised);
     if (here(bytes) <= room) continue;
-    return {Code::kResourceExhausted,
-            "table \"" + Printable(spec.name, 255) + "\" needs " + Bytes(here(bytes)) + " on " +
-                Listed("server", group.servers) + ", and there " + (group.servers.size() == 1 ? "is " : "is together ") +
-                Bytes(room) + " left (" + Words(group.left.kind) +
-                (promised > 0 ? "; " + Bytes(promised) + " more is left, but other tables will take it" : "") +
-                "): a copy of the table has " + Bytes(bytes) + " (" + Arrays(spec) + "), and each partition has " +
-                Count(state.slots.front().backups.size() + 1, "owner") +
-                ". Use more servers, servers with more memory, fewer copies (--replicas), or a smaller table"};
+    return {
+        Code::kResourceExhausted,
+        "table \"" + Printable(spec.name, 255) + "\" needs " + Bytes(here(bytes)) + " on " +
+            Listed("server", group.servers) + ", and there " +
+            (group.servers.size() == 1 ? "is " : "is together ") + Bytes(room) + " left (" +
+            Words(group.left.kind) +
+            (promised > 0 ? "; " + Bytes(promised) + " more is left, but other tables will take it" : "") +
+            "): a copy of the table has " + Bytes(bytes) + " (" + Arrays(spec) +
+            "), and each partition has " + Count(state.slots.front().backups.size() + 1, "owner") +
+            ". Use more servers, servers with more memory, fewer copies (--replicas), or a smaller table"};
   }
   return Status::Ok();
 }

@@ -8,7 +8,8 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-TableSpec Dense(uint64_t mib_of_values, OptimizerKind optimizer = OptimizerKind::kSum, Mode mode = Mode::kAsync) {
+TableSpec Dense(uint64_t mib_of_values, OptimizerKind optimizer = OptimizerKind::kSum,
+                Mode mode = Mode::kAsync) {
   return {.name = "big", .mode = mode, .optimizer = optimizer, .size = mib_of_values * kMiB / 4};
 }
 
@@ -52,10 +53,12 @@ TEST_F(MemoryRoom, WhatDoesNotFitIsRefusedWithWhatThereIs) {
   // Half of three arrays of 100 MiB on each server.
   const wire::TableReply refused = Create(Dense(100, OptimizerKind::kAdam));
   EXPECT_EQ(refused.code, Code::kResourceExhausted);
-  EXPECT_EQ(refused.text,
-            "table \"big\" needs 150.0 MiB on server 0, and there is 100.0 MiB left (ulimit -v): a copy of the "
-            "table has 300.0 MiB (26214400 elements of 4 bytes, 2 arrays of optimizer state), and each partition "
-            "has 1 owner. Use more servers, servers with more memory, fewer copies (--replicas), or a smaller table");
+  EXPECT_EQ(
+      refused.text,
+      "table \"big\" needs 150.0 MiB on server 0, and there is 100.0 MiB left (ulimit -v): a copy of the "
+      "table has 300.0 MiB (26214400 elements of 4 bytes, 2 arrays of optimizer state), and each partition "
+      "has 1 owner. Use more servers, servers with more memory, fewer copies (--replicas), or a smaller "
+      "table");
   EXPECT_TRUE(c.state().tables.empty());
   EXPECT_TRUE(c.Logged("table \"big\" needs 150.0 MiB on server 0"));
   EXPECT_EQ(Create(Dense(60, OptimizerKind::kAdam)).code, Code::kOk);
@@ -75,9 +78,10 @@ TEST_F(MemoryRoom, ServersOfOneMachineShareWhatItHas) {
   Says(s1, 90 * kMiB, 7, MemoryKind::kMachine);
   const wire::TableReply refused = Create(Dense(95));
   EXPECT_EQ(refused.code, Code::kResourceExhausted);
-  EXPECT_NE(refused.text.find("needs 95.0 MiB on servers 0, 1, and there is together 90.0 MiB left (the machine's "
-                              "memory)"),
-            std::string::npos)
+  EXPECT_NE(
+      refused.text.find("needs 95.0 MiB on servers 0, 1, and there is together 90.0 MiB left (the machine's "
+                        "memory)"),
+      std::string::npos)
       << refused.text;
   EXPECT_EQ(Create(Dense(85)).code, Code::kOk);
 }
@@ -95,9 +99,10 @@ TEST_F(MemoryRoom, WhatOtherTablesHaveBeenPromisedIsNotThere) {
   other.name = "other";
   const wire::TableReply refused = Create(other);
   EXPECT_EQ(refused.code, Code::kResourceExhausted);
-  EXPECT_NE(refused.text.find("there is 10.0 MiB left (the control group's limit; 60.0 MiB more is left, but other "
-                              "tables will take it)"),
-            std::string::npos)
+  EXPECT_NE(
+      refused.text.find("there is 10.0 MiB left (the control group's limit; 60.0 MiB more is left, but other "
+                        "tables will take it)"),
+      std::string::npos)
       << refused.text;
   other.size /= 2;
   EXPECT_EQ(Create(other).code, Code::kOk);
@@ -147,9 +152,10 @@ TEST_F(MemoryRoom, AServerThatIsLostWithoutMemoryIsSaidToBe) {
   Says(s0, 5 * kMiB, 1, MemoryKind::kControlGroup);
   c.Advance(120'000'000, {&s1, &w});
   EXPECT_EQ(c.state().phase, wire::Phase::kFailed);
-  EXPECT_NE(c.state().failure.find("and had only 5.0 MiB of memory left in its last report (the control group's "
-                                   "limit), so it has probably run out of it"),
-            std::string::npos)
+  EXPECT_NE(
+      c.state().failure.find("and had only 5.0 MiB of memory left in its last report (the control group's "
+                             "limit), so it has probably run out of it"),
+      std::string::npos)
       << c.state().failure;
   EXPECT_NE(c.state().failure.find("more servers, servers with more memory"), std::string::npos);
   EXPECT_EQ(c.state().failure.find("--replicas"), std::string::npos) << "more copies would need more memory";
@@ -170,9 +176,10 @@ TEST_F(MemoryRoom, NothingIsCopiedToAServerWithoutMemory) {
   Says(s2, 300 * kMiB, 3, MemoryKind::kMachine);
   c.AdvanceDone(3'000'000, {&s0, &s1, &s2}, {&w});
   EXPECT_EQ(owned(), 0) << "four come at a time";
-  EXPECT_EQ(c.CountLogged("server 2 has only 50.0 MiB of memory left (the machine's memory): no partitions are "
-                          "copied to it"),
-            1u);
+  EXPECT_EQ(
+      c.CountLogged("server 2 has only 50.0 MiB of memory left (the machine's memory): no partitions are "
+                    "copied to it"),
+      1u);
   Says(s2, 5000 * kMiB, 3, MemoryKind::kMachine);
   c.AdvanceDone(10'000'000, {&s0, &s1, &s2}, {&w});
   EXPECT_GT(owned(), 0);
@@ -193,9 +200,8 @@ TEST_F(MemoryRoom, LittleIsLittleBesideWhatTheTablesTake) {
 }
 
 TEST_F(MemoryRoom, OnlyServersThatAreKnownToHaveTooLittleAreWithoutRoom) {
-  const std::vector<ServerMemory> servers = {{0, {}, 0},
-                                             {1, {MemoryKind::kMachine, 99, 1}, 0},
-                                             {2, {MemoryKind::kMachine, 100, 1}, 0}};
+  const std::vector<ServerMemory> servers = {
+      {0, {}, 0}, {1, {MemoryKind::kMachine, 99, 1}, 0}, {2, {MemoryKind::kMachine, 100, 1}, 0}};
   EXPECT_EQ(WithoutRoom(servers, 100), std::vector<uint32_t>{1});
 }
 

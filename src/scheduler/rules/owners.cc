@@ -42,7 +42,8 @@ void Promote(DurableState& d, uint32_t dead, std::span<const uint32_t> suspects)
       return std::make_tuple(Suspected(suspects, b.server), primaries[b.server], b.server);
     };
     for (const wire::Backup& backup : owner.backups)
-      if ((backup.in_sync || CAIRN_BUG(kPromoteNotInSync)) && (best == nullptr || key(backup) < key(*best))) best = &backup;
+      if ((backup.in_sync || CAIRN_BUG(kPromoteNotInSync)) && (best == nullptr || key(backup) < key(*best)))
+        best = &backup;
     CAIRN_CHECK(best != nullptr);
     ++primaries[best->server];
     MakePrimary(d, owner, wire::Backup(*best));
@@ -174,10 +175,12 @@ std::string RuinText(const wire::SlotNews& news) {
   const std::string which = "partition " + std::to_string(news.slot);
   const std::string server = "server " + std::to_string(news.server);
   if (news.kind == wire::SlotNews::kSpent)
-    return which + " has had as many operations as can be counted (2^40): start the job again, with more "
-                   "partitions (--slots) if this was soon";
-  return which + " went to " + server + ", whose copy of it is not whole: what was acknowledged of it may be "
-                 "lost, so the job ends. Start it again, and please report this";
+    return which +
+           " has had as many operations as can be counted (2^40): start the job again, with more "
+           "partitions (--slots) if this was soon";
+  return which + " went to " + server +
+         ", whose copy of it is not whole: what was acknowledged of it may be "
+         "lost, so the job ends. Start it again, and please report this";
 }
 
 }  // namespace cairn::scheduler

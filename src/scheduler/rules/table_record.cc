@@ -84,14 +84,16 @@ Status TableRecord::CheckMemoryOf(const std::vector<const TableSpec*>& specs) co
   return Status::Ok();
 }
 
-bool TableRecord::WouldChange(Incarnation worker, uint64_t request, const wire::ControlMessage& message) const {
+bool TableRecord::WouldChange(Incarnation worker, uint64_t request,
+                              const wire::ControlMessage& message) const {
   if (FindOperation(now_, worker, request) != nullptr) return false;
   if (const auto* drop = std::get_if<wire::DropTable>(&message)) return Find(drop->name) != nullptr;
   const auto missing = Missing(SpecsOf(message));
   return missing.ok() && !missing->empty();
 }
 
-wire::TableReply TableRecord::Carry(Incarnation worker, uint64_t request, const wire::ControlMessage& message) {
+wire::TableReply TableRecord::Carry(Incarnation worker, uint64_t request,
+                                    const wire::ControlMessage& message) {
   wire::TableReply reply{request, Code::kOk, "", TableId(0), current().state.version};
   if (const TableOperation* done = FindOperation(now_, worker, request)) {
     reply.table = done->table;
@@ -122,12 +124,12 @@ wire::TableReply TableRecord::Create(wire::TableReply reply, std::span<const Tab
     reply.table = AddTable(next, *spec);
     by_name_.emplace(spec->name, reply.table);
     if (missing->size() <= kMostLines)
-      lines_.push_back("table " + std::to_string(reply.table.value) + " \"" + spec->name + "\": " +
-                       Describe(*spec));
+      lines_.push_back("table " + std::to_string(reply.table.value) + " \"" + spec->name +
+                       "\": " + Describe(*spec));
   }
   if (missing->size() > kMostLines)
-    lines_.push_back(std::to_string(missing->size()) + " tables, from \"" + missing->front()->name + "\" to " +
-                     std::to_string(reply.table.value) + " \"" + missing->back()->name + "\"");
+    lines_.push_back(std::to_string(missing->size()) + " tables, from \"" + missing->front()->name +
+                     "\" to " + std::to_string(reply.table.value) + " \"" + missing->back()->name + "\"");
   reply.version = next.state.version;
   RememberOperation(next, worker, reply.request, reply.table, most_operations_);
   return reply;

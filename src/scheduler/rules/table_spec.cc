@@ -82,14 +82,14 @@ bool EnumsInRange(const TableSpec& spec) {
   return spec.kind <= TableKind::kSparse && spec.element <= ElementType::kInt64 && spec.mode <= Mode::kSync &&
          spec.optimizer <= OptimizerKind::kFtrl && spec.non_finite <= NonFinitePolicy::kAllow &&
          spec.init.kind <= InitKind::kNormal && spec.wire <= WireFormat::kLz4 &&
-         spec.storage <= Storage::kFloat16 &&
-         (spec.optimizer_flags & ~kAllFlags) == 0;
+         spec.storage <= Storage::kFloat16 && (spec.optimizer_flags & ~kAllFlags) == 0;
 }
 
 Status CheckInit(const TableSpec& spec) {
   const Init& init = spec.init;
   if (!std::isfinite(init.a) || !std::isfinite(init.b)) return Bad(spec, "its initial values are not finite");
-  if (spec.element == ElementType::kInt64 && init.kind != InitKind::kZeros && init.kind != InitKind::kConstant)
+  if (spec.element == ElementType::kInt64 && init.kind != InitKind::kZeros &&
+      init.kind != InitKind::kConstant)
     return Bad(spec, "tables of int64 begin with zeros or a constant");
   if (init.kind == InitKind::kUniform && init.a > init.b)
     return Bad(spec, "uniform initial values need the low end first");
@@ -135,8 +135,7 @@ Status CheckFlags(const TableSpec& spec) {
   };
   const auto not_for = [&](const char* flag, const char* where) {
     return Bad(spec, std::string("flag ") + flag + " is for " + where + ": leave it out of a " +
-                         Word(spec.kind) + " " + Word(spec.mode) + " table with optimizer " +
-                         Word(kind));
+                         Word(spec.kind) + " " + Word(spec.mode) + " table with optimizer " + Word(kind));
   };
   using enum OptimizerKind;
   if (has(kWithMomentum) && !(dense && among({kSgd, kRmsprop})))
@@ -155,16 +154,20 @@ Status CheckFlags(const TableSpec& spec) {
 Status CheckWire(const TableSpec& spec) {
   const bool lossy = spec.wire != WireFormat::kPlain && spec.wire != WireFormat::kLz4;
   if (lossy && spec.element != ElementType::kFloat32)
-    return Bad(spec, std::string("wire ") + Word(spec.wire) + " is for tables of float32: leave it out, or use lz4");
+    return Bad(
+        spec, std::string("wire ") + Word(spec.wire) + " is for tables of float32: leave it out, or use lz4");
   if (spec.wire != WireFormat::kTopK) {
     if (spec.wire_topk == 0) return Status::Ok();
     return Bad(spec, std::string("wire_topk is for wire topk: leave it out with wire ") + Word(spec.wire));
   }
   if (spec.kind != TableKind::kDense)
-    return Bad(spec, "wire topk is for dense tables, a push of rows has only those that matter: use bf16 or lz4");
+    return Bad(spec,
+               "wire topk is for dense tables, a push of rows has only those that matter: use bf16 or lz4");
   if (spec.wire_topk > 0 && spec.wire_topk <= 1) return Status::Ok();
-  return Bad(spec, "wire topk needs wire_topk, the part of the elements that is sent, above 0 and at most 1; it is " +
-                       Word(spec.wire_topk));
+  return Bad(
+      spec,
+      "wire topk needs wire_topk, the part of the elements that is sent, above 0 and at most 1; it is " +
+          Word(spec.wire_topk));
 }
 
 Status CheckStorage(const TableSpec& spec) {
@@ -177,7 +180,8 @@ Status CheckStorage(const TableSpec& spec) {
   constexpr float kLargest = 65504;  // of float16
   if (spec.storage == Storage::kFloat16 &&
       (std::abs(spec.init.a) > kLargest || std::abs(spec.init.b) > kLargest))
-    return Bad(spec, "its initial values are beyond float16's largest number, 65504: use bfloat16 or float32");
+    return Bad(spec,
+               "its initial values are beyond float16's largest number, 65504: use bfloat16 or float32");
   return Status::Ok();
 }
 
@@ -260,8 +264,7 @@ std::string DescribeDifference(const TableSpec& there, const TableSpec& asked) {
 }
 
 std::string Describe(const TableSpec& spec) {
-  std::string text = std::string(Word(spec.kind)) + " " + Word(spec.mode) + " " +
-                     Word(spec.optimizer) + ", ";
+  std::string text = std::string(Word(spec.kind)) + " " + Word(spec.mode) + " " + Word(spec.optimizer) + ", ";
   if (spec.kind == TableKind::kDense)
     return text + std::to_string(spec.size) + " " + Word(spec.element) + " elements";
   return text + "rows of " + std::to_string(spec.dim) + " " + Word(spec.element) +

@@ -270,15 +270,21 @@ TEST(TableSpecs, ADifferenceNamesEveryField) {
   EXPECT_EQ(difference([](auto& s) { s.mode = Mode::kSync; }), "mode (async there, sync asked for)");
   EXPECT_EQ(difference([](auto& s) { s.size = 11; }), "size (10 there, 11 asked for)");
   EXPECT_NE(difference([](auto& s) { s.dim = 9; }).find("dim ("), std::string::npos);
-  EXPECT_NE(difference([](auto& s) { s.deterministic = true; }).find("deterministic (no there, yes asked for)"),
-            std::string::npos);
+  EXPECT_NE(
+      difference([](auto& s) { s.deterministic = true; }).find("deterministic (no there, yes asked for)"),
+      std::string::npos);
   EXPECT_NE(difference([](auto& s) {
               s.non_finite = s.non_finite == NonFinitePolicy::kReject ? NonFinitePolicy::kAllow
                                                                       : NonFinitePolicy::kReject;
             }).find("non_finite ("),
             std::string::npos);
-  EXPECT_EQ(difference([](auto& s) { s.init = Init::Constant(2); }).find("init (zeros there, constant(2.0"), 0u);
-  EXPECT_EQ(difference([](auto& s) { s.init.stream = 1; s.init.kind = InitKind::kNormal; }).find("init ("), 0u);
+  EXPECT_EQ(difference([](auto& s) { s.init = Init::Constant(2); }).find("init (zeros there, constant(2.0"),
+            0u);
+  EXPECT_EQ(difference([](auto& s) {
+              s.init.stream = 1;
+              s.init.kind = InitKind::kNormal;
+            }).find("init ("),
+            0u);
   EXPECT_NE(difference([](auto& s) { s.wire_topk = 0.5f; }).find("wire_topk ("), std::string::npos);
 }
 

@@ -13,10 +13,10 @@ namespace cairn::scheduler {
 Status CheckRoom(const wire::ClusterState& state, std::span<const TableSpec* const> specs) {
   if (specs.empty()) return Status::Ok();
   if (state.tables.size() + specs.size() > kMaxTables)
-    return {Code::kResourceExhausted,
-            "there are " + Count(state.tables.size(), "table") + ", and with " +
-                (specs.size() == 1 ? "one" : std::to_string(specs.size())) + " more there would be more than " +
-                std::to_string(kMaxTables) + ", which is the limit: drop some, or pack several into one"};
+    return {Code::kResourceExhausted, "there are " + Count(state.tables.size(), "table") + ", and with " +
+                                          (specs.size() == 1 ? "one" : std::to_string(specs.size())) +
+                                          " more there would be more than " + std::to_string(kMaxTables) +
+                                          ", which is the limit: drop some, or pack several into one"};
   size_t segments = 0;
   for (const TableSpec* spec : specs) segments += spec->segments.size();
   for (const wire::TableInfo& table : state.tables) segments += table.spec.segments.size();

@@ -89,7 +89,8 @@ TEST_F(Control, AConnectionThatWasOnlySlowIsKept) {
   Register();
   for (int i = 0; i < 3; ++i) Tick(1'000'000);
   ASSERT_EQ(net.connects, 3u);
-  Buffer bytes = wire::Flatten(*wire::EncodeControl(wire::HeartbeatReply{Term{1}, StateVersion{1}}, pool), pool);
+  Buffer bytes =
+      wire::Flatten(*wire::EncodeControl(wire::HeartbeatReply{Term{1}, StateVersion{1}}, pool), pool);
   Result<wire::InFrame> frame = wire::Parse(bytes.bytes(), wire::kMaxBodyBytes, pool);
   control->OnMessage(ConnId{1001}, *frame, now);
   EXPECT_EQ(net.closed, (std::vector<ConnId>{ConnId{1002}, ConnId{1003}}));

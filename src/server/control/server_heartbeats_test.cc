@@ -16,12 +16,30 @@ class Heartbeats : public Control {
 TEST_F(Heartbeats, StatsOfAllThreadsAreAddedButWhatEveryThreadSees) {
   Register();
   ShardReport one, two;
-  one.stats = {.pushes = 1, .pulls = 2, .rounds = 3, .bytes_in = 4, .bytes_out = 5, .rows = 6, .memory_bytes = 7,
-               .connections = 8, .round_trips = 9, .replicated_bytes = 10, .unconfirmed_bytes = 11,
+  one.stats = {.pushes = 1,
+               .pulls = 2,
+               .rounds = 3,
+               .bytes_in = 4,
+               .bytes_out = 5,
+               .rows = 6,
+               .memory_bytes = 7,
+               .connections = 8,
+               .round_trips = 9,
+               .replicated_bytes = 10,
+               .unconfirmed_bytes = 11,
                .dense_bytes = 12};
-  two.stats = {.pushes = 100, .pulls = 200, .rounds = 2, .bytes_in = 400, .bytes_out = 500, .rows = 600,
-               .memory_bytes = 700, .connections = 800, .round_trips = 8, .replicated_bytes = 1000,
-               .unconfirmed_bytes = 1100, .dense_bytes = 1200};
+  two.stats = {.pushes = 100,
+               .pulls = 200,
+               .rounds = 2,
+               .bytes_in = 400,
+               .bytes_out = 500,
+               .rows = 600,
+               .memory_bytes = 700,
+               .connections = 800,
+               .round_trips = 8,
+               .replicated_bytes = 1000,
+               .unconfirmed_bytes = 1100,
+               .dense_bytes = 1200};
   one.version = two.version = StateVersion{4};
   control->OnReports({one, two}, now);
   const wire::NodeStats said = Last().stats;
@@ -78,7 +96,8 @@ TEST_F(Heartbeats, HotRowsOfManyThreadsAreBounded) {
       for (uint64_t row = 0; row < kHotRowsOfATable; ++row)
         report.hot.rows.push_back({TableId{table}, --count, count});
     for (uint32_t table = 1; table <= 20; ++table)
-      report.hot.sampled.push_back({TableId{table + 20 * static_cast<uint32_t>(&report - reports.data())}, table});
+      report.hot.sampled.push_back(
+          {TableId{table + 20 * static_cast<uint32_t>(&report - reports.data())}, table});
   }
   // One table alone has more rows than all that go along.
   for (uint64_t row = 0; row < 40; ++row) reports[0].hot.rows.push_back({TableId{99}, row, 10'000 + row});

@@ -81,10 +81,9 @@ void ShardNode::Report() {
   stats.bytes_out = network_.bytes_out();
   std::vector<wire::SlotLoad> loads = shard_->loads();
   report_gap_us_ = loads.size() > kFewSlots ? static_cast<int64_t>(loads.size()) * kGapUsASlot : 0;
-  on_report_(options_.thread,
-             {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), stats, shard_->news(),
-              std::move(loads), shard_->hot_rows(), shard_->reusable_bytes(), shard_->stalled(),
-              shard_->passed_state()});
+  on_report_(options_.thread, {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), stats,
+                               shard_->news(), std::move(loads), shard_->hot_rows(), shard_->reusable_bytes(),
+                               shard_->stalled(), shard_->passed_state()});
 }
 
 }  // namespace cairn::server

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "cairn/status.h"
-#include "server/pull/slot_reader.h"
 #include "server/pull/round_waits.h"
+#include "server/pull/slot_reader.h"
 #include "server/slots/outbox.h"
 #include "server/slots/owned_slots.h"
 #include "server/slots/request.h"

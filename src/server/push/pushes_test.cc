@@ -159,12 +159,14 @@ TEST_F(Pushes, ALargeCodedPushOfADroppedTableIsToldSoToo) {
   ASSERT_GT(zeros.size() * sizeof(float), kMostUnknownBytes);
   wire::DataParts parts = h.Parts(0, wire::FrameType::kPush, large);
   wire::PushParams params;
-  const std::vector<wire::SlotEntry> entries = {{0, 1'200'000, 1}, {1, 1'200'000, 1}, {2, 1'200'000, 1}, {3, 1'200'000, 1}};
+  const std::vector<wire::SlotEntry> entries = {
+      {0, 1'200'000, 1}, {1, 1'200'000, 1}, {2, 1'200'000, 1}, {3, 1'200'000, 1}};
   parts.params = &params;
   parts.entries = entries;
   parts.values = {std::as_bytes(std::span(zeros))};
   parts.coding = wire::Coding::kNonZero;
-  const Buffer flat = wire::Flatten(*wire::CodeFrame(*wire::EncodeData(std::move(parts), h.pool), h.pool), h.pool);
+  const Buffer flat =
+      wire::Flatten(*wire::CodeFrame(*wire::EncodeData(std::move(parts), h.pool), h.pool), h.pool);
 
   const transport::MostBody of_table = [&](ConnId, const wire::FrameHeader& header) {
     return h.shard->MostBodyBytes(header);

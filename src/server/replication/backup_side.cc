@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/planted.h"
-#include "server/slots/slot_round.h"
 #include "server/slots/request.h"
+#include "server/slots/slot_round.h"
 
 namespace cairn::server {
 namespace {

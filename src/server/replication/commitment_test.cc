@@ -1,5 +1,5 @@
-// What is committed, and what an answer says that had to wait for it (docs/internals/consistency.md, rules 41 and
-// 44).
+// What is committed, and what an answer says that had to wait for it (docs/internals/consistency.md, rules 41
+// and 44).
 #include "server/shard/owners_harness.h"
 
 namespace cairn::server {
@@ -148,7 +148,8 @@ TEST(Commitment, WhoeverWaitsForAHeldAnswerHearsSo) {
   EXPECT_EQ(h[0].Answer(0), "");
   for (int second = 0; second < 3; ++second) {
     h[0].shard->OnTick(h.now += 1'000'000);
-    EXPECT_EQ(h[0].Answer(0), "held for server 1 thread 0 at host:2 to confirm") << "the oldest speaks for both";
+    EXPECT_EQ(h[0].Answer(0), "held for server 1 thread 0 at host:2 to confirm")
+        << "the oldest speaks for both";
     EXPECT_EQ(h[0].Answer(1), "held for server 1 thread 0 at host:2 to confirm");
     EXPECT_EQ(h[0].Answer(0), "");
   }

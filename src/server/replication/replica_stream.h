@@ -13,8 +13,8 @@
 #include "base/ids.h"
 #include "base/recycled.h"
 #include "server/slots/shard_bounds.h"
-#include "transport/network.h"
 #include "transport/link/shared_memory_retry.h"
+#include "transport/network.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
 #include "wire/frame.h"
@@ -127,7 +127,7 @@ class ReplicaSender {
   wire::OpBatch batch_;
   uint64_t next_ = 1;
   uint64_t confirmed_ = 0;
-  int64_t confirmed_us_ = 0;  // when it last rose
+  int64_t confirmed_us_ = 0;          // when it last rose
   RecycledDeque<Unconfirmed> queue_;  // numbers confirmed_ + 1 … next_ - 1
   uint64_t unconfirmed_bytes_ = 0;
   uint64_t sent_bytes_ = 0, resent_frames_ = 0;

@@ -55,7 +55,7 @@ TEST(Copies, TooMuchThatComesLaterBringsTheRestAtOnce) {
     ends += op.header.kind == wire::OpKind::kEnd;
   };
   h.AddBackup(1);
-  h.CarryOnce();         // the connection
+  h.CarryOnce();        // the connection
   h.stalled.insert(0);  // no confirmation comes back
   h.Carry();
   EXPECT_EQ(chunks, 4u) << "no more are under way";
@@ -146,7 +146,8 @@ TEST(Copies, ABackupWhoseCopyWaitsForItsTurnIsNotSlow) {
   options.bounds.copy_pieces_under_way = 1;
   OwnersHarness h(2, 0, options);
   const TableId table = h.AddTable(ShardHarness::Sparse(Mode::kAsync));
-  for (uint32_t slot = 0; slot < OwnersHarness::kSlots; ++slot) h[0].Deliver(0, h[0].Push(0, table, {{slot, 2, 1}}));
+  for (uint32_t slot = 0; slot < OwnersHarness::kSlots; ++slot)
+    h[0].Deliver(0, h[0].Push(0, table, {{slot, 2, 1}}));
   h.AddBackup(1);
   for (int i = 0; i < 2; ++i) {  // connected, and greeted
     h[0].shard->OnTick(h.now += 100'000);
@@ -157,7 +158,8 @@ TEST(Copies, ABackupWhoseCopyWaitsForItsTurnIsNotSlow) {
     EXPECT_TRUE(h.News(0, wire::SlotNews::kSlow).empty()) << tick;
     if (tick % 25 == 0) h.CarryOnce();
   }
-  EXPECT_LT(h.News(0, wire::SlotNews::kCaughtUp).size(), OwnersHarness::kSlots) << "some wait for longer than slow_after";
+  EXPECT_LT(h.News(0, wire::SlotNews::kCaughtUp).size(), OwnersHarness::kSlots)
+      << "some wait for longer than slow_after";
 }
 
 TEST(SlowBackups, APauseOfItsOwnIsNoticedWhateverEndsIt) {

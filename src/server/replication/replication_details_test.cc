@@ -13,7 +13,9 @@ TableSpec AsyncRows() { return ShardHarness::Sparse(Mode::kAsync); }
 // The kinds of operations that were carried, by slot.
 struct Carried {
   explicit Carried(OwnersHarness& h) {
-    h.on_operation = [this](uint32_t to, const wire::OpView& op) { ops[{to, op.header.kind}].push_back(op.header.slot); };
+    h.on_operation = [this](uint32_t to, const wire::OpView& op) {
+      ops[{to, op.header.kind}].push_back(op.header.slot);
+    };
   }
   size_t Count(uint32_t to, wire::OpKind kind) { return ops[{to, kind}].size(); }
   std::map<std::pair<uint32_t, wire::OpKind>, std::vector<uint32_t>> ops;
@@ -30,8 +32,9 @@ TEST(ReplicationDetails, BackupsThatDoNotKeepUpStopPushesUntilTheyAreDropped) {
   EXPECT_EQ(h[0].Answer(0), "") << "held";
   h[0].Deliver(0, h[0].Push(0, table, {{0, 1, 2}}));
   const std::string answer = h[0].Answer(0);
-  EXPECT_TRUE(answer.starts_with("error resource_exhausted: server 0 thread 0 waits for server 1 thread 0 at host:2, "
-                                 "which has not confirmed "))
+  EXPECT_TRUE(
+      answer.starts_with("error resource_exhausted: server 0 thread 0 waits for server 1 thread 0 at host:2, "
+                         "which has not confirmed "))
       << answer;
   for (wire::SlotOwner& owner : h.state.slots) owner.backups.clear();
   h.Publish();
@@ -352,8 +355,8 @@ struct ByHand {
     return std::get<wire::ReplicaHelloReply>(*greeted).received;
   }
   // Whether slot 0 was refused.
-  bool Refused(wire::OpHeader header, std::span<const std::byte> payload = {}, const wire::PushParams* params = nullptr,
-               std::span<const RowKey> keys = {}) {
+  bool Refused(wire::OpHeader header, std::span<const std::byte> payload = {},
+               const wire::PushParams* params = nullptr, std::span<const RowKey> keys = {}) {
     header.epoch = 1;
     wire::OpBatch batch(h[1].pool);
     batch.Add(header, params, keys, {}, payload);
@@ -424,12 +427,12 @@ TEST(ReplicationDetails, WhatIsNoOperationOfItsTableIsRefusedInWords) {
           << "it has no rounds";
     } else {
       const RowKey elsewhere = ShardHarness::KeyIn(1);
-      EXPECT_TRUE(hand.Refused(ByHand::Op(wire::OpKind::kPush, 1, 10, table), std::as_bytes(std::span(&value, 1)),
-                               &params, {&elsewhere, 1}))
+      EXPECT_TRUE(hand.Refused(ByHand::Op(wire::OpKind::kPush, 1, 10, table),
+                               std::as_bytes(std::span(&value, 1)), &params, {&elsewhere, 1}))
           << "a key of another slot";
     }
-    EXPECT_EQ(lines, std::vector<std::string>{
-                         "partition 0 has to be copied here again: an operation does not fit"});
+    EXPECT_EQ(lines,
+              std::vector<std::string>{"partition 0 has to be copied here again: an operation does not fit"});
     EXPECT_EQ(h[1].shard->Received(SlotId{0}), Position{});
   }
 }
@@ -454,7 +457,8 @@ TEST(ReplicationDetails, AReplicasHelloIsForOneThreadOfOneCluster) {
   EXPECT_TRUE(told(hello).starts_with("refusal protocol: server 1 thread 0: is thread 0 of incarnation 2"));
   hello = ByHand::Hello();
   hello.cluster_id = "other";
-  EXPECT_TRUE(told(hello).starts_with("refusal protocol: server 1 thread 0: belongs to cluster test, not other"));
+  EXPECT_TRUE(
+      told(hello).starts_with("refusal protocol: server 1 thread 0: belongs to cluster test, not other"));
   hello = ByHand::Hello();
   hello.from_incarnation = h.state.next_incarnation;
   EXPECT_TRUE(told(hello).starts_with("refusal unavailable"));

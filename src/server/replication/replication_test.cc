@@ -135,8 +135,9 @@ TEST(Replication, ASumKnowsItsContributorsAfterAFailover) {
   h[1].Deliver(0, give(1, 0, 2));  // a copy: known, and told the same
   EXPECT_EQ(h[1].Answer(0), "report 0=9");
   for (uint32_t rank : {0u, 1u}) {
-    h[1].Deliver(rank, h[1].Rows(rank, wire::FrameType::kDone, table, Round{0}, {},
-                                 {.done = std::vector<uint32_t>{}, .flags = wire::kParamDecide, .scale = 0.5}));
+    h[1].Deliver(rank,
+                 h[1].Rows(rank, wire::FrameType::kDone, table, Round{0}, {},
+                           {.done = std::vector<uint32_t>{}, .flags = wire::kParamDecide, .scale = 0.5}));
   }
   EXPECT_EQ(h[1].Stored(table, 0), -1.5f);
 }
@@ -490,7 +491,8 @@ TEST(Replication, ADifferenceBetweenOwnersIsNoticed) {
   h[1].Deliver(ConnId{77}, *batch.Take(std::get<wire::ReplicaHelloReply>(*greeted).received + 1, 1,
                                        h.state.version.value));
   ASSERT_FALSE(lines.empty());
-  EXPECT_NE(lines[0].find("ERROR: partition 0 differs from its primary's at position 1.1"), std::string::npos);
+  EXPECT_NE(lines[0].find("ERROR: partition 0 differs from its primary's at position 1.1"),
+            std::string::npos);
   EXPECT_EQ(h[1].shard->Received(SlotId{0}), Position{}) << "it has to be copied anew";
 }
 

@@ -1,5 +1,5 @@
-// Primaries that can't go on with a slot say so and serve nothing of it (docs/internals/consistency.md, rule 44):
-// promoted without a whole copy, or at the end of what positions can count.
+// Primaries that can't go on with a slot say so and serve nothing of it (docs/internals/consistency.md, rule
+// 44): promoted without a whole copy, or at the end of what positions can count.
 #include <algorithm>
 #include <cstring>
 
@@ -30,7 +30,12 @@ TEST(Ruin, ACopyThatIsNotWholeServesNothingAndSaysSo) {
   // A copy that replaces it makes it good again.
   h.stalled.clear();
   for (wire::SlotOwner& owner : h.state.slots)
-    owner = {1, 0, owner.epoch + 1, h.state.version.Next(), wire::kNoServer, {{2, 0, false, h.state.version.Next()}}};
+    owner = {1,
+             0,
+             owner.epoch + 1,
+             h.state.version.Next(),
+             wire::kNoServer,
+             {{2, 0, false, h.state.version.Next()}}};
   h.Publish();
   h.Carry();
   h.Fail(1, 2);
@@ -68,9 +73,10 @@ TEST(Ruin, ASlotStopsBeforeItsPositionsBeginAgain) {
     h.Fail(0, 1);
     EXPECT_TRUE(h.News(1, wire::SlotNews::kNotWhole).empty());
     for (int i = 0; i < 3; ++i) h[1].shard->OnTick(h.now += 100'000);
-    EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
-                            [](const std::string& line) { return line.ends_with("before they are used up"); }),
-              long{OwnersHarness::kSlots})
+    EXPECT_EQ(
+        std::count_if(lines.begin(), lines.end(),
+                      [](const std::string& line) { return line.ends_with("before they are used up"); }),
+        long{OwnersHarness::kSlots})
         << "each once";
     EXPECT_EQ(h.News(1, wire::SlotNews::kSpent).size(), spent ? OwnersHarness::kSlots : 0);
     h[1].Deliver(0, h[1].Push(0, table, {{0, 2, 1}}));

@@ -18,7 +18,8 @@ struct Details {
                   {.done = Slots{}, .flags = flags, .step = step});
   }
   wire::FramePtr First(uint32_t rank, uint64_t round, uint32_t slot, float value) {
-    return h.Contribute(rank, table, round, {{slot, value}}, {.done = Slots{slot}, .flags = wire::kParamTwoPhase});
+    return h.Contribute(rank, table, round, {{slot, value}},
+                        {.done = Slots{slot}, .flags = wire::kParamTwoPhase});
   }
   void Intend(uint32_t rank) {
     h.AddWorker(rank, ViewNumber{0});
@@ -61,7 +62,8 @@ TEST(RoundDetails, ANewcomerWhoStartsLaterNeedNotHaveJoined) {
 TEST(RoundDetails, AGradientThatWasNotFiniteIsReportedThoughItsWorkerIsDead) {
   Details d(2);
   auto& h = d.h;
-  h.Deliver(1, h.Contribute(1, d.table, 0, {{1, 2.0f}}, {.flags = wire::kParamTwoPhase | wire::kParamNotFinite}));
+  h.Deliver(
+      1, h.Contribute(1, d.table, 0, {{1, 2.0f}}, {.flags = wire::kParamTwoPhase | wire::kParamNotFinite}));
   h.Deliver(0, d.First(0, 0, 1, 2.0f));
   h.Kill(1);
   EXPECT_EQ(h.Answer(0), "report 1=4!");

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "cairn/status.h"
-#include "server/replication/primary_side.h"
 #include "server/pull/round_waits.h"
-#include "server/slots/slot_round.h"
+#include "server/replication/primary_side.h"
 #include "server/slots/outbox.h"
 #include "server/slots/owned_slots.h"
 #include "server/slots/request.h"
 #include "server/slots/shard_context.h"
+#include "server/slots/slot_round.h"
 #include "server/slots/tables.h"
 #include "wire/data.h"
 

@@ -177,8 +177,9 @@ TEST(RoundsTest, AWeightThatOnlySomeWorkersGiveClosesTheRoundWithoutApplying) {
   h.Deliver(0, h.Give(0, r.table, 0, 1, 1.0f));
   h.Deliver(1, h.Contribute(1, r.table, 0, {{1, 1.0f}}, given));
   h.Deliver(2, h.Rows(2, wire::FrameType::kDone, r.table, Round{0}, {}, joined));
-  const std::string text = "round 0 of table \"w\": rank 1 gives samples= in this round, rank 0 does not: give "
-                           "the number of samples on every worker, or on none";
+  const std::string text =
+      "round 0 of table \"w\": rank 1 gives samples= in this round, rank 0 does not: give "
+      "the number of samples on every worker, or on none";
   for (uint32_t rank : {0u, 1u}) {
     const std::string answer = h.Answer(rank);
     EXPECT_TRUE(answer.starts_with("0:hyper_mismatch@0 1:hyper_mismatch@0")) << answer;

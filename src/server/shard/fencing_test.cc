@@ -179,8 +179,9 @@ TEST_F(Fencing, AConnectionThatBrokeTheRulesIsForgotten) {
 TEST_F(Fencing, AHelloIsForOneThreadAndNeedNotNameTheCluster) {
   wire::Hello hello = HelloOf(h.incarnations[0]);
   hello.thread = 1;
-  EXPECT_TRUE(Greet(hello).starts_with("refusal protocol: server 0 thread 0: is thread 0 of incarnation 1, the "
-                                       "worker asks for thread 1 of incarnation 1"));
+  EXPECT_TRUE(
+      Greet(hello).starts_with("refusal protocol: server 0 thread 0: is thread 0 of incarnation 1, the "
+                               "worker asks for thread 1 of incarnation 1"));
   hello = HelloOf(h.incarnations[0]);
   hello.cluster_id = "";
   EXPECT_EQ(Greet(hello), "HelloReply");
@@ -256,7 +257,8 @@ TEST_F(Fencing, WhoWaitsAtASlotThatMovesAwayIsSentOn) {
 
 TEST(HelloReplies, BothKindsLetLargeFramesIn) {
   BufferPool pool;
-  EXPECT_TRUE(IsHelloReply(*wire::EncodeControl(wire::HelloReply{wire::kProtocolVersion, StateVersion{1}}, pool)));
+  EXPECT_TRUE(
+      IsHelloReply(*wire::EncodeControl(wire::HelloReply{wire::kProtocolVersion, StateVersion{1}}, pool)));
   EXPECT_TRUE(IsHelloReply(*wire::EncodeControl(wire::ReplicaHelloReply{wire::kProtocolVersion, 0}, pool)));
   EXPECT_FALSE(IsHelloReply(*wire::EncodeControl(wire::Refusal{1, Code::kUnavailable, "later"}, pool)));
 }

@@ -33,9 +33,8 @@ std::vector<Shard::Refusal> Inspection::RefusalsOf(SlotId slot, Incarnation inca
   std::vector<Shard::Refusal> refusals;
   const LiveClient* client = clients_.Find(incarnation);
   if (!Present(slot) || client == nullptr) return refusals;
-  slots_[Local(slot)].numbers.ForEachRefusal(client->index, [&](Seq seq, const Status& why) {
-    refusals.push_back({seq, why});
-  });
+  slots_[Local(slot)].numbers.ForEachRefusal(
+      client->index, [&](Seq seq, const Status& why) { refusals.push_back({seq, why}); });
   return refusals;
 }
 

@@ -12,9 +12,9 @@
 #include "server/replication/backup_side.h"
 #include "server/replication/commit_gate.h"
 #include "server/replication/primary_side.h"
+#include "server/shard/shard.h"
 #include "server/slots/live_clients.h"
 #include "server/slots/owned_slots.h"
-#include "server/shard/shard.h"
 #include "server/slots/tables.h"
 
 namespace cairn::server {

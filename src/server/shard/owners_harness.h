@@ -20,8 +20,7 @@ class OwnersHarness {
 
   // Server 0 is the primary of every slot, the first `in_sync` others are its backups.
   explicit OwnersHarness(uint32_t servers, uint32_t in_sync, ShardOptions options = {}) {
-    for (uint32_t i = 0; i < servers; ++i)
-      nodes.push_back(std::make_unique<DenseHarness>(2, options, i));
+    for (uint32_t i = 0; i < servers; ++i) nodes.push_back(std::make_unique<DenseHarness>(2, options, i));
     state = nodes[0]->state;
     state.servers.clear();
     state.replicas = in_sync + 1;
@@ -66,7 +65,8 @@ class OwnersHarness {
     Publish();
   }
   void AddBackup(uint16_t server) {
-    for (wire::SlotOwner& owner : state.slots) owner.backups.push_back({server, 0, false, state.version.Next()});
+    for (wire::SlotOwner& owner : state.slots)
+      owner.backups.push_back({server, 0, false, state.version.Next()});
     Publish();
   }
   void MarkInSync(uint16_t server) {

@@ -28,7 +28,7 @@ uint64_t MostRequestBytes(const wire::FrameHeader& header, const TableSpec* spec
     case wire::FrameType::kPull: break;
     case wire::FrameType::kReplicate: return UINT64_MAX;
     case wire::FrameType::kControl: return kMostUnknownBytes;  // a state, of whatever cluster
-    default: return wire::kMaxUnauthenticatedBodyBytes;  // nothing that is for a server
+    default: return wire::kMaxUnauthenticatedBodyBytes;        // nothing that is for a server
   }
   if (spec == nullptr)
     return (header.flags & wire::kFlagCoded) != 0 ? kMostUnknownBytes : uint64_t{wire::kMaxBodyBytes};

@@ -13,8 +13,8 @@ namespace cairn::server {
 // is behind) may unfold to this: enough for the frames that clients cut, whose answer says what is wrong.
 inline constexpr uint64_t kMostUnknownBytes = uint64_t{16} << 20;
 
-// `spec`: of the header's table, known or dropped (dropped_tables.h); null if it is neither. Of what is no request: what a control message or
-// a frame of a primary may have.
+// `spec`: of the header's table, known or dropped (dropped_tables.h); null if it is neither. Of what is no
+// request: what a control message or a frame of a primary may have.
 uint64_t MostRequestBytes(const wire::FrameHeader& header, const TableSpec* spec, uint32_t slot_count);
 // The largest body of what a backup answers.
 uint64_t MostBackupAnswerBytes(const wire::FrameHeader& header, uint32_t slot_count);

@@ -15,8 +15,8 @@ using Options = ShardHarness::RoundOptions;
 
 struct RowTables : ShardHarness {
   using ShardHarness::ShardHarness;
-  wire::FramePtr Assign(uint32_t rank, TableId table, std::vector<Row> rows,
-                        PushOp op = PushOp::kAssign, uint8_t column = 0) {
+  wire::FramePtr Assign(uint32_t rank, TableId table, std::vector<Row> rows, PushOp op = PushOp::kAssign,
+                        uint8_t column = 0) {
     return Rows(rank, wire::FrameType::kPush, table, Round{0}, std::move(rows), {.op = op, .column = column});
   }
   // What a pull of a column of slots 0 to 3 says.

@@ -7,6 +7,7 @@
 
 #include "base/planted.h"
 #include "server/pull/pulls.h"
+#include "server/pull/round_waits.h"
 #include "server/pull/slot_reader.h"
 #include "server/push/push_admission.h"
 #include "server/replication/backup_side.h"
@@ -14,20 +15,19 @@
 #include "server/replication/primary_side.h"
 #include "server/replication/slot_content.h"
 #include "server/round/round_engine.h"
-#include "server/pull/round_waits.h"
 #include "server/round/view_hold.h"
 #include "server/shard/inspection.h"
+#include "server/shard/request_size.h"
+#include "server/shard/slot_roles.h"
+#include "server/shard/worker_connections.h"
 #include "server/slots/live_clients.h"
 #include "server/slots/news_flag.h"
 #include "server/slots/outbox.h"
 #include "server/slots/owned_slots.h"
 #include "server/slots/refusal_texts.h"
 #include "server/slots/request.h"
-#include "server/shard/request_size.h"
 #include "server/slots/shard_context.h"
-#include "server/shard/slot_roles.h"
 #include "server/slots/tables.h"
-#include "server/shard/worker_connections.h"
 
 namespace cairn::server {
 namespace {

@@ -68,8 +68,8 @@ class RecordingObserver final : public ShardObserver {
     staged.emplace_back(incarnation, refused);
   }
   void OnClosed(const CloseRecord& record) override { closed.push_back(record); }
-  void OnSummedUp(TableId, SlotId slot, Round, double divisor,
-                  const std::vector<Contributor>& contributors, Position) override {
+  void OnSummedUp(TableId, SlotId slot, Round, double divisor, const std::vector<Contributor>& contributors,
+                  Position) override {
     summed.push_back({slot, divisor, contributors});
   }
   void OnRetired(Incarnation incarnation) override { retired.push_back(incarnation); }

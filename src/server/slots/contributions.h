@@ -15,8 +15,8 @@
 #include "cairn/status.h"
 #include "cairn/types.h"
 #include "server/slots/done_marks.h"
-#include "server/slots/round_terms.h"
 #include "server/slots/records.h"
+#include "server/slots/round_terms.h"
 #include "table/slot_table.h"
 
 namespace cairn::server {

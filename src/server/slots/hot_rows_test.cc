@@ -87,7 +87,8 @@ TEST(HotRows, WhatACounterHeldBeforeFadesToo) {
   hot.Note(std::vector<RowKey>(600, hot_key));
   for (int second = 0; second < 20; ++second) hot.Age();
   const auto rows = hot.Hottest(HotRows::kWays);
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](const HotRows::Row& row) { return row.key == hot_key; });
+  const auto found =
+      std::find_if(rows.begin(), rows.end(), [&](const HotRows::Row& row) { return row.key == hot_key; });
   ASSERT_NE(found, rows.end());
   EXPECT_NEAR(found->count, 600 * std::pow(15.0 / 16, 20), 1);
 }

@@ -1,7 +1,7 @@
 // Requests whose answer waits for rounds to close, or to be summed up: sync pulls, contributions,
-// done marks and decisions (docs/internals/consistency.md, rules 18, 22, 33 and 34). A request waits at one slot at a
-// time, so that a round of tens of thousands of frames costs each of them only a step per slot; the slot
-// keeps its number.
+// done marks and decisions (docs/internals/consistency.md, rules 18, 22, 33 and 34). A request waits at one
+// slot at a time, so that a round of tens of thousands of frames costs each of them only a step per slot; the
+// slot keeps its number.
 #pragma once
 
 #include <cstdint>

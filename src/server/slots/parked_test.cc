@@ -35,10 +35,12 @@ struct Waiting : ::testing::Test {
 };
 
 TEST_F(Waiting, ANumberThatIsUsedAgainForSomethingElseIsAnotherRequest) {
-  const std::function<void(wire::FrameHeader&)> changes[] = {
-      [](auto& h) { h.type = wire::FrameType::kDone; }, [](auto& h) { h.flags = wire::kFlagSyncPull; },
-      [](auto& h) { h.table = 2; },                     [](auto& h) { h.round = 2; },
-      [](auto& h) { h.entry_count = 2; },               [](auto& h) { h.key_count = 2; }};
+  const std::function<void(wire::FrameHeader&)> changes[] = {[](auto& h) { h.type = wire::FrameType::kDone; },
+                                                             [](auto& h) { h.flags = wire::kFlagSyncPull; },
+                                                             [](auto& h) { h.table = 2; },
+                                                             [](auto& h) { h.round = 2; },
+                                                             [](auto& h) { h.entry_count = 2; },
+                                                             [](auto& h) { h.key_count = 2; }};
   for (const auto& change : changes) {
     const ParkedId id = Park(Header(1)).id;
     wire::FrameHeader other = Header(1);

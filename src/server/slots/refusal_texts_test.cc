@@ -40,8 +40,9 @@ TEST(RefusalTexts, EachRowHasOneKey) {
 TEST(RefusalTexts, EverySettingMustBeFinite) {
   const TableSpec spec = RefusingSpec(TableKind::kDense, OptimizerKind::kAdam);
   const std::pair<double Hyper::*, const char*> fields[] = {
-      {&Hyper::lr, "lr"},       {&Hyper::weight_decay, "weight_decay"}, {&Hyper::beta1, "beta1"},
-      {&Hyper::beta2, "beta2"}, {&Hyper::eps, "eps"},                   {&Hyper::dampening, "dampening"}};
+      {&Hyper::lr, "lr"},       {&Hyper::weight_decay, "weight_decay"},
+      {&Hyper::beta1, "beta1"}, {&Hyper::beta2, "beta2"},
+      {&Hyper::eps, "eps"},     {&Hyper::dampening, "dampening"}};
   for (const auto& [field, name] : fields) {
     Hyper hyper;
     hyper.*field = std::numeric_limits<double>::infinity();
@@ -49,13 +50,14 @@ TEST(RefusalTexts, EverySettingMustBeFinite) {
     params.set_hyper(hyper);
     const Status refused = CheckHyper(spec, params);
     EXPECT_EQ(refused.code(), Code::kNotFinite) << name;
-    EXPECT_NE(refused.message().find(std::string(": ") + name + " inf"), std::string::npos) << refused.message();
+    EXPECT_NE(refused.message().find(std::string(": ") + name + " inf"), std::string::npos)
+        << refused.message();
   }
 }
 
 TEST(RefusalTexts, WhatFtrlCanNotWorkWithIsRefusedUnlessItsWorkerHasJoined) {
   const TableSpec spec = RefusingSpec(TableKind::kSparse, OptimizerKind::kFtrl);
-  for (double Hyper::*field : {&Hyper::beta1, &Hyper::beta2, &Hyper::weight_decay}) {
+  for (double Hyper::* field : {&Hyper::beta1, &Hyper::beta2, &Hyper::weight_decay}) {
     Hyper hyper;
     hyper.*field = -0.5;
     wire::PushParams params;
@@ -81,14 +83,19 @@ TEST(RoundTermsTest, SettingsAreCalledAsTorchCallsThem) {
   using enum OptimizerKind;
   const struct {
     OptimizerKind kind;
-    double Hyper::*field;
+    double Hyper::* field;
     const char* name;
-  } cases[] = {{kSgd, &Hyper::beta1, "momentum"},     {kRmsprop, &Hyper::beta1, "momentum"},
-               {kAdam, &Hyper::beta1, "beta1"},       {kFtrl, &Hyper::beta1, "l1"},
-               {kAdam, &Hyper::beta2, "beta2"},       {kRmsprop, &Hyper::beta2, "alpha"},
-               {kFtrl, &Hyper::beta2, "beta"},        {kFtrl, &Hyper::weight_decay, "l2"},
+  } cases[] = {{kSgd, &Hyper::beta1, "momentum"},
+               {kRmsprop, &Hyper::beta1, "momentum"},
+               {kAdam, &Hyper::beta1, "beta1"},
+               {kFtrl, &Hyper::beta1, "l1"},
+               {kAdam, &Hyper::beta2, "beta2"},
+               {kRmsprop, &Hyper::beta2, "alpha"},
+               {kFtrl, &Hyper::beta2, "beta"},
+               {kFtrl, &Hyper::weight_decay, "l2"},
                {kAdam, &Hyper::weight_decay, "weight_decay"},
-               {kAdam, &Hyper::eps, "eps"},           {kAdagrad, &Hyper::dampening, "lr_decay"},
+               {kAdam, &Hyper::eps, "eps"},
+               {kAdagrad, &Hyper::dampening, "lr_decay"},
                {kSgd, &Hyper::dampening, "dampening"}};
   for (const auto& one : cases) {
     RoundTerms first, second;
@@ -110,15 +117,17 @@ TEST(RoundTermsTest, OfManyThatDifferAFewAreNamedEachOnce) {
     given.push_back({Rank{rank}, &terms[rank]});
     given.push_back({Rank{rank}, &terms[rank]});  // its mark and its contribution
   }
-  EXPECT_EQ(TermsDiffer(RefusingSpec(TableKind::kDense), Round{0}, given).message(),
-            "round 0 of table \"w\": rank 0 has lr 0, rank 1 has lr 1, rank 2 has lr 2, rank 3 has lr 3, rank 4 "
-            "has lr 4: give all workers the same");
+  EXPECT_EQ(
+      TermsDiffer(RefusingSpec(TableKind::kDense), Round{0}, given).message(),
+      "round 0 of table \"w\": rank 0 has lr 0, rank 1 has lr 1, rank 2 has lr 2, rank 3 has lr 3, rank 4 "
+      "has lr 4: give all workers the same");
 }
 
 TEST(RoundTermsTest, ThoseWhoSkipNeedNotScaleAlike) {
   const Decision half{.skip = true, .scale = 0.5, .hyper = {}}, whole{.skip = true, .scale = 1, .hyper = {}};
   EXPECT_TRUE(half.SameAs(whole));
-  const Decision applies{.skip = false, .scale = 1, .hyper = {}}, scales{.skip = false, .scale = 0.5, .hyper = {}};
+  const Decision applies{.skip = false, .scale = 1, .hyper = {}},
+      scales{.skip = false, .scale = 0.5, .hyper = {}};
   EXPECT_FALSE(applies.SameAs(scales));
   EXPECT_FALSE(applies.SameAs(whole));
 }

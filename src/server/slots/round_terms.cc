@@ -11,11 +11,11 @@ namespace {
 
 constexpr size_t kMostNamed = 4;  // ranks that a text names besides the first
 
-constexpr double Hyper::*kFields[] = {&Hyper::lr,    &Hyper::weight_decay, &Hyper::beta1,
-                                      &Hyper::beta2, &Hyper::eps,          &Hyper::dampening};
+constexpr double Hyper::* kFields[] = {&Hyper::lr,    &Hyper::weight_decay, &Hyper::beta1,
+                                       &Hyper::beta2, &Hyper::eps,          &Hyper::dampening};
 
 // As torch.optim calls it in the optimizer of this table.
-const char* FieldName(const TableSpec& spec, double Hyper::*field) {
+const char* FieldName(const TableSpec& spec, double Hyper::* field) {
   const OptimizerKind kind = spec.optimizer;
   const bool ftrl = kind == OptimizerKind::kFtrl;
   const bool sgd = kind == OptimizerKind::kSgd || kind == OptimizerKind::kRmsprop;
@@ -66,7 +66,7 @@ std::string NumbersDiffer(const std::vector<GivenBy<What>>& given, const std::st
 
 template <class What>
 Status HyperDiffers(const TableSpec& spec, Round round, const std::vector<GivenBy<What>>& given) {
-  for (double Hyper::*field : kFields) {
+  for (double Hyper::* field : kFields) {
     const std::string text = NumbersDiffer(given, std::string(" has ") + FieldName(spec, field) + " ",
                                            [&](const What& what) { return what.hyper.*field; });
     if (!text.empty()) return Mismatch(spec, round, text + ": give all workers the same");
@@ -74,9 +74,10 @@ Status HyperDiffers(const TableSpec& spec, Round round, const std::vector<GivenB
   std::vector<GivenBy<What>> counting;  // step 0 says nothing
   std::copy_if(given.begin(), given.end(), std::back_inserter(counting),
                [](const GivenBy<What>& one) { return one.what->hyper.step != 0; });
-  const std::string steps = counting.empty() ? "" : NumbersDiffer(counting, " is in step ", [](const What& what) {
-    return static_cast<double>(what.hyper.step);
-  });
+  const std::string steps =
+      counting.empty() ? "" : NumbersDiffer(counting, " is in step ", [](const What& what) {
+        return static_cast<double>(what.hyper.step);
+      });
   if (!steps.empty()) return Mismatch(spec, round, steps + ": all workers count the same steps");
   return Mismatch(spec, round, "workers differ: give all workers the same");
 }
@@ -98,7 +99,7 @@ bool Disagree(const std::vector<GivenBy<What>>& given, Says says, Rank* yes, Ran
 
 bool SameBits(const Hyper& a, const Hyper& b) {
   return std::all_of(std::begin(kFields), std::end(kFields),
-                     [&](double Hyper::*field) { return SameBits(a.*field, b.*field); });
+                     [&](double Hyper::* field) { return SameBits(a.*field, b.*field); });
 }
 
 bool Decision::SameAs(const Decision& other) const {
@@ -107,20 +108,17 @@ bool Decision::SameAs(const Decision& other) const {
 
 Status TermsDiffer(const TableSpec& spec, Round round, const std::vector<GivenBy<RoundTerms>>& given) {
   Rank yes, no;
-  if (Disagree(
-          given, [](const RoundTerms& t) { return t.two_phase; }, &yes, &no)) {
+  if (Disagree(given, [](const RoundTerms& t) { return t.two_phase; }, &yes, &no)) {
     return Mismatch(spec, round,
                     RankWord(yes) + " clips or uses a gradient scaler in this round, " + RankWord(no) +
                         " does not: do the same on all workers");
   }
-  if (Disagree(
-          given, [](const RoundTerms& t) { return t.op != PushOp::kUpdate; }, &yes, &no)) {
+  if (Disagree(given, [](const RoundTerms& t) { return t.op != PushOp::kUpdate; }, &yes, &no)) {
     return Mismatch(
         spec, round,
         RankWord(yes) + " assigns, " + RankWord(no) + " pushes gradients: do the same on all workers");
   }
-  if (Disagree(
-          given, [](const RoundTerms& t) { return t.weighted; }, &yes, &no)) {
+  if (Disagree(given, [](const RoundTerms& t) { return t.weighted; }, &yes, &no)) {
     return Mismatch(spec, round,
                     RankWord(yes) + " gives samples= in this round, " + RankWord(no) +
                         " does not: give the number of samples on every worker, or on none");
@@ -133,8 +131,7 @@ Status TermsDiffer(const TableSpec& spec, Round round, const std::vector<GivenBy
 
 Status DecisionsDiffer(const TableSpec& spec, Round round, const std::vector<GivenBy<Decision>>& given) {
   Rank yes, no;
-  if (Disagree(
-          given, [](const Decision& d) { return d.skip; }, &yes, &no)) {
+  if (Disagree(given, [](const Decision& d) { return d.skip; }, &yes, &no)) {
     return Mismatch(
         spec, round,
         RankWord(yes) + " skips it, " + RankWord(no) + " applies it: decide the same on all workers");

@@ -1,6 +1,7 @@
 // What a worker says of a round besides its values, and all of its workers must say alike: the
-// hyper-parameters, the operation, the phases, whether it gives a weight, and the decision of a round in two phases
-// (docs/internals/consistency.md, rules 17, 31, 33 and 34). Values, and the words for those who differ.
+// hyper-parameters, the operation, the phases, whether it gives a weight, and the decision of a round in two
+// phases (docs/internals/consistency.md, rules 17, 31, 33 and 34). Values, and the words for those who
+// differ.
 #pragma once
 
 #include <cstdint>

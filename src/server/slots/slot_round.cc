@@ -104,9 +104,8 @@ Status SlotRound::Agree(const TableSpec& spec, const DoneMarks& marks, RoundTerm
   terms->hyper.step = step.value();
   if (!differ || CAIRN_BUG(kHyperUnchecked)) return Status::Ok();
   std::vector<GivenBy<RoundTerms>> all;
-  ForEachTerms(open_, marks, contributions_.all(), [&](Rank rank, const RoundTerms& given) {
-    all.push_back({rank, &given});
-  });
+  ForEachTerms(open_, marks, contributions_.all(),
+               [&](Rank rank, const RoundTerms& given) { all.push_back({rank, &given}); });
   return TermsDiffer(spec, open_, all);
 }
 

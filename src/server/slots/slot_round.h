@@ -14,8 +14,8 @@
 #include "server/slots/closed_round.h"
 #include "server/slots/contributions.h"
 #include "server/slots/done_marks.h"
-#include "server/slots/round_terms.h"
 #include "server/slots/records.h"
+#include "server/slots/round_terms.h"
 #include "table/slot_table.h"
 #include "wire/data.h"
 

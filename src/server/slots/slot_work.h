@@ -1,5 +1,5 @@
-// What the requests to a slot have cost, for the scheduler to spread slots by (docs/internals/consistency.md, rule
-// 53). In bytes: what a byte of a dense value costs is 1, and the rest is measured against that. One
+// What the requests to a slot have cost, for the scheduler to spread slots by (docs/internals/consistency.md,
+// rule 53). In bytes: what a byte of a dense value costs is 1, and the rest is measured against that. One
 // addition per part of a request, none per row.
 #pragma once
 

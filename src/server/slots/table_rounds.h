@@ -11,9 +11,9 @@
 
 #include "base/ids.h"
 #include "server/slots/done_marks.h"
-#include "server/slots/slot_round.h"
 #include "server/slots/owned_slots.h"
 #include "server/slots/parked.h"
+#include "server/slots/slot_round.h"
 #include "table/slot_table.h"
 #include "wire/cluster_state.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "server/slots/table_rounds.h"
 #include "server/slots/hot_rows.h"
+#include "server/slots/table_rounds.h"
 #include "table/slot_table.h"
 #include "wire/cluster_state.h"
 

@@ -63,9 +63,7 @@ std::string DenseSlot::Where() const {
   return "table \"" + name_ + "\", slot " + std::to_string(slot_.value);
 }
 
-Status DenseSlot::NotFinite() const {
-  return {Code::kNotFinite, Where() + ": the push carries NaN or Inf"};
-}
+Status DenseSlot::NotFinite() const { return {Code::kNotFinite, Where() + ": the push carries NaN or Inf"}; }
 
 Status DenseSlot::CheckShape(std::span<const std::byte> values) const {
   if (values.size() == bytes_) return Status::Ok();
@@ -97,8 +95,8 @@ Status DenseSlot::Check(std::span<const RowKey> keys, std::span<const std::byte>
 Status DenseSlot::CheckSegments(std::span<const std::byte> values, Mask mask) const {
   const size_t most = (segments_ + 7) / 8;
   const size_t beyond = segments_ % 8;  // bits of the last byte that stand for segments; 0: all
-  if (mask.size() > most || (beyond != 0 && mask.size() == most &&
-                             std::to_integer<unsigned>(mask.back()) >> beyond != 0)) {
+  if (mask.size() > most ||
+      (beyond != 0 && mask.size() == most && std::to_integer<unsigned>(mask.back()) >> beyond != 0)) {
     return {Code::kInvalidArgument, "table \"" + name_ + "\" has " + std::to_string(segments_) +
                                         " segments, the push's mask names others"};
   }
@@ -154,7 +152,6 @@ uint64_t DenseSlot::Hash() const {
 void DenseSlot::ForEach(const std::function<void(RowKey, std::span<const std::byte>)>& row) const {
   row(0, {values_, bytes_});
 }
-
 
 // What changes a dense slot: pushes, rounds and assigns, piece by piece.
 
@@ -303,7 +300,6 @@ void DenseSlot::DropStaged() {
   for (Piece& piece : pieces_) piece.staged = false;
   staged_ = false;
 }
-
 
 // A dense slot as bytes, little-endian; what it is made of follows from the table's spec and must
 // agree with it:

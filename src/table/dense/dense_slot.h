@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "table/memory/arena.h"
 #include "table/dense/dense_segments.h"
 #include "table/dense/dense_state.h"
+#include "table/memory/arena.h"
 #include "table/slot_table.h"
 
 namespace cairn::table {

@@ -150,7 +150,8 @@ TEST(DenseSlot, OnceAssignedNoColumnIsAssignedAsMissing) {
   EXPECT_FALSE(table->assigned());
   table->AssignMissing({}, Bytes(threes), {}, 0);
   EXPECT_TRUE(table->assigned());
-  for (uint8_t column : {uint8_t{0}, uint8_t{1}, kStepColumn}) table->AssignMissing({}, Bytes(fives), {}, column);
+  for (uint8_t column : {uint8_t{0}, uint8_t{1}, kStepColumn})
+    table->AssignMissing({}, Bytes(fives), {}, column);
   ExpectSameBits(ReadFloats(*table, {}, 0), threes);
   ExpectSameBits(ReadFloats(*table, {}, 1), threes);
   ExpectSameBits(ReadFloats(*table, {}, kStepColumn), std::vector<float>(50, 0.0f));

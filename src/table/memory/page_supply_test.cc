@@ -41,7 +41,8 @@ TEST(PageSupply, PagesAreTouchedAlignedZeroAndGivenOnce) {
     ASSERT_NE(page, nullptr);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(page) % PageSupply::kPageBytes, 0u);
     EXPECT_TRUE(Resident(page));
-    EXPECT_TRUE(std::all_of(page, page + PageSupply::kPageBytes, [](std::byte b) { return b == std::byte{0}; }));
+    EXPECT_TRUE(
+        std::all_of(page, page + PageSupply::kPageBytes, [](std::byte b) { return b == std::byte{0}; }));
     EXPECT_TRUE(pages.insert(page).second);
   }
   for (std::byte* page : pages) munmap(page, PageSupply::kPageBytes);

@@ -177,7 +177,8 @@ TEST_F(NarrowRows, TheNumberOfOperationsIsPartOfTheContent) {
   const std::vector<float> zeros(keys.size() * 4);
   auto once = Make(Narrow(4, OptimizerKind::kSgd, Storage::kBfloat16));
   auto twice = Make(Narrow(4, OptimizerKind::kSgd, Storage::kBfloat16));
-  for (SlotTable* table : {once.get(), twice.get(), twice.get()}) table->Apply(keys, Bytes(zeros), {}, {.lr = 0.5});
+  for (SlotTable* table : {once.get(), twice.get(), twice.get()})
+    table->Apply(keys, Bytes(zeros), {}, {.lr = 0.5});
   ExpectSameBits(ReadFloats(*once, keys), ReadFloats(*twice, keys));
   EXPECT_NE(once->Hash(), twice->Hash());
   once->Apply(keys, Bytes(zeros), {}, {.lr = 0.5});

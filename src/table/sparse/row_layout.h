@@ -1,5 +1,6 @@
-// What lies in a row of a sparse table: its values (narrow ones: TableSpec::storage), then the optimizer's state, column after column.
-// A column of state has as many numbers as the row, or one where the optimizer keeps one a row.
+// What lies in a row of a sparse table: its values (narrow ones: TableSpec::storage), then the optimizer's
+// state, column after column. A column of state has as many numbers as the row, or one where the optimizer
+// keeps one a row.
 #pragma once
 
 #include <cstddef>

@@ -217,7 +217,6 @@ void SparseSlot::ForEach(const std::function<void(RowKey, std::span<const std::b
   });
 }
 
-
 // What changes a sparse slot: pushes, rounds and assigns, row by row.
 
 uint32_t SparseSlot::CreateRow(RowKey key, uint64_t hash) {
@@ -308,7 +307,8 @@ void SparseSlot::UpdateNarrow(std::span<const RowKey> keys, Keys kind, const opt
       });
 }
 
-void SparseSlot::Assign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask, uint8_t column) {
+void SparseSlot::Assign(std::span<const RowKey> keys, std::span<const std::byte> values, Mask,
+                        uint8_t column) {
   const auto* given = reinterpret_cast<const float*>(values.data());
   if (column == kStepColumn) {
     if (!keys.empty()) step_ = StepsFrom(given[(keys.size() - 1) * dim_]);
@@ -387,8 +387,7 @@ void SparseSlot::ApplyStaged(const Hyper& hyper, double divisor, double scale) {
     CAIRN_CHECK(divisor > 0);
     const auto by = static_cast<float>(divisor);
     // Weights come from peers: a divisor that is no float counts as 0, and nothing is applied.
-    if (by > 0)
-      UpdateFloats(keys, Keys::kOfARound, hyper, optimizer::GradientOf(flags_, by, scale), sums);
+    if (by > 0) UpdateFloats(keys, Keys::kOfARound, hyper, optimizer::GradientOf(flags_, by, scale), sums);
   }
   DropStaged();
 }
@@ -397,7 +396,6 @@ void SparseSlot::DropStaged() {
   if (staging_ != nullptr) staging_->Clear();
   staged_ = false;
 }
-
 
 // A sparse slot as bytes, little-endian:
 //

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "table/initial_value.h"
+#include "table/slot_table.h"
 #include "table/sparse/line_index.h"
 #include "table/sparse/row_layout.h"
 #include "table/sparse/row_slabs.h"
-#include "table/slot_table.h"
 #include "table/sparse/sparse_staging.h"
 
 namespace cairn::table {

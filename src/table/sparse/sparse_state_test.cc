@@ -243,7 +243,8 @@ TEST(SparseState, AnAssignOfStateLeavesValuesAndOtherColumnsAlone) {
     const uint32_t columns = StateColumns(info.spec.optimizer, info.spec.optimizer_flags);
     const bool one_a_row = info.spec.optimizer == OptimizerKind::kRowwiseAdagrad;
     std::vector<std::vector<float>> expected;
-    for (uint8_t column = 0; column <= columns; ++column) expected.push_back(ReadFloats(*table, keys, column));
+    for (uint8_t column = 0; column <= columns; ++column)
+      expected.push_back(ReadFloats(*table, keys, column));
     const auto step = ReadFloats(*table, keys, kStepColumn);
     for (uint8_t column = 1; column <= columns; ++column) {
       auto given = RandomFloats(random, keys.size() * 3);  // of rows that exist and of rows that don't

@@ -12,7 +12,10 @@ constexpr size_t kMostAttempts = 16;
 }  // namespace
 
 Dialer::Dialer(Network& network, std::vector<wire::Endpoint> places, const Options& options)
-    : network_(network), places_(std::move(places)), options_(options), pause_us_(options.soonest_us),
+    : network_(network),
+      places_(std::move(places)),
+      options_(options),
+      pause_us_(options.soonest_us),
       random_(options.seed) {
   CAIRN_CHECK(!places_.empty());
 }

@@ -18,9 +18,9 @@ namespace cairn {
 class Dialer {
  public:
   struct Options {
-    int64_t every_us = 1'000'000;   // between attempts that get no answer, at most
-    int64_t soonest_us = 50'000;    // after one that was refused; doubled each time, up to `every_us`
-    uint64_t seed = 1;              // pauses differ, so that not everybody comes back at one moment
+    int64_t every_us = 1'000'000;  // between attempts that get no answer, at most
+    int64_t soonest_us = 50'000;   // after one that was refused; doubled each time, up to `every_us`
+    uint64_t seed = 1;             // pauses differ, so that not everybody comes back at one moment
   };
   // `network` must outlive it. Requires a place.
   Dialer(Network& network, std::vector<wire::Endpoint> places, const Options& options);
@@ -52,7 +52,7 @@ class Dialer {
   const std::vector<wire::Endpoint> places_;
   Options options_;
   std::map<ConnId, size_t> attempts_;  // at which place; the oldest first
-  size_t next_ = 0;  // place to try
+  size_t next_ = 0;                    // place to try
   size_t at_ = 0;
   int64_t due_us_ = INT64_MIN;
   int64_t pause_us_;

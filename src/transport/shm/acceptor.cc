@@ -25,17 +25,14 @@ Result<std::unique_ptr<Acceptor>> Acceptor::Open(Loop& loop, AcceptorOptions opt
   if (!error) acceptor.bind(stream_protocol::endpoint(options.name), error);
   if (!error) acceptor.listen(kBacklog, error);
   if (error) {
-    return Status(Code::kUnavailable, "can't listen on the Unix socket @" + options.name.substr(1) + ": " +
-                                          error.message());
+    return Status(Code::kUnavailable,
+                  "can't listen on the Unix socket @" + options.name.substr(1) + ": " + error.message());
   }
   return std::make_unique<Acceptor>(loop, std::move(options), std::move(acceptor));
 }
 
 Acceptor::Acceptor(Loop& loop, AcceptorOptions options, stream_protocol::acceptor acceptor)
-    : loop_(loop),
-      options_(std::move(options)),
-      acceptor_(std::move(acceptor)),
-      retry_(loop.context()) {}
+    : loop_(loop), options_(std::move(options)), acceptor_(std::move(acceptor)), retry_(loop.context()) {}
 
 Acceptor::Waiting::Waiting(stream_protocol::socket s) : socket(std::move(s)), timer(socket.get_executor()) {}
 

@@ -12,11 +12,7 @@ using asio::local::stream_protocol;
 using boost::system::error_code;
 
 Handshake::Handshake(Loop& loop, const PipeChoice& choice, Done done)
-    : loop_(loop),
-      choice_(choice),
-      done_(std::move(done)),
-      socket_(loop.context()),
-      timer_(loop.context()) {}
+    : loop_(loop), choice_(choice), done_(std::move(done)), socket_(loop.context()), timer_(loop.context()) {}
 
 void Handshake::Start(const std::vector<std::string>& names) {
   Status found(Code::kUnavailable, "it is not on this host");

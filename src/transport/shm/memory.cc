@@ -54,8 +54,8 @@ bool IsRingSize(uint64_t bytes) {
 
 Result<Memory> Memory::Create(size_t ring_bytes) {
   if (!IsRingSize(ring_bytes)) {
-    return Status(Code::kInvalidArgument, "a ring has a power of two of bytes, 65536 to 16777216, not " +
-                                              std::to_string(ring_bytes));
+    return Status(Code::kInvalidArgument,
+                  "a ring has a power of two of bytes, 65536 to 16777216, not " + std::to_string(ring_bytes));
   }
   Descriptor memfd{NewMemfd()};
   if (memfd.fd < 0) return SystemError("memfd_create");
@@ -76,8 +76,8 @@ Result<Memory> Memory::MapPeers(int fd, uint64_t ring_bytes) {
   if (!IsRingSize(ring_bytes)) {
     return Status(Code::kProtocol, "a peer's ring of " + std::to_string(ring_bytes) + " bytes");
   }
-  struct stat stat {};
-  struct statfs filesystem {};
+  struct stat stat{};
+  struct statfs filesystem{};
   // A file on a disk or of huge pages could make a read fail with a signal.
   if (fstat(fd, &stat) != 0 || fstatfs(fd, &filesystem) != 0 || !S_ISREG(stat.st_mode) ||
       filesystem.f_type != TMPFS_MAGIC || stat.st_size != static_cast<off_t>(kWordsBytes + ring_bytes)) {

@@ -133,7 +133,8 @@ Result<Memory> ReceiveSetup(int fd) {
   if (good) return Memory::MapPeers(descriptors[0], setup.ring_bytes);
   for (const int descriptor : descriptors) close(descriptor);
   // The kernel drops a descriptor that this process has no room for, and says no more than this.
-  if (got == static_cast<ssize_t>(sizeof(setup)) && descriptors.empty() && (message.msg_flags & MSG_CTRUNC) != 0)
+  if (got == static_cast<ssize_t>(sizeof(setup)) && descriptors.empty() &&
+      (message.msg_flags & MSG_CTRUNC) != 0)
     return Status(Code::kResourceExhausted, "shared memory: " + TooManyFiles());
   if (got == 0) return Status(Code::kUnavailable, "shared memory: the peer does not want it");
   return Status(Code::kProtocol, "a peer asked for shared memory in words that this version does not know");

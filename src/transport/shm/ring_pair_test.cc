@@ -174,9 +174,8 @@ TEST(RingPair, TwoThreadsAndNoLocks) {
     })) << "the reader takes nothing";
   });
   std::vector<std::byte> got(sent.size());
-  EXPECT_TRUE(MoveAll(got.size(), [&](size_t at) {
-    return ends.b->Read({std::span(got).subspan(at), {}});
-  })) << "the writer gives nothing";
+  EXPECT_TRUE(MoveAll(got.size(), [&](size_t at) { return ends.b->Read({std::span(got).subspan(at), {}}); }))
+      << "the writer gives nothing";
   writer.join();
   EXPECT_TRUE(got == sent);
 }

@@ -40,9 +40,7 @@ std::shared_ptr<Connection> ShmConnection::Make(DetachedPipe pipe, Loop& loop, B
 
 ShmConnection::ShmConnection(stream_protocol::socket socket, std::unique_ptr<RingPair> rings,
                              std::string peer, Loop& loop, BufferPool& pool, const ConnectionOptions& options)
-    : Connection(loop, pool, options, std::move(peer)),
-      socket_(std::move(socket)),
-      rings_(std::move(rings)) {
+    : Connection(loop, pool, options, std::move(peer)), socket_(std::move(socket)), rings_(std::move(rings)) {
   loop_.AddPolled(this);
 }
 

@@ -363,7 +363,7 @@ void Fabric::Hand(Connection* connection, int side, const Bytes& bytes) {
 Result<wire::InFrame> Fabric::Read(const Connection& connection, int side, std::span<const std::byte> bytes) {
   const End& end = connection.ends[side];
   reader_.Reset();
-  reader_.set_max_body_bytes(side == 0                       ? wire::kMaxBodyBytes
+  reader_.set_max_body_bytes(side == 0                    ? wire::kMaxBodyBytes
                              : end.accepted || end.astray ? connection.limits->max_body_bytes
                                                           : connection.limits->max_first_bytes);
   // Where a frame went astray, either way, answers come that were not asked for on this connection.
@@ -395,7 +395,8 @@ void Fabric::OnUnreadable(Connection* connection, int side, const Status& why) {
     const End& end = connection->ends[of];
     return end.port != nullptr ? end.port->name_ : process(end.process).name;
   };
-  if (tap_ != nullptr && !connection->ends[side].answered) tap_->OnUnreadable(name(1 - side), name(side), why);
+  if (tap_ != nullptr && !connection->ends[side].answered)
+    tap_->OnUnreadable(name(1 - side), name(side), why);
   for (int of : {0, 1}) Disconnect(connection, of, queue_.now_us() + Delay());
 }
 

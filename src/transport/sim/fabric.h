@@ -125,7 +125,9 @@ class Fabric {
   // longer stays as it is.
   void Block(int from_host, int to_host, int64_t until_us, bool keep);
   // What passes from host to host takes so much longer, until everything heals.
-  void SlowLink(int from_host, int to_host, int64_t extra_us) { slow_links_[{from_host, to_host}] = extra_us; }
+  void SlowLink(int from_host, int to_host, int64_t extra_us) {
+    slow_links_[{from_host, to_host}] = extra_us;
+  }
   void HealAll();
 
   // Runs `action` on behalf of a process: not if it is dead, later if it is paused.
@@ -148,7 +150,7 @@ class Fabric {
     int64_t lag_us = 0;
     int busy = 0;
     std::deque<std::function<void()>> behind;  // what came while it was busy or paused
-    uint64_t sends_left = 0;  // only if it is to die after them
+    uint64_t sends_left = 0;                   // only if it is to die after them
     std::function<void()> dies;
   };
   struct End {

@@ -54,8 +54,9 @@ class FabricTest : public testing::Test {
     Listen({});
   }
   void Listen(ListenLimits limits) {
-    fabric_->Listen(server_process_, {"server", 1}, [this](const wire::InFrame&) { return server_port_; },
-                    std::move(limits));
+    fabric_->Listen(
+        server_process_, {"server", 1}, [this](const wire::InFrame&) { return server_port_; },
+        std::move(limits));
   }
   void Connect() {
     conn_ = client_port_->Connect({"server", 1});
@@ -153,7 +154,8 @@ TEST_F(FabricTest, LargeFramesFollowOnceTheAnswerAccepts) {
   Unreadable tap;
   fabric_->set_tap(&tap);
   const auto small = wire::EncodeControl(wire::GiveUp{1}, pool_)->header().body_bytes;
-  Listen({.max_first_bytes = small, .accepts = [](const wire::Frame& f) { return f.header().body_bytes > 0; }});
+  Listen(
+      {.max_first_bytes = small, .accepts = [](const wire::Frame& f) { return f.header().body_bytes > 0; }});
   const wire::Refusal long_text{0, Code::kInternal, std::string(1000, 'x')};
   const auto large = [&] { client_port_->Send(conn_, wire::EncodeControl(long_text, pool_)); };
   Connect();

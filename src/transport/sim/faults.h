@@ -23,7 +23,7 @@ enum class Fault : uint8_t {
   kTornOrder,   // the same, with some sectors of it and not those before them
   kSyncFails,   // the scheduler's disk has an error: nobody knows what is on it
   kWorkerCrash,
-  kTwin,         // a second process is started for the rank of a living one
+  kTwin,  // a second process is started for the rank of a living one
   kServerCrash,
   kServerRestart,  // a lost server's successor, empty, at the same address or another one
   kServerSilent,   // alive, but cut off or paused for so long that it may be declared dead
@@ -32,11 +32,11 @@ enum class Fault : uint8_t {
   kSlowLink,       // what passes between two servers takes long
   kOwnersLost,     // all owners of a slot at once: the job is expected to fail
   kMemory,         // a bit of what a backup was sent is another one by the time it is applied
-  kSlowNode,     // handles everything with a lag
-  kPause,        // handles nothing for a while, longer than it takes to be declared dead or shorter
-  kKvUnknown,    // a write to the scheduler's key-value store whose outcome its writer is not told
-  kKvLeaseLost,  // a leader's lease ends before its time
-  kTwoLeaders,   // one that has been replaced is the only one that can be found, and does not know it
+  kSlowNode,       // handles everything with a lag
+  kPause,          // handles nothing for a while, longer than it takes to be declared dead or shorter
+  kKvUnknown,      // a write to the scheduler's key-value store whose outcome its writer is not told
+  kKvLeaseLost,    // a leader's lease ends before its time
+  kTwoLeaders,     // one that has been replaced is the only one that can be found, and does not know it
   kCount
 };
 inline constexpr size_t kFaultKinds = static_cast<size_t>(Fault::kCount);

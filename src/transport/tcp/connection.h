@@ -85,9 +85,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   uint64_t bytes_in() const { return bytes_in_; }
   uint64_t bytes_out() const { return bytes_out_; }
   uint64_t bulk_progress() const { return bulk_progress_; }  // Network::BulkProgress
-  const std::string& peer() const { return peer_; }  // "host:port", or which process
+  const std::string& peer() const { return peer_; }          // "host:port", or which process
   virtual bool is_shm() const = 0;
-  uint64_t tag = 0;                                  // the owner's, to find its own record
+  uint64_t tag = 0;  // the owner's, to find its own record
 
  protected:
   Connection(Loop& loop, BufferPool& pool, const ConnectionOptions& options, std::string peer);

@@ -24,7 +24,8 @@ FrameReader::FrameReader(BufferPool& pool, uint32_t max_body_bytes, ReadGuards g
     : pool_(pool),
       max_body_bytes_(max_body_bytes),
       guards_(std::move(guards)),
-      inbound_(pool.Get(kInboundBytes)), header_(NoHeader()) {}
+      inbound_(pool.Get(kInboundBytes)),
+      header_(NoHeader()) {}
 
 std::array<std::span<std::byte>, 2> FrameReader::Space() {
   if (in_body()) {
@@ -92,8 +93,8 @@ Result<bool> FrameReader::BeginFrame() {
   starved_since_us_ = 0;
   if (header_.body_bytes > 0 && !pool_.TryGet(header_.body_bytes, &body_)) {
     GiveReceipt();
-    return Status(Code::kResourceExhausted, "there is no memory for a body of " +
-                                                std::to_string(header_.body_bytes) + " bytes now");
+    return Status(Code::kResourceExhausted,
+                  "there is no memory for a body of " + std::to_string(header_.body_bytes) + " bytes now");
   }
   begin_ += kHeaderBytes;
   begun_ = true;

@@ -27,8 +27,8 @@ using MostBody = std::function<uint64_t(ConnId, const wire::FrameHeader&)>;
 struct ReadGuards {
   const MostBody* most_body = nullptr;
   ReceiptBudget* receipts = nullptr;
-  std::string peer = {};  // whose budget it is
-  ConnId conn = {};       // what most_body is asked about
+  std::string peer = {};                            // whose budget it is
+  ConnId conn = {};                                 // what most_body is asked about
   uint64_t small_body = ReceiptBudget::kSmallBody;  // most_body is not asked about plain bodies up to this
 };
 

@@ -175,7 +175,8 @@ TEST(FrameReader, ACodedFrameUnfoldsNoFurtherThanItsTable) {
     parts.entries = entries;
     parts.values = {std::as_bytes(std::span(zeros))};
     parts.coding = coding;
-    const Buffer flat = wire::Flatten(*wire::CodeFrame(*wire::EncodeData(std::move(parts), pool), pool), pool);
+    const Buffer flat =
+        wire::Flatten(*wire::CodeFrame(*wire::EncodeData(std::move(parts), pool), pool), pool);
     ASSERT_LT(flat.size(), FrameReader::kInboundBytes);
     uint64_t most = 0;
     const MostBody of_table = [&](ConnId, const wire::FrameHeader& header) {
@@ -225,7 +226,8 @@ TEST(FrameReader, ABodyWaitsForRoomAndGivesItBack) {
     const Result<bool> next = reader.Next(&frame);
     EXPECT_TRUE(next.ok() && !*next);
   };
-  auto first = std::make_unique<FrameReader>(pool, wire::kMaxBodyBytes, ReadGuards{.receipts = &budget, .peer = "a"});
+  auto first =
+      std::make_unique<FrameReader>(pool, wire::kMaxBodyBytes, ReadGuards{.receipts = &budget, .peer = "a"});
   FrameReader second(pool, wire::kMaxBodyBytes, {.receipts = &budget, .peer = "a"});
   FrameReader other(pool, wire::kMaxBodyBytes, {.receipts = &budget, .peer = "b"});
   begin(*first), begin(second), begin(other);
@@ -265,7 +267,8 @@ TEST(FrameReader, HowLongItWaitsForRoomIsCountedEachTimeAnew) {
   FrameReader reader(pool, wire::kMaxBodyBytes, {.receipts = &budget, .peer = "a"});
   EXPECT_EQ(reader.StarvedUs(50), 0);
   for (const int64_t begun_us : {100, 5000}) {
-    auto other = std::make_unique<FrameReader>(pool, wire::kMaxBodyBytes, ReadGuards{.receipts = &budget, .peer = "a"});
+    auto other = std::make_unique<FrameReader>(pool, wire::kMaxBodyBytes,
+                                               ReadGuards{.receipts = &budget, .peer = "a"});
     begin(*other);
     begin(reader);
     ASSERT_TRUE(reader.starved());

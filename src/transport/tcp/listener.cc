@@ -19,8 +19,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-AcceptedConnection::AcceptedConnection(DetachedPipe pipe, wire::InFrame first, Buffer rest,
-                                       std::string peer)
+AcceptedConnection::AcceptedConnection(DetachedPipe pipe, wire::InFrame first, Buffer rest, std::string peer)
     : pipe_(std::move(pipe)), first_(std::move(first)), rest_(std::move(rest)), peer_(std::move(peer)) {}
 
 namespace {

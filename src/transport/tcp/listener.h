@@ -43,11 +43,11 @@ class AcceptedConnection {
 
 struct ListenerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 0;              // 0: any free one
-  int64_t handshake_ms = 10'000;  // for the first frame
-  size_t max_waiting = 1024;      // connections without a first frame; beyond it the oldest is closed
+  uint16_t port = 0;                    // 0: any free one
+  int64_t handshake_ms = 10'000;        // for the first frame
+  size_t max_waiting = 1024;            // connections without a first frame; beyond it the oldest is closed
   std::optional<PipeChoice> pipe = {};  // not set: as the environment says
-  LogLine log;                    // required
+  LogLine log;                          // required
 };
 
 class Listener {

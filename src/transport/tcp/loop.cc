@@ -39,10 +39,11 @@ constexpr int64_t kMostStayUs = 20'000;  // what is not written then is left to 
     left = ReadMemoryLeft(MemoryFilesOfThisProcess());
   } catch (const std::bad_alloc&) {
   }
-  std::fprintf(stderr,
-               "cairn: out of memory in %s (%llu KiB left, the limit is %s): give the process more, use smaller "
-               "tables, or more servers\n",
-               name.c_str(), static_cast<unsigned long long>(left.bytes / 1024), Words(left.kind));
+  std::fprintf(
+      stderr,
+      "cairn: out of memory in %s (%llu KiB left, the limit is %s): give the process more, use smaller "
+      "tables, or more servers\n",
+      name.c_str(), static_cast<unsigned long long>(left.bytes / 1024), Words(left.kind));
   std::_Exit(kOutOfMemoryCode);
 }
 

@@ -63,8 +63,8 @@ class Loop {
   // before Start.
   void Post(std::function<void()> fn);
 
-  // Every handler of Asio's on this loop is wrapped by this, or by InAnyTurn: it runs when the loop's thread has the
-  // turn, and the thread keeps the turn until it sleeps.
+  // Every handler of Asio's on this loop is wrapped by this, or by InAnyTurn: it runs when the loop's thread
+  // has the turn, and the thread keeps the turn until it sleeps.
   template <class Handler>
   auto InTurn(Handler handler) {
     return Turned<Handler>{this, std::move(handler)};

@@ -63,7 +63,8 @@ std::string TooManyFiles() {
 }
 
 std::string UnknownHost(const std::string& host, const std::string& why) {
-  return "unknown host " + host + " (" + why + "): is the name right, and does this machine's DNS or /etc/hosts have it?";
+  return "unknown host " + host + " (" + why +
+         "): is the name right, and does this machine's DNS or /etc/hosts have it?";
 }
 
 Result<std::string> LocalAddressTowards(const wire::Endpoint& to) {
@@ -103,7 +104,8 @@ Result<std::string> AddressOf(const std::string& host) {
   if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &list); error != 0)
     return Status(Code::kNotFound, UnknownHost(host, gai_strerror(error)));
   char text[NI_MAXHOST] = "";
-  const int error = getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+  const int error =
+      getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
   freeaddrinfo(list);
   if (error != 0) return Status(Code::kNotFound, UnknownHost(host, gai_strerror(error)));
   return std::string(text);
@@ -153,9 +155,9 @@ bool EndsOnSameHost(int fd) {
   const uint32_t a = FourOf(here), b = FourOf(there);
   constexpr uint32_t kLoopback = 127;
   if (a != 0 || b != 0) return a == b || (a >> 24 == kLoopback && b >> 24 == kLoopback);
-  return here.ss_family == AF_INET6 && std::memcmp(&reinterpret_cast<const sockaddr_in6&>(here).sin6_addr,
-                                                   &reinterpret_cast<const sockaddr_in6&>(there).sin6_addr,
-                                                   sizeof(in6_addr)) == 0;
+  return here.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(here).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(there).sin6_addr, sizeof(in6_addr)) == 0;
 }
 
 }  // namespace cairn::transport

@@ -53,9 +53,8 @@ void TcpConnection::ReadInto(const std::array<std::span<std::byte>, 2>& space) {
   const auto on_read = [self = Self()](const error_code& error, size_t bytes) {
     if (!error) return self->OnRead(bytes);
     if (self->closed()) return;
-    self->Lost(Status(Code::kUnavailable, error == asio::error::eof
-                                              ? self->peer() + " closed the connection"
-                                              : self->peer() + ": " + error.message()));
+    self->Lost(Status(Code::kUnavailable, error == asio::error::eof ? self->peer() + " closed the connection"
+                                                                    : self->peer() + ": " + error.message()));
   };
   socket_.async_read_some(buffers, loop_.InTurn(on_read));
 }

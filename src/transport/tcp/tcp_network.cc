@@ -13,7 +13,7 @@ namespace cairn::transport {
 namespace {
 constexpr int64_t kLogEveryUs = 1'000'000;  // lines about bad peers
 constexpr int64_t kUnknownHostEveryUs = 10'000'000;
-}
+}  // namespace
 
 class TcpNetwork::Impl final : public Connection::Owner {
  public:
@@ -188,7 +188,7 @@ class TcpNetwork::Impl final : public Connection::Owner {
     std::shared_ptr<Connection> connection;  // after it
     bool accepted = true;                    // false: a peer that is still to be accepted
     bool same_host = false;
-    bool fell_back = false;                  // to TCP
+    bool fell_back = false;  // to TCP
   };
 
   void Accept(Link& link) {

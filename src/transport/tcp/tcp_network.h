@@ -85,7 +85,7 @@ class TcpNetwork final : public Network {
 
   size_t connections() const;
   size_t shm_connections() const;  // those of them that go through shared memory
-  size_t queued_bytes() const;  // not yet written, over all connections
+  size_t queued_bytes() const;     // not yet written, over all connections
   uint64_t bytes_in() const;
   uint64_t bytes_out() const;
 
