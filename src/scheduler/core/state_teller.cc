@@ -4,6 +4,7 @@
 
 #include "base/bounds.h"
 #include "base/check.h"
+#include "base/planted.h"
 #include "wire/control.h"
 
 namespace cairn::scheduler {
@@ -111,7 +112,7 @@ void StateTeller::SendIfBehind(Incarnation id, int64_t now_us) {
   if (node.holds >= journal_.state().version || HoldsBack(now_us)) return;
   if (node.sent == journal_.state().version && now_us - node.sent_us < kResendStateUs) return;
   // What it says it has is what it has: nothing of what was sent since can be relied on.
-  SendTo(conn, node, node.holds, now_us);
+  SendTo(conn, node, CAIRN_BUG(kSentIsHeld) ? node.sent : node.holds, now_us);
 }
 
 void StateTeller::SendToAllBehind(int64_t now_us) {
