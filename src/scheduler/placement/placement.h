@@ -1,5 +1,5 @@
 // Where slots should be (rule 46): what can be begun now to bring their owners nearer to it. Pure;
-// planner.h has the plan's parts.
+// plan.h has the plan, repair.h, balance.h and traffic_exchange.h what it begins.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Requests whose answer waits for rounds to close, or to be summed up, and what they are told then
 // (docs/internals/consistency.md, rules 18, 22, 32 and 33): values, reports, "closed", or why not. A copy
-// that comes after the close gets the same outcome. The requests lie in ParkedRequests (shard/parked.h), each
+// that comes after the close gets the same outcome. The requests lie in ParkedRequests (slots/parked.h), each
 // waits at one slot at a time, and what wakes it is TableRounds' to say. The shard's thread owns it.
 #pragma once
 

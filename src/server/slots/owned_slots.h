@@ -97,7 +97,7 @@ class OwnedSlots {
   const OwnedSlot& operator[](uint32_t local) const { return slots_[local]; }
   uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }           // local numbers so far
   uint32_t slot_count() const { return static_cast<uint32_t>(local_of_.size()); }  // of the cluster
-  // Of the slots that this shard is the primary of, by the newest state (slot_roles.cc counts).
+  // Of the slots that this shard is the primary of, by the newest state (shard/slot_roles.cc counts).
   struct Totals {
     uint32_t handing_over = 0;
     bool short_of_owners = false;  // some slot has fewer owners in sync than min_in_sync
