@@ -28,7 +28,7 @@ DurableState RunningWith(uint32_t servers) {
   Form(d);
   return d;
 }
-const auto kNobody = [](Incarnation) { return false; };
+const ServerWishes kNobody{.wants_to_leave = [](const wire::ServerInfo&) { return false; }};
 
 TEST(ServerCount, TwoOwnersAreChosenAsSoonAsThereAreTwoServers) {
   DurableState d;
@@ -53,8 +53,34 @@ TEST(ServerCount, ThoseWithTheHighestIndexesGoAndComeBack) {
 TEST(ServerCount, OneThatWantsToLeaveIsNotKept) {
   DurableState d = RunningWith(3);
   AskServersToGo(d, 1);
-  const Incarnation wants = d.state.servers[1].incarnation;
-  EXPECT_EQ(KeepServers(d, 3, [&](Incarnation server) { return server == wants; }), std::vector<uint32_t>{2});
+  const ServerWishes wishes{
+      .wants_to_leave = [](const wire::ServerInfo& server) { return server.index == 1; }};
+  EXPECT_EQ(KeepServers(d, 3, wishes), std::vector<uint32_t>{2});
+}
+
+TEST(ServerCount, OneThatIsHeardIsKeptFirst) {
+  DurableState d = RunningWith(3);
+  AskServersToGo(d, 1);
+  const ServerWishes wishes{.wants_to_leave = [](const wire::ServerInfo&) { return false; },
+                            .heard_lately = [](const wire::ServerInfo& server) { return server.index != 1; }};
+  EXPECT_EQ(KeepServers(d, 2, wishes), std::vector<uint32_t>{2});
+  EXPECT_EQ(KeepServers(d, 3, wishes), std::vector<uint32_t>{1});
+}
+
+TEST(ServerCount, OneCouldStayWhereTooFewDoAndOneWantsToGo) {
+  DurableState d = RunningWith(3);
+  uint32_t wants = 9;
+  const ServerWishes wishes{
+      .wants_to_leave = [&](const wire::ServerInfo& server) { return server.index == wants; }};
+  AskServersToGo(d, 1);
+  d.state.servers.erase(d.state.servers.begin());  // the one that stayed has died
+  EXPECT_FALSE(OneCouldStay(d.state, wishes)) << "nobody wants to go";
+  wants = 1;
+  EXPECT_TRUE(OneCouldStay(d.state, wishes));
+  EXPECT_EQ(KeepServers(d, LeastToStay(d.state), wishes), std::vector<uint32_t>{2});
+  EXPECT_FALSE(OneCouldStay(d.state, wishes));
+  d.state.min_in_sync = 2;
+  EXPECT_FALSE(OneCouldStay(d.state, wishes)) << "there is no other one";
 }
 
 TEST(ServerCount, AJobHasAsManyServersAsItCanUse) {
