@@ -141,7 +141,9 @@ class Chaos:
         if node.role == "server":
             number = int(node.name.removeprefix("server"))
             incarnation = next(s["incarnation"] for s in self.status["servers"] if s["endpoint"] == node.endpoint)
-            self.measuring.append(Failover(self.nodes, f"server {number}", at_once, incarnation))
+            # The scheduler may give it 5 s and a detection time more than the detection takes.
+            spared_after = None if way == "kill" else away + 2 * self.options.dead_after + 5
+            self.measuring.append(Failover(self.nodes, f"server {number}", at_once, incarnation, spared_after))
             self.measuring[-1].disturbed = self.nodes_away()
         now = time.monotonic()
         if way == "kill":

@@ -11,18 +11,22 @@ def percentile(values, share):
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
-# What is left of a failover when it is over.
+# What is left of a failover when it is over. `new_primaries` None: the server was spared.
 Times = collections.namedtuple("Times", "at_once disturbed new_primaries acknowledged")
 
 
 class Failover:
-    """One server's: looked at again and again until it is done."""
+    """One server's: looked at again and again until it is done. `spared_after`: seconds from now after which the
+    server, if it is heard as it was before, will not be declared dead any more: its scheduler had reason to give it
+    more time than the detection takes (somebody's silence had just been its own). None: its process ends."""
 
-    def __init__(self, nodes, server, at_once, incarnation):
+    def __init__(self, nodes, server, at_once, incarnation, spared_after=None):
         self.nodes, self.server, self.at_once, self.incarnation = nodes, server, at_once, incarnation
+        self.spared_after = spared_after
         self.begun = time.monotonic()
         self.disturbed = False  # something else was hurt before it was done
         self.new_primaries = None
+        self.spared = False
         self.acknowledged = None
         self.next_status = 0.0
         self.awaited = {}
@@ -50,14 +54,22 @@ class Failover:
         if self.new_primaries is None and now >= self.next_status:
             self.next_status = now + STATUS_EVERY
             status = self.nodes.status()
-            if status and all(s["incarnation"] != self.incarnation for s in status["servers"]):
+            same = [s for s in status["servers"] if s["incarnation"] == self.incarnation] if status else []
+            if status and not same:
                 self.new_primaries = time.monotonic() - self.begun
-        return self.acknowledged is not None and self.new_primaries is not None
+            heard = any(s["connected"] and s["seconds_since_heard"] < 1 for s in same)
+            self.spared = self.spared_after is not None and now - self.begun > self.spared_after and heard
+        return self.acknowledged is not None and (self.new_primaries is not None or self.spared)
 
 
 def report(failovers, dead_after):
     """Lines for the end of the run."""
     lines = []
+    spared = [f for f in failovers if f.new_primaries is None]
+    failovers = [f for f in failovers if f.new_primaries is not None]
+    if spared:
+        lines.append(f"{len(spared)} servers were heard again before their time was up: longest wait for a push "
+                     f"{max(f.acknowledged for f in spared):.2f} s")
     for at_once, words, detection in ((True, "the server came back at once", None),
                                       (False, "the server stayed away", dead_after)):
         mine = [f for f in failovers if f.at_once == at_once and not f.disturbed]

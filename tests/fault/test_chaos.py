@@ -12,6 +12,7 @@ import chaos_legs
 from chaos_at_once import run_at_once
 from chaos_legs import INTERRUPTED, LegResult
 from chaos_loads import Failed, Training
+from chaos_times import Failover, report
 
 
 def chosen(monkeypatch, words):
@@ -135,3 +136,31 @@ def test_what_was_lost_in_any_leg_fails_the_run(monkeypatch, tmp_path, capsys):
     few = LegResult(chosen[1].name, done=chaos.collections.Counter(scheduler=1, server=1, worker=1), fewest=999)
     assert code(result(chosen[0]), few) == 1
     assert "this run does not count: sync: fewer than 1000 acknowledged between two kills" in capsys.readouterr().out
+
+
+class OneServer:
+    """What a failover looks at: no workers, and one server as it is told."""
+
+    accounts = ()
+
+    def __init__(self, incarnation, heard):
+        self.server = {"incarnation": incarnation, "connected": heard < 1, "seconds_since_heard": heard}
+
+    def status(self):
+        return {"servers": [self.server]}
+
+
+@pytest.mark.parametrize(("incarnation", "heard", "spared_after", "done", "spared"), [
+    (7, 0.2, 0, True, True),       # as it was before, and its time is up
+    (7, 0.2, 60, False, False),    # it may still be declared dead
+    (7, 3.0, 0, False, False),     # not heard yet
+    (7, 0.2, None, False, False),  # its process was killed: the scheduler has not noticed
+    (8, 0.2, 0, True, False),      # another one stands there
+])
+def test_a_server_that_is_heard_again_in_time_has_no_failover(incarnation, heard, spared_after, done, spared):
+    failover = Failover(OneServer(incarnation, heard), "server 1", False, 7, spared_after)
+    assert failover.look() == done
+    assert failover.spared == spared
+    lines = "\n".join(report([failover.times()] if done else [], 1.5))
+    assert ("heard again" in lines) == spared
+    assert ("failover goal" in lines) == (done and not spared)
