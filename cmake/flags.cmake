@@ -12,8 +12,6 @@ target_compile_options(cairn_flags INTERFACE -Wall -Wextra -Wno-missing-field-in
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-braces>
   $<$<BOOL:${CAIRN_WERROR}>:-Werror>
-  # g++ 12 and 13 warn of sizes inside std::string that can't be (bug 105329).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>
   # g++ 12 warns at -O3 of overlapping copies inside std::string's operator+ (its bug 105651).
   $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
   # Arithmetic gives the same bits on every machine: nothing is fused.

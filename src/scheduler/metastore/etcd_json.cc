@@ -232,7 +232,7 @@ std::optional<std::string> FromBase64(std::string_view text) {
     out += static_cast<char>(group & 255);
     group = 0;
   }
-  out.resize(out.size() - padding);
+  for (; padding > 0; --padding) out.pop_back();  // resize: g++ warns of what can't be
   return out;
 }
 
