@@ -210,6 +210,7 @@ def test_headers_compile_alone():
     words = some.get("arguments") or some["command"].split()
     compiler = next(word for word in words if "ccache" not in word)
     flags = [w for w in words if re.match(r"-(I|D|std|f(?!sanitize))", w)] + [f"-I{ROOT / 'tools'}"]
+    flags += [w for at, word in enumerate(words) if word == "-isystem" for w in words[at:at + 2]]
     precompiled = BUILD / base / "cmake_pch.hxx"
     behind = [w for w in words if re.match(r"-[Og]", w)] + ["-include", str(precompiled)]
 
