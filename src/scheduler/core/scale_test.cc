@@ -237,8 +237,8 @@ TEST_F(Scaling, OneThatIsHeardStays) {
   c.BeatDone(*servers[2]);
   Go(20'000'000);
   Scale(1);
-  c.Advance(2'000'000,
-            {servers[0].get(), servers[2].get(), &w0});  // server 1 is silent, not yet declared dead
+  // Server 1 is silent, not yet declared dead.
+  c.Advance(3'000'000, {servers[0].get(), servers[2].get(), &w0});
   ASSERT_NE(c.state().FindServer(1), nullptr);
   servers[0]->beat.leaving = true;
   c.Advance(200'000, {servers[0].get(), servers[2].get(), &w0});
