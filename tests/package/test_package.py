@@ -81,7 +81,7 @@ def test_one_version_everywhere(installed):
 
 def test_a_trainer_finds_it_by_cmake(installed, trainer, tmp_path):
     (trainer / "CMakeLists.txt").write_text(PROJECT)
-    run("cmake", "-S", trainer, "-B", trainer / "build", f"-DCMAKE_PREFIX_PATH={installed}", "-DCMAKE_BUILD_TYPE=Release")
+    run("cmake", "-G", "Ninja", "-S", trainer, "-B", trainer / "build", f"-DCMAKE_PREFIX_PATH={installed}", "-DCMAKE_BUILD_TYPE=Release")
     run("cmake", "--build", trainer / "build")
     train(installed, trainer / "build" / "softmax_mnist", tmp_path)
 
@@ -95,6 +95,6 @@ def test_a_trainer_finds_it_by_pkg_config(installed, trainer, tmp_path):
 
 def test_another_minor_version_is_refused(installed, trainer):
     (trainer / "CMakeLists.txt").write_text(PROJECT.replace("cairn 0.2", "cairn 0.1"))
-    done = subprocess.run(["cmake", "-S", trainer, "-B", trainer / "build", f"-DCMAKE_PREFIX_PATH={installed}"],
+    done = subprocess.run(["cmake", "-G", "Ninja", "-S", trainer, "-B", trainer / "build", f"-DCMAKE_PREFIX_PATH={installed}"],
                           capture_output=True, text=True, timeout=120)
     assert done.returncode != 0 and "0.1" in done.stderr, done.stderr
