@@ -17,62 +17,23 @@ namespace {
 template <class T>
 constexpr ElementType kElement = sizeof(T) == 8 ? ElementType::kInt64 : ElementType::kFloat32;
 
-void Give(TableCall& call, const PushOptions& options) {
-  call.hyper = options.hyper;
-  call.weight = options.weight;
-  call.weighted = options.weighted;
-  call.timeout_ms = options.timeout_ms;
-  call.mask = options.mask;
-  call.op = options.op;
-  call.column = options.column;
-  call.value_scale = options.value_scale;
-  call.info = options.info;
-  call.borrow = options.borrow;
-}
-
-void Give(TableCall& call, const PushPullOptions& options) {
-  call.hyper = options.hyper;
-  call.weight = options.weight;
-  call.weighted = options.weighted;
-  call.timeout_ms = options.timeout_ms;
-  call.mask = options.mask;
-  call.op = options.op;
-  call.column = options.column;
-  call.value_scale = options.value_scale;
-  call.info = options.info;
-}
-
-void Give(TableCall& call, const DoneOptions& options) {
-  call.hyper = options.hyper;
-  call.weight = options.weight;
-  call.weighted = options.weighted;
-  call.timeout_ms = options.timeout_ms;
-  call.op = options.op;
-  call.column = options.column;
-  call.joined = options.joined;
-  call.info = options.info;
-}
-
-void Give(TableCall& call, const ContributeOptions& options) {
-  call.hyper = options.hyper;
-  call.weight = options.weight;
-  call.weighted = options.weighted;
-  call.timeout_ms = options.timeout_ms;
-  call.mask = options.mask;
-  call.value_scale = options.value_scale;
-  call.joined = options.joined;
-  call.not_finite = options.not_finite;
-  call.info = options.info;
-}
-
-void Give(TableCall& call, const DecideOptions& options) {
+// What the options of a verb have is set; the rest of the call stays as it is.
+template <class Options>
+void Give(TableCall& call, const Options& options) {
   call.hyper = options.hyper;
   call.weight = options.weight;
   call.timeout_ms = options.timeout_ms;
-  call.joined = options.joined;
-  call.scale = options.scale;
-  call.skip = options.skip;
   call.info = options.info;
+  if constexpr (requires { options.weighted; }) call.weighted = options.weighted;
+  if constexpr (requires { options.mask; }) call.mask = options.mask;
+  if constexpr (requires { options.op; }) call.op = options.op;
+  if constexpr (requires { options.column; }) call.column = options.column;
+  if constexpr (requires { options.value_scale; }) call.value_scale = options.value_scale;
+  if constexpr (requires { options.joined; }) call.joined = options.joined;
+  if constexpr (requires { options.not_finite; }) call.not_finite = options.not_finite;
+  if constexpr (requires { options.scale; }) call.scale = options.scale;
+  if constexpr (requires { options.skip; }) call.skip = options.skip;
+  if constexpr (requires { options.borrow; }) call.borrow = options.borrow;
 }
 
 void Give(TableCall& call, const PullOptions& options) {
