@@ -90,7 +90,7 @@ def settings_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Grou
         if group["amsgrad"]:
             flags |= _core.FLAG_AMSGRAD
             names.append("max_exp_avg_sq")
-    else:
+    elif kind == "rmsprop":
         names.append("square_avg")
         if group["momentum"] != 0:
             flags |= _core.FLAG_MOMENTUM
@@ -98,6 +98,8 @@ def settings_of(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Grou
         if group["centered"]:
             flags |= _core.FLAG_CENTERED
             names.append("grad_avg")
+    else:
+        raise AssertionError(f"{kind} has no settings here")
     return GroupSettings(kind, flags, initial, tuple(names), has_step)
 
 
@@ -141,7 +143,9 @@ def hyper_of(kind: str, group: dict[str, Any]) -> Hyper:
     if kind in ("adam", "adamw", "sparse_adam"):
         beta1, beta2 = group["betas"]
         return (lr, decay, float(beta1), float(beta2), float(group["eps"]), 0.0)
-    return (lr, decay, float(group["momentum"]), float(group["alpha"]), float(group["eps"]), 0.0)
+    if kind == "rmsprop":
+        return (lr, decay, float(group["momentum"]), float(group["alpha"]), float(group["eps"]), 0.0)
+    raise AssertionError(f"{kind} has no hyper-parameters here")
 
 
 def check_unchanged(settings: GroupSettings, optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> None:

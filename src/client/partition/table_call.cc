@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "client/partition/rounding.h"
-
 namespace cairn::client {
 namespace {
 
@@ -54,10 +52,6 @@ PartitionInput InputOf(const TableHandle& table, const TableCall& call, const wi
           .pull_column = call.pull_column,
           .when_assigned = call.when_assigned,
           .plan = plans ? table.plans->Get(table.info, state) : nullptr};
-}
-
-ErrorFeedback::Chosen Choose(const TableHandle& table, PartitionInput& input) {
-  return ChooseLargest(table.feedback.get(), input);
 }
 
 }  // namespace cairn::client

@@ -60,8 +60,6 @@ Status CheckCall(const TableHandle& table, const TableCall& call, const wire::Cl
 Status CheckGiven(const TableHandle& table, const TableCall& call);
 // The result refers to its arguments.
 PartitionInput InputOf(const TableHandle& table, const TableCall& call, const wire::ClusterState& state);
-// With WireFormat::kTopK: what is sent of a gradient takes its place in `input`.
-ErrorFeedback::Chosen Choose(const TableHandle& table, PartitionInput& input);
 
 }  // namespace client
 }  // namespace cairn

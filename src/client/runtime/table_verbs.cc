@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "client/partition/rounding.h"
 #include "client/runtime/control_verbs.h"
 #include "client/runtime/push_pull_call.h"
 
@@ -111,7 +112,7 @@ Pending TableVerbs::Push(const TableHandle& table, const TableCall& call) {
   const uint64_t bytes = call.bytes();
   if (Status full = Reserve(table, bytes, deadline_us); !full.ok()) return PendingState::Ready(full);
   PartitionInput input = client::InputOf(table, call, *state);
-  client::ErrorFeedback::Chosen chosen = client::Choose(table, input);
+  client::ErrorFeedback::Chosen chosen = client::ChooseLargest(table.feedback.get(), input);
   std::shared_ptr<client::SplitPush> split;
   const auto hand_over = [&](Request part) {
     if (split == nullptr) split = MakeRecycled<client::SplitPush>(bytes);
@@ -163,7 +164,7 @@ Pending TableVerbs::Round(const TableHandle& table, const TableCall& call, const
   PartitionInput input = client::InputOf(table, call, *state);
   input.phase = kind.phase;
   input.pull_after = kind.pull_after;
-  client::ErrorFeedback::Chosen chosen = client::Choose(table, input);
+  client::ErrorFeedback::Chosen chosen = client::ChooseLargest(table.feedback.get(), input);
   return Submit(PrepareRound(input, loop_.pool()),
                 {.deadline_us = DeadlineUs(options_, call.timeout_ms), .info = call.info, .chosen = &chosen});
 }
@@ -181,7 +182,7 @@ Pending TableVerbs::AsyncPushPull(const std::shared_ptr<const TableHandle>& hand
     return PendingState::Ready(full);
   const uint64_t reserved = both.reserved;
   PartitionInput gradient = input;
-  client::ErrorFeedback::Chosen chosen = client::Choose(table, gradient);
+  client::ErrorFeedback::Chosen chosen = client::ChooseLargest(table.feedback.get(), gradient);
   auto push = PreparePush(gradient, loop_.pool());
   if (!push.ok()) {
     unacked_.Free(reserved);
