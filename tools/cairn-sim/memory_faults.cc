@@ -70,7 +70,8 @@ void MemoryFaults::OnDurable(const wire::ClusterState& state) {
 void MemoryFaults::OnMoment() {
   Context& context = world_.context();
   std::erase_if(context.damaged, [&](const auto& entry) {
-    const auto& [name, slot] = entry.first;
+    const ShardName& name = entry.first.first;
+    const uint32_t slot = entry.first.second;
     const ShardName primary = context.OwnerOf(SlotId(slot));
     if (entry.second.noticed || !context.shards.contains(primary)) return false;
     const Position at = context.Applied(name, SlotId(slot));
