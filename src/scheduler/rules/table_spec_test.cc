@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "scheduler/rules/table_spec.h"
+#include "wire/cluster_state.h"
+#include "wire/frame.h"
 
 namespace cairn::scheduler {
 namespace {
