@@ -1,11 +1,14 @@
 // The worker's API: connect, make tables, push, pull, wait.
 //
 //   auto client = cairn::Client::Connect(cairn::ClientOptions::FromEnvironment().value()).value();
-// cairn::TableSpec spec{.name = "w", .mode = cairn::Mode::kSync, .optimizer = cairn::OptimizerKind::kSgd,
-// .size = 7850};   cairn::DenseTable w = client->CreateDense(spec).value();   std::vector<float>
-// weights(7850), gradient(7850);   CHECK(w.Pull(weights).Wait().ok());   while (Compute(weights,
-// &gradient)) CHECK(w.PushPull(gradient, weights, {.hyper = {.lr = 0.1f}}).Wait().ok());
-// CHECK(client->Finish().ok());
+//   cairn::TableSpec spec{.name = "w", .mode = cairn::Mode::kSync,
+//                         .optimizer = cairn::OptimizerKind::kSgd, .size = 7850};
+//   cairn::DenseTable w = client->CreateDense(spec).value();
+//   std::vector<float> weights(7850), gradient(7850);
+//   CHECK(w.Pull(weights).Wait().ok());
+//   while (Compute(weights, &gradient))
+//     CHECK(w.PushPull(gradient, weights, {.hyper = {.lr = 0.1f}}).Wait().ok());
+//   CHECK(client->Finish().ok());
 //
 // Thread-safe: any thread may call; pushes of one thread stay in its order.
 #pragma once
