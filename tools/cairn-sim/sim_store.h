@@ -33,6 +33,7 @@ class SimStore final : public scheduler::MetaStore {
   Result<std::vector<std::vector<std::byte>>> Load() override;
   Status Append(std::span<const std::byte> record) override;
   Status Replace(std::span<const std::byte> record) override;
+  Status Confirm() override { return log_->Confirm(); }
   bool dying() const { return disk_.down(); }  // from a power failure inside a write to the next Load
   // A write has failed, and no process has looked since at what became of it.
   bool uncertain() const { return uncertain_; }

@@ -72,7 +72,9 @@ class FailingStore final : public MetaStore {
     if (replace_fails) return {Code::kIo, "the disk is full"};
     return below_.Replace(record);
   }
+  Status Confirm() override { return confirm; }
 
+  Status confirm;         // whether another scheduler leads by now
   int appends_left = -1;  // -1: never fails
   bool replace_fails = false;
   bool record_gets_through = false;

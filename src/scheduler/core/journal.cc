@@ -63,8 +63,7 @@ bool Journal::Commit(DurableState next) {
   CheckFollows(next);
   DropUnusedViews(next.state);
   if (Status status = Persist(next); !status.ok()) {
-    fatal_ = status.With("the scheduler's log");
-    listener_.OnStoreFailed();
+    Fail(status);
     return false;
   }
   const wire::Phase before = durable_.state.phase;
@@ -73,6 +72,18 @@ bool Journal::Commit(DurableState next) {
   if (observer_ != nullptr) observer_->OnState(durable_.state);
   listener_.OnCommitted(before);
   return true;
+}
+
+void Journal::Fail(const Status& why) {
+  fatal_ = why.With("the scheduler's log");
+  listener_.OnStoreFailed();
+}
+
+Status Journal::Confirm() {
+  if (!fatal_.ok()) return fatal_;
+  Status status = store_.Confirm();
+  if (!status.ok() && status.code() != Code::kUnavailable) Fail(status);
+  return status;
 }
 
 Status Journal::CommitUntold(DurableState next) {

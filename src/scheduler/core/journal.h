@@ -37,6 +37,9 @@ class Journal {
   bool Commit(DurableState next);
   // A record that nobody is told of; it fails alone.
   Status CommitUntold(DurableState next);
+  // Whether this is the newest state: what ends somebody's process must not rest on that of a scheduler that
+  // was replaced and does not know it. kUnavailable: that is not known now. Otherwise as a failed Commit.
+  Status Confirm();
 
   uint64_t commits() const { return commits_; }  // since the start
   Status fatal() const { return fatal_; }
@@ -44,6 +47,7 @@ class Journal {
 
  private:
   Status Persist(const DurableState& next);
+  void Fail(const Status& why);
   void CheckFollows(const DurableState& next) const;
 
   MetaStore& store_;

@@ -124,6 +124,33 @@ TEST(Registration, RefusalsSayWhatToDo) {
   EXPECT_EQ(c.state().next_incarnation, Incarnation(2)) << "no refusal uses an incarnation up";
 }
 
+// Seed 600018913: a scheduler that had been replaced while the job was forming, and did not know it, sent a
+// newcomer of the running job away for good.
+TEST(Registration, OnlyAConfirmedLeaderRefusesANewcomerForGood) {
+  FakeCluster c(FakeCluster::Options(1, 2));
+  c.Start();
+  c.Server(9000);
+  const auto refused = [&](int32_t wanted) {
+    const ConnId conn = c.NewConn();
+    c.Tell(conn, wire::Register{.role = wire::Role::kServer,
+                                .uid = 77,
+                                .endpoint = {"h", 9999},
+                                .threads = 1,
+                                .wanted_rank = wanted});
+    return c.Last<wire::Refusal>(conn);
+  };
+  for (int32_t wanted : {-1, 0, 5}) {
+    c.store.confirm = Status(Code::kUnavailable, "etcd can't be asked: it is away");
+    EXPECT_EQ(refused(wanted).value_or(wire::Refusal{}).code, Code::kUnavailable) << "it asks again";
+    c.store.confirm = Status::Ok();
+    EXPECT_EQ(refused(wanted).value_or(wire::Refusal{}).code, Code::kInvalidArgument);
+  }
+  EXPECT_TRUE(c.scheduler->fatal().ok());
+  c.store.confirm = Status(Code::kRetired, "this scheduler no longer leads");
+  EXPECT_FALSE(refused(-1).has_value()) << "the next scheduler may have a place";
+  EXPECT_EQ(c.scheduler->fatal().code(), Code::kRetired);
+}
+
 TEST(Registration, ServersMayWantTheirIndex) {
   FakeCluster c(FakeCluster::Options(3, 1));
   c.Start();

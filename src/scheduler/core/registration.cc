@@ -109,6 +109,15 @@ void Registration::AnswerKnown(ConnId conn, const NodeRecord& node, int64_t now_
   teller_.SendIfBehind(node.incarnation, now_us);
 }
 
+// Another scheduler may lead by now, under which there are places: a newcomer, who has not heard of any term,
+// can't tell.
+void Registration::RefuseNewcomer(ConnId conn, const Status& why) {
+  const Status newest = why.code() == Code::kUnavailable ? Status::Ok() : journal_.Confirm();
+  if (!journal_.ok()) return;
+  const Status& told = newest.ok() ? why : newest;
+  connections_.RefuseNode(conn, Incarnation(0), told.code(), std::string(told.message()));
+}
+
 void Registration::AdmitServer(ConnId conn, const wire::Register& request, int64_t now_us) {
   if (const wire::ServerInfo* old = FindServerAt(journal_.state(), request.endpoint)) {
     failover_.OnReplaced(wire::ServerInfo(*old), now_us);
@@ -117,15 +126,13 @@ void Registration::AdmitServer(ConnId conn, const wire::Register& request, int64
       return connections_.Refuse(conn, Code::kJobFailed, "the job has failed: " + journal_.state().failure);
   }
   auto index = ChooseServerIndex(journal_.durable(), request);
-  if (!index.ok())
-    return connections_.RefuseNode(conn, Incarnation(0), index.status().code(), index.status().message());
+  if (!index.ok()) return RefuseNewcomer(conn, index.status());
   Admit(conn, request, *index, 0, now_us);
 }
 
 void Registration::AdmitWorker(ConnId conn, const wire::Register& request, int64_t now_us) {
   auto rank = ChooseRank(journal_.durable(), request);
-  if (!rank.ok())
-    return connections_.RefuseNode(conn, Incarnation(0), rank.status().code(), rank.status().message());
+  if (!rank.ok()) return RefuseNewcomer(conn, rank.status());
   // Where the barriers stand is known by the workers alone; after a restart they are asked first.
   uint32_t unheard = 0;
   const auto base = barriers_.SmallestCount(Rank(*rank), &unheard);

@@ -46,6 +46,8 @@ class Registration {
   void Hear(Incarnation node, ConnId conn, int64_t now_us);
   void RefuseHeartbeat(ConnId conn, const wire::Heartbeat& heartbeat, const NodeRecord* node);
   void AnswerKnown(ConnId conn, const NodeRecord& node, int64_t now_us);
+  // A newcomer for whom there is no place. It ends by that, unless it may ask again (kUnavailable).
+  void RefuseNewcomer(ConnId conn, const Status& why);
   void AdmitServer(ConnId conn, const wire::Register& request, int64_t now_us);
   void AdmitWorker(ConnId conn, const wire::Register& request, int64_t now_us);
   void Admit(ConnId conn, const wire::Register& request, uint32_t rank, uint64_t barrier_base,

@@ -87,13 +87,8 @@ EtcdStore::Found EtcdStore::ReadBack(const std::string& value) {
     last_error_ = leader.status();
     return Found::kNotKnown;
   }
-  if (!*leader)
-    return Broken(Code::kRetired,
-                  "this scheduler no longer leads: its lease ended, so etcd did not hear it "
-                  "for too long: start it again, it will be a standby or the leader");
-  if ((*leader)->create_revision != options_.leader_revision)
-    return Broken(Code::kRetired, "this scheduler no longer leads, the one at " + (*leader)->value +
-                                      " does: start it again, it will be a standby");
+  if (Status replaced = CheckLeader(*leader); !replaced.ok())
+    return Broken(replaced.code(), std::string(replaced.message()));
   const int64_t revision = *record ? (*record)->mod_revision : 0;
   if (revision == record_revision_) return Found::kNotWritten;
   if (*record && (*record)->value == value) {
@@ -103,6 +98,24 @@ EtcdStore::Found EtcdStore::ReadBack(const std::string& value) {
   return Broken(Code::kIo, "etcd's key " + record_key_ +
                                " was changed by somebody who is not the leader: give every job a prefix of "
                                "its own, and let nobody write there");
+}
+
+Status EtcdStore::CheckLeader(const std::optional<KvEntry>& leader) const {
+  if (!leader)
+    return {Code::kRetired,
+            "this scheduler no longer leads: its lease ended, so etcd did not hear it "
+            "for too long: start it again, it will be a standby or the leader"};
+  if (leader->create_revision != options_.leader_revision)
+    return {Code::kRetired, "this scheduler no longer leads, the one at " + leader->value +
+                                " does: start it again, it will be a standby"};
+  return Status::Ok();
+}
+
+Status EtcdStore::Confirm() {
+  if (!broken_.ok()) return broken_;
+  const auto leader = kv_.Range(leader_key_, options_.call_timeout_us);
+  if (!leader.ok()) return {Code::kUnavailable, "etcd can't be asked: " + leader.status().message()};
+  return broken_ = CheckLeader(*leader);
 }
 
 EtcdStore::Found EtcdStore::Broken(Code code, std::string text) {

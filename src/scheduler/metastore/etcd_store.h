@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,12 +45,15 @@ class EtcdStore final : public MetaStore {
   // Once one of these has failed, all later ones do. kRetired: another scheduler leads.
   Status Append(std::span<const std::byte> record) override { return Write(record); }
   Status Replace(std::span<const std::byte> record) override { return Write(record); }
+  Status Confirm() override;
 
  private:
   enum class Found { kWritten, kNotWritten, kBroken, kNotKnown };
 
   Status Write(std::span<const std::byte> record);
   Found ReadBack(const std::string& value);
+  // Ok: this scheduler has it.
+  Status CheckLeader(const std::optional<KvEntry>& leader) const;
   Found Broken(Code code, std::string text);
   Status TooLate(size_t bytes) const;
 

@@ -152,6 +152,22 @@ TEST_F(EtcdStoreTest, AWriteThatArrivesAfterItsSecondTryChangesNothing) {
   EXPECT_TRUE(a.Append("four").ok());
 }
 
+TEST_F(EtcdStoreTest, ALeaderFindsOutThatItWasReplacedWithoutWriting) {
+  a.Win();
+  ASSERT_TRUE(a.Append("one").ok());
+  EXPECT_TRUE(a.store->Confirm().ok());
+  a.fates = {Fate::kRequestLost};
+  EXPECT_EQ(a.store->Confirm().code(), Code::kUnavailable);
+  EXPECT_TRUE(a.Append("two").ok()) << "not to know it breaks nothing";
+  etcd.EndLease(a.lease());
+  b.Win();
+  const int64_t before = etcd.revision();
+  EXPECT_EQ(a.store->Confirm().code(), Code::kRetired);
+  EXPECT_EQ(a.Append("three").code(), Code::kRetired);
+  EXPECT_EQ(etcd.revision(), before);
+  EXPECT_TRUE(b.store->Confirm().ok());
+}
+
 TEST_F(EtcdStoreTest, ALateWriteOfAReplacedLeaderChangesNothing) {
   a.Win();
   ASSERT_TRUE(a.Append("one").ok());

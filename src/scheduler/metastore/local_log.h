@@ -26,6 +26,7 @@ class LocalLog final : public MetaStore {
   // Once one of these has failed, all later ones do.
   Status Append(std::span<const std::byte> record) override;
   Status Replace(std::span<const std::byte> record) override;
+  Status Confirm() override { return broken_; }  // the directory is locked
 
   // Bytes of a torn append that Load left out; for a line in the log.
   size_t torn_bytes() const { return torn_bytes_; }

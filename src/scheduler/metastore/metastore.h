@@ -18,6 +18,9 @@ class MetaStore {
   virtual Status Append(std::span<const std::byte> record) = 0;
   // Starts over with this one record, atomically (a compaction).
   virtual Status Replace(std::span<const std::byte> record) = 0;
+  // Whether what was last loaded or appended is still the newest: nobody else writes. kUnavailable: that
+  // can't be found out now. Any other error is like a failed append.
+  virtual Status Confirm() = 0;
 };
 
 }  // namespace cairn::scheduler
