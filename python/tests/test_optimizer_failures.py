@@ -58,6 +58,13 @@ def test_a_worker_that_wraps_something_else_is_told_what_differs(cairn_bin, what
     assert job.left_behind() == []
 
 
+def test_a_worker_that_wraps_equal_models_in_another_order_is_told(cairn_bin):
+    job = Job(cairn_bin, "wrapped_differently.py", "places")
+    assert job.code not in (0, None), job.output
+    assert "optimizer-0 and optimizer-1 have changed places: rank " in job.output, job.output
+    assert job.left_behind() == []
+
+
 def test_a_clip_past_its_deadline_can_be_followed_by_steps(cairn_bin, tmp_path):
     job = Job(cairn_bin, "late.py", tmp_path)
     assert job.code == 0, job.output

@@ -309,6 +309,31 @@ def test_workers_whose_wraps_differ_are_told_where():
     wrap_plan.agree(client, 1, "optimizer-8", ["another one"])
 
 
+def test_wraps_of_equal_shapes_that_changed_places_are_noticed_by_their_values():
+    client = cairn._runtime.context.current().client
+
+    def wraps(rank, *values):
+        """In the order in which the workers come."""
+        for number, value in enumerate(values, start=first_number):
+            params = [torch.full((2, 3), float(value)), torch.tensor(1.0), torch.ones(0)]
+            wrap_plan.check_order(client, rank, number, params,
+                                  lambda n=number: wrap_plan.agree(client, rank, f"optimizer-{n}", ["alike"]))
+
+    first_number = 1000
+    wraps(0, 1, 2, 3)
+    wraps(1, 1, 2, 3)
+    wraps(2, 5, 1, 2)  # other seeds, which happen to be those of rank 0 with others: nothing has changed places
+    with pytest.raises(cairn.Error, match="optimizer-1000 and optimizer-1002 have changed places: rank 3 has "
+                                          "wrapped first what rank 0 has wrapped later"):
+        wraps(3, 3, 2, 1)
+    first_number = 2000
+    wraps(0, 1)
+    wraps(1, 2, 1)  # the first to come to the second wrap
+    with pytest.raises(cairn.Error, match="rank 0 has wrapped first what rank 1 has wrapped later"):
+        first_number = 2001
+        wraps(0, 2)
+
+
 class Waiting:
     """A call that ends after so many looks."""
 

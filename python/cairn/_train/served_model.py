@@ -26,7 +26,7 @@ from .served_buffers import ServedIntegers, ServedTensors, shared_tensors
 from .served_group import ServedGroup
 from .served_rows import ServedRows
 from .served_tables import ServedTables
-from .wrap_plan import agree, lines_of
+from .wrap_plan import agree, check_order, lines_of
 
 
 class ServedModel(ServedTables):
@@ -135,7 +135,12 @@ class ServedModel(ServedTables):
         if ctx.embedded or self._agreed_groups == self._known_groups:
             return
         name = self.name if self._agreed_groups == 0 else f"{self.name} with {self._known_groups} groups"
-        agree(ctx.client, ctx.rank, name, lines_of(self, self._model))
+        lines = lines_of(self, self._model)
+        if self._agreed_groups > 0:
+            agree(ctx.client, ctx.rank, name, lines)
+        else:
+            check_order(ctx.client, ctx.rank, self.number, list(self.params()),
+                        lambda: agree(ctx.client, ctx.rank, name, lines))
         self._agreed_groups = self._known_groups
 
     def _joins_reduced(self) -> bool:

@@ -4,10 +4,15 @@ Tables are named by the order of wraps (optimizer-0/0, …). A worker that wraps
 placed other parameters by cairn.assign, would find another's tables or wait for ever in one that nobody
 else has. So the first worker to come writes down what its wrap is made of, where the first word stays,
 and the others compare. A text is found by its hash, so that equal wraps need not read it.
+
+Of models with equal names and shapes only the initial values tell which is which. They differ among workers
+where these have seeds of their own, so nothing follows from a difference. But two wraps that each begin, on
+one worker, with the values of the other one on another worker have changed places.
 """
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import torch
 
@@ -19,6 +24,7 @@ from .served_parts import plain_name
 from .served_tables import ServedTables
 
 _WORDS = 64  # of a row
+_SAMPLE = 256  # values of a parameter
 
 
 def lines_of(served: ServedTables, model: torch.nn.Module | None) -> list[str]:
@@ -45,10 +51,20 @@ def lines_of(served: ServedTables, model: torch.nn.Module | None) -> list[str]:
     return found
 
 
-def agree(client: _core.Client, rank: int, name: str, lines: list[str]) -> None:
-    """Raises if another worker was here before with another wrap of this name."""
-    table = client.create_sparse("wraps of optimizers", _WORDS, dtype="int64", mode="async",
-                                 optimizer="first")
+def print_of(params: list[torch.Tensor]) -> int:
+    """Of some of the values of each. Never 0."""
+    found = hashlib.blake2b(digest_size=8)
+    for param in params:
+        if param.numel() > 0:
+            row = param.detach()[(0,) * max(param.dim() - 1, 0)].reshape(-1)[:_SAMPLE]
+            found.update(row.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return int.from_bytes(found.digest(), "little", signed=True) or 1
+
+
+def agree(client: _core.Client, rank: int, name: str, lines: list[str]) -> int:
+    """Raises if another worker was here before with another wrap of this name. Returns the rank of the
+    first one."""
+    table = _table(client)
     text = "\n".join(lines)
     mine, place = _number(text), _number(f"name of a wrap: {name}")
     first, theirs, size = _read(table, [place])[0, :3].tolist()
@@ -60,12 +76,40 @@ def agree(client: _core.Client, rank: int, name: str, lines: list[str]) -> None:
         _write(table, [place], row)
         first, theirs, size = _read(table, [place])[0, :3].tolist()
     if theirs == mine:
-        return
+        return int(first - 1)
     there = _text_of(_read(table, [theirs ^ i for i in range(size)])).split("\n")
     raise Error(
         f"{name} is not the same on all workers: {_difference(first - 1, there, rank, lines)}. Make the same "
         "models, and call cairn.assign() and cairn.DistributedOptimizer() alike and in the same order, on "
         "every worker")
+
+
+def check_order(client: _core.Client, rank: int, number: int, params: list[torch.Tensor],
+                agree_on: Callable[[], int]) -> None:
+    """Around agree(), of the wrap optimizer-NUMBER: raises if it and an earlier one have changed places."""
+    table = _table(client)
+
+    def places(of: int, until: int) -> list[int]:
+        return [_number(f"values of optimizer-{wrap} on rank {of}") for wrap in range(until)]
+
+    row = torch.zeros(1, _WORDS, **INTEGERS)
+    row[0, 0] = print_of(params)
+    _write(table, places(rank, number + 1)[-1:], row)  # before others can find this worker to be the first
+    other = agree_on()
+    if other == rank or number == 0:
+        return
+    found = _read(table, places(rank, number + 1) + places(other, number + 1))[:, 0].tolist()
+    mine, theirs = found[:number + 1], found[number + 1:]
+    for wrap in range(number):
+        if mine[number] == theirs[wrap] != 0 and mine[wrap] == theirs[number] != mine[number]:
+            raise Error(
+                f"optimizer-{wrap} and optimizer-{number} have changed places: rank {rank} has wrapped first "
+                f"what rank {other} has wrapped later, as the initial values show. Call "
+                "cairn.DistributedOptimizer() in the same order on every worker")
+
+
+def _table(client: _core.Client) -> _core.SparseTable:
+    return client.create_sparse("wraps of optimizers", _WORDS, dtype="int64", mode="async", optimizer="first")
 
 
 def _difference(their_rank: int, theirs: list[str], rank: int, mine: list[str]) -> str:

@@ -21,6 +21,8 @@ if WHAT == "assign-all" and not odd:
     cairn.assign(models[0], "auto")
 if WHAT == "order" and odd:
     models.reverse()
+if WHAT == "places":
+    models = [net(seed=seed) for seed in ((1, 0) if odd else (0, 1))]
 if WHAT == "shape" and odd:
     models[0] = nn.Sequential(nn.Linear(4, 7), nn.Tanh(), nn.Linear(7, 3))
 if WHAT == "mode" and odd:
