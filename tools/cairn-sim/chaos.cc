@@ -303,8 +303,10 @@ void Chaos::CutScheduler() {
   world_.faults().Add(Fault::kSchedulerCut);
   world_.Log("chaos", "scheduler " + std::to_string(scheduler) + " is cut off from everybody until " +
                           std::to_string(until));
-  // A network that was down for long may find its machines one after the other.
-  const int64_t spread_us = length >= kForgottenUs && random_.Chance(0.5) ? kFoundOneByOneUs : 0;
+  // A network that was down for long may find its machines one after the other. After less than two
+  // heartbeats that is each machine's own silence (rule 5).
+  const int64_t long_us = std::max(kForgottenUs, 2 * plan.heartbeat_us);
+  const int64_t spread_us = length >= long_us && random_.Chance(0.5) ? kFoundOneByOneUs : 0;
   auto cut = [&](int host) {
     const int64_t found = std::min(until + random_.Between(0, spread_us), plan.heal_us);
     world_.fabric().Block(scheduler, host, found, keep);
