@@ -1,4 +1,4 @@
-// What a launcher shows and keeps: lines of its own, its nodes' behind a prefix each, and the logs.
+// What a launcher prints and logs: its own lines, and those of its nodes, each behind a prefix.
 #pragma once
 
 #include <string>

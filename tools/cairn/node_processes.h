@@ -23,7 +23,7 @@ class NodeProcesses {
  public:
   explicit NodeProcesses(JobOutput& output) : output_(output) {}
 
-  // Who cleans up if this launcher is killed (guard.h).
+  // Starts the guard, which cleans up if this launcher is killed (guard.h).
   void StartGuard(const std::string& self, const std::string& folder, const std::string& mark) {
     guard_.Start(self, folder, mark);
   }
@@ -37,8 +37,7 @@ class NodeProcesses {
     bool scheduler = false, other = false;
   };
   Waited ReadOutput(int other_fd, int timeout_ms);
-  // Those that have ended since. Of those that ended at the same time the one whose traceback came first is
-  // the first.
+  // The nodes that have ended since the last call, in the order of their tracebacks.
   std::vector<cluster::NodeName> TakeEnded();
   void FlushLines();
 

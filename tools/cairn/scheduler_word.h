@@ -1,5 +1,6 @@
-// What passes between a launcher and its scheduler about single nodes: the scheduler is told who has ended or
-// does not come back, and asked what it knows of one that has ended. Each call waits for a moment at most.
+// What passes between a launcher and its scheduler about single nodes: the launcher tells it which node has
+// ended or does not come back, and asks what it knows of a node that has ended. Each call waits two seconds
+// at most.
 #pragma once
 
 #include <string>

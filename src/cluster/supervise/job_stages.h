@@ -3,7 +3,7 @@
 //   starting → running → leaving (the workers have ended, servers and scheduler leave by themselves) → done
 //   any of them → stopping the workers → stopping the rest → done
 //
-// Workers are stopped first, so that they meet no half-dead cluster. Those that are late are killed.
+// Workers are stopped first, so that they meet no half-dead cluster. Nodes that are late are killed.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class JobStages {
   void OnSchedulerLeft(int64_t now_ms);
   // An answer of the scheduler's from while the job was leaving, and not over.
   void OnSeenLeaving(const JobSeen& seen);
-  // Those who have not ended at the deadline.
+  // Tells the nodes again, or kills them, that have not ended by the deadline.
   void StopLate(int64_t now_ms);
   // Moves on to the next stage when nothing holds it back.
   void Settle(int64_t now_ms);
@@ -45,7 +45,7 @@ class JobStages {
   bool done() const { return stage_ == Stage::kDone; }
   // The workers have ended and none had ever joined.
   bool unused() const { return unused_; }
-  // Someone did not leave by itself.
+  // Some node had to be killed because it was late.
   bool stubborn() const { return stubborn_; }
 
  private:

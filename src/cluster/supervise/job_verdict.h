@@ -27,14 +27,14 @@ class JobVerdict {
   // The last words of a node whose end is about to be judged. Empty: of none.
   void OnLastWords(const std::string& words);
   const std::string& last_words() const { return last_words_; }
-  // They are what the scheduler said, if nothing was heard from itself.
+  // Takes them for the scheduler's word on the failure, if nothing was heard from the scheduler itself.
   void TakeLastWordsForFailure();
 
-  // Something that ends with this exit code without ending the job; nothing if there was a cause before it.
+  // Something went wrong that does not end the job, but decides its exit code. A cause before it wins.
   void Note(int exit_code, const std::string& cause);
   // The line for the user. `deaths`: of servers that led to it, or empty.
   std::string Fail(const Failure& failure, const std::string& deaths);
-  // Told to stop: that is why it ends, and not what was noted before.
+  // What was noted so far no longer counts: the user stops the job.
   void Forget() { exit_code_.reset(); }
 
   int exit_code() const { return exit_code_.value_or(0); }

@@ -35,7 +35,7 @@ class ServerSupervisor {
   // What the scheduler says of copies, owners and the job's end; then of how many servers there should be.
   void OnSeen(const JobSeen& seen);
   void FollowScale(const JobSeen& seen);
-  // It would wait for servers that have gone on the word of the one before.
+  // The new scheduler would wait for servers that its predecessor let go: it is told of them.
   void OnSchedulerStartedAgain() { ended_.OnSchedulerStartedAgain(); }
   // The scheduler has answered kEnded; until then TellEnded repeats it.
   void OnToldEnded(uint64_t uid) { ended_.OnTold(uid); }
