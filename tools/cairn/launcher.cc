@@ -1,59 +1,34 @@
 #include "launcher.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
+#include <optional>
 #include <utility>
 
-#include "base/check.h"
 #include "commands.h"
-#include "ready_words.h"
-#include "scheduler_call.h"
+#include "job_summary.h"
+#include "scheduler_word.h"
 
 namespace cairn::tool {
-namespace {
 
 using cluster::NodeName;
 using wire::Role;
 
-int64_t NowMs() { return MonotonicMs(); }
-
-// Nodes have their own colours, so that the eye can follow one.
-std::string Coloured(const NodeName& name, const std::string& text) {
-  static constexpr int kServers[] = {36, 96, 34, 94}, kWorkers[] = {32, 33, 92, 93};
-  const int colour = name.role == Role::kScheduler ? 35
-                     : name.role == Role::kServer  ? kServers[name.index % std::size(kServers)]
-                                                   : kWorkers[name.index % std::size(kWorkers)];
-  return "\033[" + std::to_string(colour) + "m" + text + "\033[0m";
-}
-
-}  // namespace
-
 Launcher::Launcher(LaunchOptions options, cluster::Variables variables)
     : options_(std::move(options)),
       variables_(std::move(variables)),
+      started_ms_(MonotonicMs()),
       supervisor_(options_.supervise),
-      screen_(options_.progress.value_or(true) && CanRedraw(options_.progress.has_value())),
-      started_ms_(NowMs()) {}
+      output_(options_, variables_),
+      setup_(options_, variables_, place_),
+      nodes_(output_),
+      news_(place_),
+      progress_(options_, output_) {}
 
-Launcher::~Launcher() {
-  if (signal_fd_ >= 0) close(signal_fd_);
-  if (ready_fd_ >= 0) close(ready_fd_);
-  for (auto& [name, node] : nodes_) {
-    if (node.ready_fd >= 0) close(node.ready_fd);
-  }
-  std::error_code ignored;
-  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
-}
+int64_t Launcher::elapsed_ms() const { return MonotonicMs() - started_ms_; }
 
 int Launcher::Run() {
   if (Status status = Prepare(); !status.ok()) {
@@ -62,18 +37,34 @@ int Launcher::Run() {
     return status.code() == Code::kNotFound ? kNoProgram : status.code() == Code::kInvalidArgument ? 2 : 1;
   }
   if (options_.nodes.node_rank > 0) {
-    Say("waiting for node 0 at " + wire::ToString(place_.scheduler));
+    output_.Say("waiting for node 0 at " + wire::ToString(place_.scheduler));
     SchedulerKnown();
   }
-  Perform(supervisor_.Begin(NowMs()));
+  Perform(supervisor_.Begin(MonotonicMs()));
   while (!supervisor_.finished()) PollOnce();
-  for (auto& [name, node] : nodes_) {
-    if (node.lines) node.lines->Flush();
-  }
+  nodes_.FlushLines();
   FlushOutput();
-  screen_.SetProgress("");
-  Say(Summary());
+  output_.screen().SetProgress("");
+  output_.Say(SummaryLine(supervisor_, {.elapsed_ms = elapsed_ms(),
+                                        .first_to_fail = first_to_fail_,
+                                        .counts = watch_.CountsText(),
+                                        .log_folder = output_.log_folder()}));
   return supervisor_.exit_code();
+}
+
+Status Launcher::Prepare() {
+  if (Status status = setup_.FindPrograms(); !status.ok()) return status;
+  Result<MeetingPlace> place = FindMeetingPlace(options_.nodes);
+  if (!place.ok()) return place.status();
+  place_ = std::move(place).value();
+  if (Status status = folder_.Make(); !status.ok()) return status;
+  if (Status status = output_.OpenLogs(options_, variables_); !status.ok()) return status;
+  if (Status status = signals_.Open(); !status.ok()) return status;
+  const std::string mark = RandomLetters(16);
+  nodes_.StartGuard(setup_.self(), folder_.path(), mark);
+  setup_.SetFolder(folder_.path(), mark);
+  if (const std::string words = setup_.DivideCores(); !words.empty()) output_.Say(words);
+  return Status::Ok();
 }
 
 void Launcher::Perform(std::vector<cluster::SuperviseAction> actions) {
@@ -89,281 +80,147 @@ void Launcher::Perform(std::vector<cluster::SuperviseAction> actions) {
 
 void Launcher::PerformOne(const cluster::SuperviseAction& action) {
   using Kind = cluster::SuperviseAction::Kind;
+  const auto signal_node = [&](int signal) {
+    if (NodeProcess* node = nodes_.Find(action.node)) node->Signal(signal);
+  };
   switch (action.kind) {
     case Kind::kStart: return StartProcess(action.node);
-    case Kind::kInterrupt: return SignalGroup(action.node, SIGINT);
+    case Kind::kInterrupt: return signal_node(SIGINT);
     // A server would move its partitions away first, at SIGTERM.
-    case Kind::kTerminate:
-      return SignalGroup(action.node, action.node.role == Role::kServer ? SIGINT : SIGTERM);
-    case Kind::kKill: return SignalGroup(action.node, SIGKILL);
-    case Kind::kSay: return Say(action.text);
+    case Kind::kTerminate: return signal_node(action.node.role == Role::kServer ? SIGINT : SIGTERM);
+    case Kind::kKill: return signal_node(SIGKILL);
+    case Kind::kSay: return output_.Say(action.text);
     case Kind::kShowTail: return ShowLastLines(action.node);
-    case Kind::kAsk: return poller_.Hurry();
-    case Kind::kGiveUp: break;
-    case Kind::kEnded: break;
-    case Kind::kAbort: break;
+    case Kind::kAsk: return watch_.Hurry();
+    case Kind::kGiveUp:
+    case Kind::kAbort: (void)TellOf(action, place_.scheduler); return;
+    case Kind::kEnded:
+      if (TellOf(action, place_.scheduler)) supervisor_.OnToldEnded(action.ended.uid);
   }
-  constexpr int64_t kTellTimeoutMs = 500, kAbortTimeoutMs = 2'000;
-  if (place_.scheduler.port == 0) return;
-  if (action.kind == Kind::kAbort) {
-    // Its answer says that every node has been told. No answer: they will find out.
-    (void)AskScheduler(place_.scheduler, wire::AbortJob{action.text}, kAbortTimeoutMs);
-  } else if (action.kind == Kind::kEnded) {
-    const wire::ProcessEnded word{action.ended.uid, action.ended.out_of_memory};
-    const auto answer = AskScheduler(place_.scheduler, word, kTellTimeoutMs);
-    if (answer.ok() && std::holds_alternative<wire::StatusReply>(*answer)) supervisor_.OnToldEnded(word.uid);
-  } else {
-    // The supervisor repeats it, so one that fails is no error.
-    (void)TellScheduler(place_.scheduler, wire::GiveUp{action.node.index}, kTellTimeoutMs);
-  }
-}
-
-Launcher::Node& Launcher::NodeOf(const NodeName& name) {
-  Node& node = nodes_[name];
-  if (node.lines) return node;
-  node.plain_prefix = "[" + ToString(name) + "] ";
-  node.prefix = colour_ ? Coloured(name, node.plain_prefix) : node.plain_prefix;
-  std::string file = ToString(name);
-  for (char& c : file) c = c == ' ' ? '-' : c;
-  node.file.Open(logs_, file);
-  node.lines = std::make_unique<cluster::OutputLines>([this, &node](std::string_view line) {
-    node.file.Write(line);
-    if (cluster::OutputLines::StartsTraceback(line)) node.traceback_ms = NowMs();
-    // A program that names itself already is not named twice.
-    if (line.starts_with(node.plain_prefix)) line.remove_prefix(node.plain_prefix.size());
-    screen_.Print(node.prefix);
-    screen_.Print(line);
-    screen_.Print("\n");
-  });
-  return node;
 }
 
 void Launcher::StartProcess(const NodeName& name) {
-  cluster::ChildOptions options;
-  int ready[2] = {-1, -1};
-  options.command = CommandOf(name);
-  if (name.role != Role::kWorker) {
-    if (pipe2(ready, O_CLOEXEC) != 0 || fcntl(ready[0], F_SETFL, O_NONBLOCK) != 0) {
-      return Perform(supervisor_.OnStartFailed(name, strerror(errno), NowMs()));
-    }
-    int& kept = name.role == Role::kScheduler ? ready_fd_ : nodes_[name].ready_fd;
-    if (kept >= 0) close(kept);
-    kept = ready[0];
-    if (name.role == Role::kScheduler) ready_text_.clear();
-    if (name.role == Role::kServer) nodes_[name].ready_text.clear(), nodes_[name].uid = 0;
-    options.keep_fd = ready[1];
-    options.command.insert(options.command.end(), {"--ready-fd", std::to_string(ready[1])});
-  }
-  options.environment = EnvironmentFor(name);
-  Result<cluster::Child> child = cluster::StartChild(options);
-  if (ready[1] >= 0) close(ready[1]);
-  if (!child.ok()) return Perform(supervisor_.OnStartFailed(name, child.status().message(), NowMs()));
-  Node& node = NodeOf(name);
-  node.child = *child;
-  node.traceback_ms = 0;
-  guard_.Add(child->pid);
-}
-
-// Who it is and where it listens, if it came so far: others know it by that.
-void Launcher::ReadOwnWords(Node& node) {
-  constexpr size_t kMaxBytes = 4096;
-  while (node.ready_fd >= 0) {
-    char piece[512];
-    const ssize_t got = read(node.ready_fd, piece, sizeof piece);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) break;  // not yet
-    if (got <= 0 || node.ready_text.size() > kMaxBytes) close(std::exchange(node.ready_fd, -1));
-    if (got > 0) node.ready_text.append(piece, static_cast<size_t>(got));
-  }
-  for (size_t end; (end = node.ready_text.find('\n')) != std::string::npos;) {
-    TakeOwnWord(node, node.ready_text.substr(0, end));
-    node.ready_text.erase(0, end + 1);
-  }
-}
-
-void Launcher::TakeOwnWord(Node& node, const std::string& line) {
-  if (line.starts_with(kUidWord)) {
-    node.uid = strtoull(line.c_str() + strlen(kUidWord), nullptr, 10);
-  } else if (Result<wire::Endpoint> endpoint = cluster::ParseEndpoint("server", line); endpoint.ok()) {
-    node.endpoint = *std::move(endpoint);
-  }
-}
-
-// One that was started again on its port is not yet the one that the scheduler still has there.
-const ClusterSummary::Server* Launcher::EntryOf(const Node& node, const ClusterSummary& summary) const {
-  if (node.endpoint.port == 0) return nullptr;
-  const std::string address = wire::ToString(node.endpoint);
-  for (const ClusterSummary::Server& server : summary.each)
-    if (server.endpoint == address && server.counts.incarnation > node.gone) return &server;
-  return nullptr;
-}
-
-void Launcher::SignalGroup(const NodeName& name, int signal) {
-  const auto found = nodes_.find(name);
-  if (found == nodes_.end() || found->second.child.pid <= 0) return;
-  kill(-found->second.child.pid, signal);
-  kill(-found->second.child.pid, SIGCONT);  // a stopped process ends too
+  NodeProcess& node = nodes_.Of(name);
+  const Status started =
+      node.Start({.command = setup_.CommandOf(name, node.last_port()),
+                  .environment = setup_.EnvironmentFor(name, supervisor_.workers().scale())});
+  if (!started.ok()) Perform(supervisor_.OnStartFailed(name, started.message(), MonotonicMs()));
 }
 
 void Launcher::PollOnce() {
   constexpr int kTickMs = 100;
-  std::vector<pollfd> waits = {{signal_fd_, POLLIN, 0}, {ready_fd_, POLLIN, 0}};
-  for (const auto& [name, node] : nodes_) waits.push_back({node.child.output_fd, POLLIN, 0});
-  if (poll(waits.data(), waits.size(), kTickMs) > 0) {
-    size_t at = 2;
-    for (auto& [name, node] : nodes_) {
-      if (waits[at++].revents != 0) ReadOutput(node);
-    }
-    if (waits[1].revents != 0) ReadReady();
-    if (waits[0].revents != 0) ReadSignals();
+  const NodeProcesses::Waited waited = nodes_.ReadOutput(signals_.fd(), kTickMs);
+  if (waited.scheduler) ReadSchedulersWords();
+  if (waited.other) {
+    while (const std::optional<int> signal = signals_.Next())
+      Perform(supervisor_.OnInterrupt(*signal, MonotonicMs()));
   }
   FlushOutput();
   Reap();
   Watch();
-  Perform(supervisor_.OnTick(NowMs()));
+  Perform(supervisor_.OnTick(MonotonicMs()));
 }
 
-void Launcher::ReadOutput(Node& node) {
-  char piece[64 * 1024];
-  // A bound, so that one noisy process does not keep the others waiting.
-  constexpr int kMaxPieces = 16;
-  for (int i = 0; i < kMaxPieces && node.child.output_fd >= 0; ++i) {
-    const ssize_t got = read(node.child.output_fd, piece, sizeof piece);
-    if (got > 0) {
-      node.lines->Feed({piece, static_cast<size_t>(got)});
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-      close(std::exchange(node.child.output_fd, -1));
-      node.lines->Flush();
-    } else {
-      break;
-    }
-  }
-  node.file.Flush();
-  if (const Status status = node.file.TakeError(); !status.ok()) Say(status.message());
-}
-
-void Launcher::ReadReady() {
-  char piece[4096];
-  const ssize_t got = ready_fd_ >= 0 ? read(ready_fd_, piece, sizeof piece) : -1;
-  if (got == 0) close(std::exchange(ready_fd_, -1));
-  if (got <= 0) return;
-  constexpr size_t kMaxBytes = 64 * 1024 * 1024;  // of our own scheduler's status
-  if (ready_text_.size() < kMaxBytes) ready_text_.append(piece, static_cast<size_t>(got));
-  for (size_t end; (end = ready_text_.find('\n')) != std::string::npos;) {
-    const std::string line = ready_text_.substr(0, end);
-    ready_text_.erase(0, end + 1);
+void Launcher::ReadSchedulersWords() {
+  for (const std::string& line : nodes_.scheduler()->ReadWords()) {
     const int port = atoi(line.c_str());
     if (line.starts_with("{")) {
-      ReadFinal(line);
+      if (const std::optional<cluster::JobSeen> seen = watch_.TakeFinal(line))
+        Perform(supervisor_.OnSeen(*seen, MonotonicMs()));
     } else if (port > 0 && port <= 65535) {
       place_.scheduler.port = static_cast<uint16_t>(port);
       SchedulerKnown();
-      Perform(supervisor_.OnSchedulerReady(NowMs()));
+      Perform(supervisor_.OnSchedulerReady(MonotonicMs()));
     }
   }
 }
 
-void Launcher::ReadSignals() {
-  signalfd_siginfo came;
-  while (read(signal_fd_, &came, sizeof came) == static_cast<ssize_t>(sizeof came)) {
-    if (came.ssi_signo != SIGCHLD) {
-      Perform(supervisor_.OnInterrupt(static_cast<int>(came.ssi_signo), NowMs()));
-    }
+// Its address is known: from now on it is asked, and `cairn status` finds the job.
+void Launcher::SchedulerKnown() {
+  if (watch_.started()) return;
+  watch_.Start(place_.scheduler);
+  const Status written = job_file_.Write(variables_, {.scheduler = place_.scheduler,
+                                                      .cluster_id = place_.cluster_id,
+                                                      .command = OwnCommand(),
+                                                      .launcher = true});
+  if (!written.ok()) {
+    output_.Say("`cairn status` will need the address " + wire::ToString(place_.scheduler) + ": " +
+                written.message());
   }
-}
-
-// What the scheduler knows of a node that did not end well: a rank that is done may end as it likes, of
-// a failed job the workers' errors are but the consequence, and a server may leave copies behind.
-void Launcher::JudgeWithScheduler(const NodeName& name, Node& node) {
-  constexpr int64_t kAskTimeoutMs = 500;
-  node.end.left_job = false;
-  node.end.has_copies.reset();
-  node.end.servers.reset();
-  const bool server = name.role == Role::kServer;
-  if (name.role == Role::kScheduler || (node.end.clean() && !server) || place_.scheduler.port == 0) return;
-  const Result<ClusterSummary> summary = AskSummary(place_.scheduler, kAskTimeoutMs);
-  if (server) JudgeServer(name, node, summary.ok() ? &*summary : nullptr);
-  if (!summary.ok() || server) return;
-  const std::vector<uint32_t>& done = summary->done_ranks;
-  node.end.left_job = node.end.signal != 0 && std::find(done.begin(), done.end(), name.index) != done.end();
-  if (summary->phase == "failed") supervisor_.OnFailure(summary->failure);
-}
-
-void Launcher::JudgeServer(const NodeName& name, Node& node, const ClusterSummary* now) {
-  const ClusterSummary* newest = now != nullptr         ? now
-                                 : last_answer_.summary ? &*last_answer_.summary
-                                                        : nullptr;
-  if (newest == nullptr) return;
-  const ClusterSummary::Server* entry = EntryOf(node, *newest);
-  if (newest->phase == "running") {
-    cluster::ServersSeen seen{newest->servers_wanted, LeavingHere(*newest)};
-    // It ends well only if it was let go, and the scheduler has forgotten it by then.
-    if ((entry != nullptr && entry->leaving) || (now != nullptr && node.end.clean()))
-      seen.leaving.insert(name.index);
-    node.end.servers = std::move(seen);
-  }
-  if (entry != nullptr) node.gone = entry->counts.incarnation;
-  if (now != nullptr && now->phase == "running" && !node.end.clean())
-    node.end.has_copies = now->copied_but_for(1);
 }
 
 void Launcher::Reap() {
-  std::vector<std::pair<int64_t, NodeName>> ended;
-  for (auto& [name, node] : nodes_) {
-    if (node.child.pid <= 0) continue;
-    siginfo_t info{};
-    if (waitid(P_PID, static_cast<id_t>(node.child.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) continue;
-    if (info.si_pid == 0) continue;
-    (info.si_code == CLD_EXITED ? node.end.code : node.end.signal) = info.si_status;
-    (info.si_code == CLD_EXITED ? node.end.signal : node.end.code) = 0;
-    TakeEnd(node);
-    ended.emplace_back(node.traceback_ms != 0 ? node.traceback_ms : INT64_MAX, name);
-  }
+  const std::vector<NodeName> ended = nodes_.TakeEnded();
   FlushOutput();
-  // Of those that ended at the same time the one whose traceback came first is the cause.
-  std::sort(ended.begin(), ended.end());
-  for (const auto& [when, name] : ended) {
-    if (name.role == Role::kScheduler) {
-      while (ready_fd_ >= 0) {
-        pollfd wait{ready_fd_, POLLIN, 0};
-        if (poll(&wait, 1, 0) != 1) break;
-        ReadReady();  // its last word, before its end is judged
-      }
-    }
-    Node& node = nodes_.at(name);
-    JudgeWithScheduler(name, node);
-    const std::vector<std::string> words = node.lines->ending().lines;
-    if (name.role != Role::kWorker && node.end.code != 0 && !words.empty()) {
-      supervisor_.OnReason(words.back());
-    }
-    Perform(supervisor_.OnEnd(name, node.end, NowMs()));
+  for (const NodeName& name : ended) {
+    if (name.role == Role::kScheduler) ReadSchedulersWords();  // its last ones, before its end is judged
+    Judge(name);
   }
 }
 
-void Launcher::TakeEnd(Node& node) {
-  // What it has left behind in its group goes with it, while the group's number is still its own.
-  kill(-node.child.pid, SIGKILL);
-  guard_.Remove(node.child.pid);
-  waitpid(node.child.pid, nullptr, 0);
-  node.child.pid = -1;
-  ReadOwnWords(node);
-  node.end.uid = node.uid;
-  ReadOutput(node);
-  if (node.child.output_fd >= 0) close(std::exchange(node.child.output_fd, -1));
-  node.lines->Flush();
-  node.file.Flush();
+void Launcher::Judge(const NodeName& name) {
+  NodeProcess& node = *nodes_.Find(name);
+  const JudgedEnd judged = JudgeEnd(node, nodes_, place_.scheduler, watch_.last());
+  supervisor_.OnFailure(judged.failure);
+  const std::vector<std::string> words = node.ending().lines;
+  if (name.role != Role::kWorker && judged.end.code != 0 && !words.empty())
+    supervisor_.OnReason(words.back());
+  Perform(supervisor_.OnEnd(name, judged.end, MonotonicMs()));
+}
+
+void Launcher::Watch() {
+  if (std::optional<JobWatch::News> news = watch_.Take()) {
+    if (news->summary) {
+      const ClusterSummary& summary = *news->summary;
+      news->seen.servers.leaving = nodes_.LeavingHere(summary);
+      for (const std::string& text : news_.Next(summary, supervisor_.servers().given_up(), MonotonicMs()))
+        output_.Say(text);
+      if (news->first && !news->seen.over && options_.nodes.node_rank > 0) {
+        const std::string wrong = WhyAnotherJob(summary, options_.supervise, place_);
+        if (!wrong.empty()) Perform(supervisor_.OnTrouble(2, wrong, MonotonicMs()));
+      }
+    }
+    Perform(supervisor_.OnSeen(news->seen, MonotonicMs()));
+  }
+  FollowWishes();
+  const int64_t now = MonotonicMs();
+  if (!supervisor_.finished() && progress_.IsDue(now)) progress_.Show(watch_.View(now - started_ms_), now);
+}
+
+void Launcher::FollowWishes() {
+  const int64_t now = MonotonicMs();
+  const std::optional<Wishes> wishes = wishes_.Look(job_file_.path(), now);
+  if (!wishes) return;
+  if (wishes->stop) Perform(supervisor_.OnStop(now));
+  if (wishes->workers == 0) return;
+  Perform(supervisor_.OnWorkersWanted(wishes->workers, now));
+  wishes_.Answer(job_file_.path(), supervisor_.workers().scale());
 }
 
 void Launcher::FlushOutput() {
-  const int error = screen_.Flush();
+  const int error = output_.Flush();
   if (error == 0) return;
   if (error == EPIPE) {
     // Nobody reads any more (`cairn run … | head`): the job has no purpose.
     constexpr int kBrokenPipe = 128 + SIGPIPE;
-    return Perform(supervisor_.OnTrouble(kBrokenPipe, "nobody reads the output any more", NowMs()));
+    return Perform(supervisor_.OnTrouble(kBrokenPipe, "nobody reads the output any more", MonotonicMs()));
   }
-  Say(std::string("standard output can't be written to (") + strerror(error) +
-      "): the job goes on without it" + (logs_.path().empty() ? "" : ", with logs in " + logs_.path()));
+  output_.Say(std::string("standard output can't be written to (") + strerror(error) +
+              "): the job goes on without it" +
+              (output_.log_folder().empty() ? "" : ", with logs in " + output_.log_folder()));
+}
+
+void Launcher::ShowLastLines(const NodeName& name) {
+  const NodeProcess* told = nodes_.Find(name);
+  if (told == nullptr) return;
+  const NodeProcess* before = nodes_.FailedBefore(name);
+  const NodeProcess& first = before != nullptr ? *before : *told;
+  const cluster::OutputLines::Ending ending = first.ending();
+  if (ending.lines.empty()) return;
+  const std::string who = ToString(first.name());
+  if (before != nullptr) first_to_fail_ = who + " failed first: " + ending.lines.back();
+  output_.Say((ending.traceback ? "the first traceback, of " : "the last lines of ") + who + ":");
+  for (const std::string& line : ending.lines) output_.Repeat(first.prefix(), line);
 }
 
 }  // namespace cairn::tool

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "cluster/supervise/supervise.h"
+#include "cluster/supervise/process_end.h"
 #include "commands.h"
 #include "drain.h"
 #include "interrupt.h"

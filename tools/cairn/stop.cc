@@ -7,7 +7,7 @@
 #include <thread>
 #include <variant>
 
-#include "cluster/supervise/supervise.h"
+#include "cluster/supervise/supervise_options.h"
 #include "commands.h"
 #include "job_choice.h"
 #include "job_files.h"

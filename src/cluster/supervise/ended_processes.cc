@@ -9,6 +9,16 @@ void EndedProcesses::Add(const EndedProcess& process) {
   words_.try_emplace(process.uid, Word{process, std::numeric_limits<int64_t>::min()});
 }
 
+void EndedProcesses::AddLeft(uint64_t uid) {
+  left_.insert(uid);
+  if (scheduler_started_again_) Add({uid});
+}
+
+void EndedProcesses::OnSchedulerStartedAgain() {
+  scheduler_started_again_ = true;
+  for (const uint64_t uid : left_) Add({uid});
+}
+
 std::vector<EndedProcess> EndedProcesses::TakeDue(int64_t now_ms) {
   std::vector<EndedProcess> due;
   for (auto& [uid, word] : words_) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 namespace cairn::cluster {
@@ -22,6 +23,11 @@ class EndedProcesses {
 
   // One that has registered with its uid, or was about to. Where that is not known nobody can be told.
   void Add(const EndedProcess& process);
+  // One that ended well, after the scheduler had let it go. A scheduler that was started again would wait for
+  // those that its predecessor let go: it is told of them too, also of those that go on the predecessor's
+  // word later.
+  void AddLeft(uint64_t uid);
+  void OnSchedulerStartedAgain();
   // The scheduler has answered.
   void OnTold(uint64_t uid) { words_.erase(uid); }
   // Those of whom it is to be told now.
@@ -37,6 +43,8 @@ class EndedProcesses {
     int64_t next_ms = 0;  // when it is to be told
   };
   std::map<uint64_t, Word> words_;  // by uid
+  std::set<uint64_t> left_;
+  bool scheduler_started_again_ = false;
 };
 
 }  // namespace cairn::cluster

@@ -34,6 +34,16 @@ TEST(EndedProcesses, OneThatNeverSaidItsUidIsToldToNobody) {
   EXPECT_EQ(ended.TakeDue(5), Processes{});
 }
 
+TEST(EndedProcesses, OnesThatLeftAreToldOnlyToASchedulerThatWasStartedAgain) {
+  EndedProcesses ended(1000);
+  ended.AddLeft(7);
+  EXPECT_EQ(ended.TakeDue(5), Processes{});
+  ended.OnSchedulerStartedAgain();
+  EXPECT_EQ(ended.TakeDue(6), Processes{{7}});
+  ended.AddLeft(8);
+  EXPECT_EQ(ended.TakeDue(7), Processes{{8}}) << "it may have gone on the word of the scheduler before";
+}
+
 TEST(EndedProcesses, AreBounded) {
   EndedProcesses ended(1000);
   for (uint64_t uid = 1; uid <= 5000; ++uid) ended.Add({uid});

@@ -58,7 +58,7 @@ TEST_F(SecondNode, AStopOnOneMachineIsAStopOnAll) {
   const std::string failure = "node 0: stopped by `cairn stop`";
   supervisor_.OnSeen({.asked_ms = 2'000, .answered = true, .over = true, .failure = failure}, 2'000);
   EXPECT_EQ(supervisor_.exit_code(), 143);
-  EXPECT_TRUE(supervisor_.stopped());
+  EXPECT_TRUE(supervisor_.verdict().stopped());
 }
 
 TEST_F(SecondNode, AFailureElsewhereEndsItHere) {

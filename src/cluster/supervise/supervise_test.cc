@@ -95,7 +95,7 @@ TEST_F(Scaled, MoreWorkersAreStarted) {
   EXPECT_EQ(Seen(4), "");
   for (uint32_t rank = 0; rank < 4; ++rank) End(Worker(rank), kClean);
   EXPECT_EQ(Tick(2'000), "give up 0; give up 1; give up 2; give up 3") << "also those that never joined";
-  EXPECT_EQ(supervisor_.workers_done(), 4u);
+  EXPECT_EQ(supervisor_.workers().done(), 4u);
 }
 
 TEST_F(Scaled, AWorkerThatIsToldToGoEndsAsItLikes) {
@@ -130,7 +130,7 @@ TEST_F(Supervise, AJobThatIsToBeStoppedStopsItsWorkersFirst) {
   End(kScheduler, {.code = 143});
   End(Server(0), {.code = 130});
   EXPECT_TRUE(supervisor_.finished());
-  EXPECT_TRUE(supervisor_.stopped());
+  EXPECT_TRUE(supervisor_.verdict().stopped());
   EXPECT_EQ(supervisor_.exit_code(), 143);
 }
 
@@ -139,13 +139,13 @@ TEST_F(Supervise, OneThatIsStoppedAfterAWorkerWasGivenUpIsStoppedAllTheSame) {
   EXPECT_EQ(supervisor_.exit_code(), 128 + SIGKILL);
   EXPECT_EQ(Show(supervisor_.OnStop(now_)), "terminate worker 0");
   EXPECT_EQ(supervisor_.exit_code(), 143);
-  EXPECT_TRUE(supervisor_.stopped());
+  EXPECT_TRUE(supervisor_.verdict().stopped());
 }
 
 TEST_F(Supervise, AJobThatTheSchedulerHasStoppedIsStoppedToo) {
   supervisor_.OnFailure(std::string(kStoppedWords));
   EXPECT_EQ(End(Worker(0), {.code = 1}), "terminate worker 1");
-  EXPECT_TRUE(supervisor_.stopped());
+  EXPECT_TRUE(supervisor_.verdict().stopped());
   EXPECT_EQ(supervisor_.exit_code(), 143);
 }
 
@@ -161,11 +161,11 @@ TEST_F(Supervise, AWorkerThatCrashesAfterItHasLeftTheJobIsNotStartedAgain) {
 TEST_F(Supervise, AWorkerThatEndsWellWithoutLeavingTheJobIsCountedApart) {
   End(Worker(1), kClean);
   End(Worker(0), kClean);
-  EXPECT_EQ(supervisor_.workers_done(), 2u);
+  EXPECT_EQ(supervisor_.workers().done(), 2u);
   supervisor_.OnSeen(
       {.asked_ms = 20, .answered = true, .over = true, .anybody_joined = true, .given_up = {1, 7}}, 20);
-  EXPECT_EQ(supervisor_.workers_done(), 1u);
-  EXPECT_EQ(supervisor_.workers_not_left(), 1u);
+  EXPECT_EQ(supervisor_.workers().done(), 1u);
+  EXPECT_EQ(supervisor_.workers().not_left(), 1u);
   End(Server(0), kClean);
   End(kScheduler, kClean);
   EXPECT_EQ(supervisor_.exit_code(), 0);
@@ -175,8 +175,8 @@ TEST_F(Supervise, WorkersThatNeverUseTheJobAreDoneWhenTheyEndWell) {
   End(Worker(1), kClean);
   End(Worker(0), kClean);
   supervisor_.OnSeen({.asked_ms = 20, .answered = true, .over = true, .given_up = {0, 1}}, 20);
-  EXPECT_EQ(supervisor_.workers_done(), 2u);
-  EXPECT_EQ(supervisor_.workers_not_left(), 0u);
+  EXPECT_EQ(supervisor_.workers().done(), 2u);
+  EXPECT_EQ(supervisor_.workers().not_left(), 0u);
 }
 
 TEST_F(Supervise, NobodyIsStartedAgainWhenTheJobIsOver) {
