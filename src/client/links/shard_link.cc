@@ -58,7 +58,7 @@ ShardLink::ShardLink(Peer peer, const ClientCoreOptions& options, Network& netwo
       book_(book),
       by_conn_(by_conn),
       listener_(listener),
-      backoff_(options.reconnect_min_us, options.reconnect_max_us,
+      backoff_({options.reconnect_min_us, options.reconnect_max_us},
                Mix64(options.seed, 2 + (uint64_t{peer_.server} << 16) + peer_.thread)) {}
 
 void ShardLink::Connect(int64_t now_us) {

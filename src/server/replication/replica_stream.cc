@@ -25,7 +25,7 @@ ReplicaSender::ReplicaSender(ReplicaRoute route, const ReplicaStreamTimes& times
       pool_(pool),
       by_conn_(by_conn),
       listener_(listener),
-      back_off_us_(times.reconnect_min_us),
+      backoff_(times.reconnect, std::nullopt),
       batch_(pool) {}
 
 ReplicaSender::~ReplicaSender() { Stop(); }
@@ -62,8 +62,7 @@ void ReplicaSender::ForgetConnection(int64_t now_us) {
   conn_ = {};
   memory_.OnGone();
   phase_ = Phase::kWaiting;
-  retry_us_ = now_us + back_off_us_;
-  back_off_us_ = std::min(2 * back_off_us_, times_.reconnect_max_us);
+  retry_us_ = now_us + backoff_.Next();
 }
 
 void ReplicaSender::OnDisconnect(int64_t now_us) {
@@ -183,7 +182,7 @@ void ReplicaSender::OnAck(const wire::InFrame& frame, int64_t now_us) {
   }
   CAIRN_CHECK(queue_.size() == last_number() - confirmed_);  // what is not confirmed is kept, and no more
   if (news) progress_us_ = confirmed_us_ = now_us;
-  if (news || queue_.empty()) back_off_us_ = times_.reconnect_min_us;
+  if (news || queue_.empty()) backoff_.Reset();
   if (news || !refused->empty()) listener_.OnConfirmed(*this, up_to, *refused, now_us);
 }
 

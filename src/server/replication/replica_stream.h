@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/recycled.h"
 #include "server/slots/shard_bounds.h"
+#include "transport/link/backoff.h"
 #include "transport/link/shared_memory_retry.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
@@ -37,7 +38,7 @@ struct ReplicaRoute {
 struct ReplicaStreamTimes {
   // So long without any progress, and what was sent counts as lost: a new connection.
   int64_t resend_after_us = 3'000'000;
-  int64_t reconnect_min_us = 50'000, reconnect_max_us = 1'000'000;
+  Backoff::Range reconnect{.min_us = 50'000};
 };
 
 // The sending end. It has to live as long as the peer's incarnation is in the state: the receiver
@@ -120,7 +121,7 @@ class ReplicaSender {
   int64_t progress_us_ = 0;     // of the phase: when it began, or something last went forward
   uint64_t bulk_progress_ = 0;  // of the network, when last looked at
   int64_t retry_us_ = 0;        // kWaiting: when to connect again
-  int64_t back_off_us_;
+  Backoff backoff_;
   std::string trouble_;
   transport::SharedMemoryRetry memory_;
 

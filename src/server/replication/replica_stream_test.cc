@@ -67,7 +67,7 @@ class ReplicaSending : public ::testing::Test, public ReplicaSender::Listener {
   }
   void Reconnect(uint64_t received) {
     sender->OnDisconnect(now);
-    Tick(times.reconnect_max_us);
+    Tick(times.reconnect.max_us);
     Greet(received);
   }
 
@@ -199,7 +199,7 @@ TEST_F(ReplicaSending, OldRepeatedAndImpossibleConfirmationsDoNoHarm) {
   EXPECT_EQ(sender->confirmed(), 2u);
   EXPECT_FALSE(sender->ready());
   EXPECT_EQ(sender->trouble(), "it confirms frame 4, the last sent is 3");
-  Tick(times.reconnect_min_us);
+  Tick(times.reconnect.min_us);
   Greet(2);
   EXPECT_EQ(Numbers(), Numbered{3});
 }
@@ -257,7 +257,7 @@ TEST_F(ReplicaSending, SilenceMakesANewConnectionAndSendsAllAgain) {
   EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1}});
   EXPECT_TRUE(by_conn.empty());
   EXPECT_EQ(sender->trouble(), "it does not answer");
-  Tick(times.reconnect_min_us);
+  Tick(times.reconnect.min_us);
   Greet(1);
   EXPECT_EQ(conn(), ConnId{2});
   EXPECT_EQ(by_conn.size(), 1u);
@@ -281,7 +281,7 @@ TEST_F(ReplicaSending, LargeFramesUnderWayAreProgress) {
 TEST_F(ReplicaSending, AHelloThatIsLostIsSaidAgain) {
   sender->Start(now);
   Tick(times.resend_after_us);  // it never connected
-  Tick(times.reconnect_min_us);
+  Tick(times.reconnect.min_us);
   EXPECT_EQ(conn(), ConnId{2});
   sender->OnConnected(now);
   Tick(times.resend_after_us);
@@ -304,7 +304,7 @@ TEST_F(ReplicaSending, TheBackOffDoublesUpToItsBoundUntilSomethingIsConfirmed) {
   Ack(1);
   sender->OnDisconnect(now);
   const size_t before = net.endpoints.size();
-  Tick(times.reconnect_min_us);
+  Tick(times.reconnect.min_us);
   EXPECT_EQ(net.endpoints.size(), before + 1);
 }
 
@@ -314,7 +314,7 @@ TEST_F(ReplicaSending, ARestartedPeerRefusesAndIsAskedAgainAndAgain) {
   Push();
   sender->OnDisconnect(now);
   for (int i = 0; i < 3; ++i) {
-    Tick(times.reconnect_max_us);
+    Tick(times.reconnect.max_us);
     sender->OnConnected(now);
     Say(wire::Refusal{0, Code::kProtocol, "this is server 4 of incarnation 41"});
     EXPECT_EQ(sender->trouble(), "this is server 4 of incarnation 41");
@@ -334,7 +334,7 @@ TEST_F(ReplicaSending, APeerThatSaysWhatCannotBeIsNotBelieved) {
   EXPECT_FALSE(sender->ready());
   EXPECT_EQ(sender->trouble(),
             "it says that it has 1 frames of this stream; it has confirmed 2 of the 3 sent");
-  Tick(times.reconnect_max_us);
+  Tick(times.reconnect.max_us);
   Greet(4);  // more than there are
   EXPECT_FALSE(sender->ready());
   EXPECT_TRUE(Numbers().empty());
@@ -348,7 +348,7 @@ TEST_F(ReplicaSending, AnErrorOrBytesThatAreNoMessageResetTheConnection) {
   const Status error(Code::kProtocol, "an operation is cut off");
   Say(*wire::EncodeError(net.sent[conn()].back().header, error, pool));
   EXPECT_EQ(sender->trouble(), "an operation is cut off");
-  Tick(times.reconnect_max_us);
+  Tick(times.reconnect.max_us);
   Greet(0);
   wire::InFrame junk = net.Parsed(*wire::EncodeReplicaAck(1, std::vector<wire::SlotEntry>(2), 1, pool));
   junk.header.entry_count = 1;
