@@ -39,7 +39,7 @@ void ReplicaSender::Stop() {
   by_conn_.erase(conn_);
   conn_ = {};
   phase_ = Phase::kOff;
-  queue_.clear();
+  queue_.Clear();
   unconfirmed_bytes_ = 0;
 }
 
@@ -141,25 +141,30 @@ void ReplicaSender::OnGreeted(uint64_t received, int64_t now_us) {
   progress_us_ = now_us;
   trouble_.clear();
   memory_.OnReady(network_.FellBack(conn_), now_us);
-  for (uint64_t i = received - confirmed_; i < queue_.size(); ++i) SendOne(queue_[i]);
+  queue_.SendAgainBehind(received);
+  SendUnsent();
 }
 
-void ReplicaSender::SendOne(Unconfirmed& frame) {
-  if (std::exchange(frame.sent, true)) ++resent_frames_;
-  network_.Send(conn_, frame.frame);
+void ReplicaSender::SendUnsent() {
+  const auto may_send = [](const Unconfirmed&) { return true; };  // what is kept is bounded
+  queue_.SendUnsent(may_send, [&](Unconfirmed& frame) {
+    if (std::exchange(frame.sent, true)) ++resent_frames_;
+    network_.Send(conn_, frame.frame);
+  });
 }
 
 void ReplicaSender::Flush(uint64_t state_version, int64_t now_us) {
   if (batch_.empty()) return;
   const bool one_host = wire::IsLoopback(route_.endpoint) || network_.SharesMemory(conn_);
   using Body = wire::OpBatch::Body;
-  wire::FramePtr frame = batch_.Take(next_++, route_.from_incarnation.value, state_version,
+  const uint64_t number = next_++;
+  wire::FramePtr frame = batch_.Take(number, route_.from_incarnation.value, state_version,
                                      one_host ? Body::kUnchecked : Body::kChecked);
   if (queue_.empty() && phase_ == Phase::kReady) progress_us_ = now_us;
   unconfirmed_bytes_ += frame->bytes();
   sent_bytes_ += frame->bytes();
-  queue_.push_back({std::move(frame), now_us});
-  if (phase_ == Phase::kReady) SendOne(queue_.back());
+  queue_.Add(number, {std::move(frame), now_us});
+  if (phase_ == Phase::kReady) SendUnsent();
 }
 
 // One for less than is known is an old copy, or was overtaken: what it refuses is named in the later
@@ -176,8 +181,7 @@ void ReplicaSender::OnAck(const wire::InFrame& frame, int64_t now_us) {
   }
   const bool news = up_to > confirmed_;
   while (confirmed_ < up_to) {
-    unconfirmed_bytes_ -= queue_.front().frame->bytes();
-    queue_.pop_front();
+    unconfirmed_bytes_ -= queue_.Take(queue_.begin()).frame->bytes();
     ++confirmed_;
   }
   CAIRN_CHECK(queue_.size() == last_number() - confirmed_);  // what is not confirmed is kept, and no more
@@ -187,7 +191,7 @@ void ReplicaSender::OnAck(const wire::InFrame& frame, int64_t now_us) {
 }
 
 int64_t ReplicaSender::oldest_unconfirmed_us(int64_t now_us) const {
-  return queue_.empty() ? 0 : now_us - std::max(queue_.front().flushed_us, confirmed_us_);
+  return queue_.empty() ? 0 : now_us - std::max(queue_.begin()->second.flushed_us, confirmed_us_);
 }
 
 std::string ReplicaSender::Describe() const {

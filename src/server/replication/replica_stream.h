@@ -11,9 +11,9 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
-#include "base/recycled.h"
 #include "server/slots/shard_bounds.h"
 #include "transport/link/backoff.h"
+#include "transport/link/resend_queue.h"
 #include "transport/link/shared_memory_retry.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
@@ -106,7 +106,7 @@ class ReplicaSender {
   void OnControl(const wire::InFrame& frame, int64_t now_us);
   void OnGreeted(uint64_t received, int64_t now_us);
   void OnAck(const wire::InFrame& frame, int64_t now_us);
-  void SendOne(Unconfirmed& frame);
+  void SendUnsent();
   uint64_t last_number() const { return next_ - 1; }
 
   const ReplicaRoute route_;
@@ -128,8 +128,8 @@ class ReplicaSender {
   wire::OpBatch batch_;
   uint64_t next_ = 1;
   uint64_t confirmed_ = 0;
-  int64_t confirmed_us_ = 0;          // when it last rose
-  RecycledDeque<Unconfirmed> queue_;  // numbers confirmed_ + 1 … next_ - 1
+  int64_t confirmed_us_ = 0;        // when it last rose
+  ResendQueue<Unconfirmed> queue_;  // numbers confirmed_ + 1 … next_ - 1
   uint64_t unconfirmed_bytes_ = 0;
   uint64_t sent_bytes_ = 0, resent_frames_ = 0;
 };
