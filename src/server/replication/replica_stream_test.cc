@@ -75,7 +75,7 @@ class ReplicaSending : public ::testing::Test, public ReplicaSender::Listener {
   StreamNetwork net;
   SendersByConn by_conn;
   ReplicaRoute route;
-  ReplicaStreamTimes times;
+  PeerLink::Times times{.reconnect = {.min_us = 50'000}};
   std::unique_ptr<ReplicaSender> sender;
   std::vector<Confirmation> confirmations;
   bool stop_when_confirmed = false;
@@ -198,7 +198,7 @@ TEST_F(ReplicaSending, OldRepeatedAndImpossibleConfirmationsDoNoHarm) {
   Ack(4);  // never sent
   EXPECT_EQ(sender->confirmed(), 2u);
   EXPECT_FALSE(sender->ready());
-  EXPECT_EQ(sender->trouble(), "it confirms frame 4, the last sent is 3");
+  EXPECT_EQ(sender->Trouble(), "it confirms frame 4, the last sent is 3");
   Tick(times.reconnect.min_us);
   Greet(2);
   EXPECT_EQ(Numbers(), Numbered{3});
@@ -256,13 +256,13 @@ TEST_F(ReplicaSending, SilenceMakesANewConnectionAndSendsAllAgain) {
   Tick(1);
   EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1}});
   EXPECT_TRUE(by_conn.empty());
-  EXPECT_EQ(sender->trouble(), "it does not answer");
+  EXPECT_EQ(sender->Trouble(), "it does not answer");
   Tick(times.reconnect.min_us);
   Greet(1);
   EXPECT_EQ(conn(), ConnId{2});
   EXPECT_EQ(by_conn.size(), 1u);
   EXPECT_EQ(Numbers(), Numbered{2});
-  EXPECT_EQ(sender->trouble(), "");
+  EXPECT_EQ(sender->Trouble(), "");
 }
 
 TEST_F(ReplicaSending, LargeFramesUnderWayAreProgress) {
@@ -317,7 +317,7 @@ TEST_F(ReplicaSending, ARestartedPeerRefusesAndIsAskedAgainAndAgain) {
     Tick(times.reconnect.max_us);
     sender->OnConnected(now);
     Say(wire::Refusal{0, Code::kProtocol, "this is server 4 of incarnation 41"});
-    EXPECT_EQ(sender->trouble(), "this is server 4 of incarnation 41");
+    EXPECT_EQ(sender->Trouble(), "this is server 4 of incarnation 41");
   }
   EXPECT_EQ(net.endpoints.size(), 4u);
   EXPECT_TRUE(Numbers().empty());
@@ -332,7 +332,7 @@ TEST_F(ReplicaSending, APeerThatSaysWhatCannotBeIsNotBelieved) {
   Ack(2);
   Reconnect(1);  // it has confirmed two
   EXPECT_FALSE(sender->ready());
-  EXPECT_EQ(sender->trouble(),
+  EXPECT_EQ(sender->Trouble(),
             "it says that it has 1 frames of this stream; it has confirmed 2 of the 3 sent");
   Tick(times.reconnect.max_us);
   Greet(4);  // more than there are
@@ -347,7 +347,7 @@ TEST_F(ReplicaSending, AnErrorOrBytesThatAreNoMessageResetTheConnection) {
   Push();
   const Status error(Code::kProtocol, "an operation is cut off");
   Say(*wire::EncodeError(net.sent[conn()].back().header, error, pool));
-  EXPECT_EQ(sender->trouble(), "an operation is cut off");
+  EXPECT_EQ(sender->Trouble(), "an operation is cut off");
   Tick(times.reconnect.max_us);
   Greet(0);
   wire::InFrame junk = net.Parsed(*wire::EncodeReplicaAck(1, std::vector<wire::SlotEntry>(2), 1, pool));
