@@ -53,120 +53,70 @@ ShardLink::ShardLink(Peer peer, const ClientCoreOptions& options, Network& netwo
                      SlotBook& book, LinksByConn& by_conn, Listener& listener)
     : peer_(std::move(peer)),
       options_(options),
-      network_(network),
       pool_(pool),
       book_(book),
       by_conn_(by_conn),
       listener_(listener),
-      backoff_(options.reconnect_min_us, options.reconnect_max_us,
-               Mix64(options.seed, 2 + (uint64_t{peer_.server} << 16) + peer_.thread)) {}
-
-void ShardLink::Connect(int64_t now_us) {
-  phase_ = Phase::kConnecting;
-  since_us_ = now_us;
-  conn_ = network_.Connect(peer_.endpoint);
-  by_conn_[conn_] = this;
-}
+      link_(peer_.endpoint, {options.resend_after_us, {options.reconnect_min_us, options.reconnect_max_us}},
+            Mix64(options.seed, 2 + (uint64_t{peer_.server} << 16) + peer_.thread), network, pool, *this) {}
 
 void ShardLink::Stop() {
-  if (conn_.value != 0) network_.Close(conn_);
-  by_conn_.erase(conn_);
-  conn_ = {};
-  phase_ = Phase::kOff;
+  link_.Stop();
   unanswered_.Clear();
 }
 
-void ShardLink::Reopen(int64_t now_us) {
-  if (phase_ == Phase::kOff) return;
-  if (conn_.value != 0) network_.Close(conn_);
-  ForgetConnection(now_us);
-}
-
-void ShardLink::ForgetConnection(int64_t now_us) {
-  by_conn_.erase(conn_);
-  conn_ = {};
-  phase_ = Phase::kWaiting;
-  retry_us_ = now_us + backoff_.Next();
+void ShardLink::OnGone(ConnId conn) {
+  by_conn_.erase(conn);
   answer_size_.Reset();
   unanswered_.ForgetSent();
-  bulk_progress_ = 0;
   rewind_us_ = marked_us_ = 0;
   doubts_.OnConnectionGone();
   reopen_ = false;
-  memory_.OnGone();
 }
 
-void ShardLink::OnDisconnect(int64_t now_us) {
-  if (phase_ != Phase::kOff) ForgetConnection(now_us);
-}
-
-void ShardLink::OnConnected(int64_t now_us) {
-  if (phase_ != Phase::kConnecting) return;
-  phase_ = Phase::kGreeting;
-  since_us_ = now_us;
+wire::ControlMessage ShardLink::Hello() const {
   wire::Hello hello;
   hello.cluster_id = peer_.cluster_id;
   hello.incarnation = peer_.worker;
   hello.server_incarnation = peer_.server_incarnation;
   hello.thread = peer_.thread;
-  network_.Send(conn_, wire::EncodeControl(hello, pool_));
+  return hello;
 }
 
-void ShardLink::Ready(int64_t now_us) {
-  phase_ = Phase::kReady;
-  since_us_ = now_us;
+void ShardLink::OnReady(int64_t now_us) {
   unanswered_.WaitFromNow(now_us);
-  trouble_.clear();
-  backoff_.Reset();
-  memory_.OnReady(network_.FellBack(conn_), now_us);
+  link_.ResetPause();
   if (unanswered_.any_sent_before()) return Rewind(now_us);
   Pump(now_us);
 }
 
 void ShardLink::Tell(const wire::ControlMessage& message) {
-  if (ready()) network_.Send(conn_, wire::EncodeControl(message, pool_));
+  if (ready()) link_.Send(message);
 }
 
 void ShardLink::OnTick(int64_t now_us) {
-  switch (phase_) {
-    case Phase::kOff: return;
-    case Phase::kWaiting:
-      if (now_us >= retry_us_) Connect(now_us);
-      return;
-    case Phase::kConnecting:
-    case Phase::kGreeting:
-      if (now_us - since_us_ >= options_.resend_after_us) Reopen(now_us);
-      return;
-    case Phase::kReady: break;
-  }
+  if (!ready()) return link_.OnTick(now_us);
   if (rewind_us_ != 0 && now_us >= rewind_us_) return Rewind(now_us);
   if (marked_us_ != 0 && now_us >= marked_us_ && rewind_us_ == 0)
     SendMarked(now_us);  // else all are sent again soon
-  NoteProgress(now_us);
-  const bool silent =
-      rewind_us_ == 0 &&  // else it has answered: later
-      unanswered_.Overdue(options_.resend_after_us, kParkedFactor * options_.resend_after_us, now_us);
-  if (silent || memory_.Due(unanswered_.empty(), now_us)) return Reopen(now_us);
+  link_.OnTick(now_us);
   Pump(now_us);
 }
 
-// While large frames move, those behind them can't be answered: their time begins anew.
-void ShardLink::NoteProgress(int64_t now_us) {
-  const uint64_t progress = network_.BulkProgress(conn_);
-  if (progress == bulk_progress_) return;
-  bulk_progress_ = progress;
-  unanswered_.NoteProgress(now_us);
+bool ShardLink::Overdue(int64_t limit_us, int64_t now_us) const {
+  if (rewind_us_ != 0) return false;  // it has answered: later
+  return unanswered_.Overdue(limit_us, kParkedFactor * limit_us, now_us);
 }
 
 void ShardLink::Enqueue(uint64_t id, Outgoing frame, int64_t now_us) {
-  if (phase_ == Phase::kOff) return;
+  if (!link_.on()) return;
   unanswered_.Add(id, std::move(frame));
   Pump(now_us);
 }
 
 // Frames that park are outside the bound: a round is answered only when all of it has come.
 void ShardLink::Pump(int64_t now_us) {
-  if (phase_ != Phase::kReady || rewind_us_ != 0) return;
+  if (!ready() || rewind_us_ != 0) return;
   const auto may_send = [&](const Outgoing& frame) {
     if (unanswered_.counted() < options_.max_unacked_frames && !TooFarAhead(frame)) return true;
     CAIRN_AT_BOUND(kUnackedFrames);
@@ -190,7 +140,7 @@ void ShardLink::SendOne(Outgoing& frame, int64_t now_us) {
   frame.heard_us = now_us;
   ++frame.sends;
   ++frames_sent_;
-  network_.Send(conn_, frame.frame);
+  link_.Send(frame.frame);
 }
 
 void ShardLink::Rewind(int64_t now_us) {
@@ -227,11 +177,11 @@ void ShardLink::DisownBorrowed(uint64_t id, int64_t now_us) {
   wire::FramePtr old = std::move(it->second.frame);
   it->second.frame = WithOwnValues(*old, pool_);
   it->second.borrows = false;
-  if (old.use_count() > 1) Reopen(now_us);
+  if (old.use_count() > 1) link_.Reopen(now_us);
 }
 
 void ShardLink::End(Frame it, const Status& outcome, const wire::FrameHeader& answer, int64_t now_us) {
-  backoff_.Reset();
+  link_.ResetPause();
   damaged_ = 0;
   const Outgoing frame = unanswered_.TakeAnswered(it, now_us);
   if (frame.sends > 1) answer_size_.LetGo(frame.answer_bytes);  // of other copies
@@ -254,8 +204,7 @@ ShardLink::Listener::Answer ShardLink::AnswerOf(const Outgoing& frame, const wir
 
 // Values are covered by the checksum where they cross a network.
 void ShardLink::Seal(wire::Frame& frame) const {
-  const bool one_host = wire::IsLoopback(peer_.endpoint) || network_.SharesMemory(conn_);
-  if (!one_host) frame.header().flags |= wire::kFlagValuesChecked;
+  if (!link_.OneHost()) frame.header().flags |= wire::kFlagValuesChecked;
   wire::Seal(frame);
 }
 
@@ -272,8 +221,8 @@ std::string ShardLink::Describe() const {
 }
 
 std::string ShardLink::Trouble() const {
-  if (phase_ == Phase::kReady) return "";
-  return trouble_.empty() ? "not connected" : trouble_;
+  if (ready()) return "";
+  return link_.trouble().empty() ? "not connected" : link_.trouble();
 }
 
 std::vector<ShardLink::Moving> ShardLink::TakeMisplaced(const std::function<Home(const Outgoing&)>& home_of,
@@ -305,7 +254,7 @@ std::vector<ShardLink::Moving> ShardLink::TakeMisplaced(const std::function<Home
   }
   if (changed) unanswered_.WaitFromNow(now_us);
   if (stamped) ++rewinds_;
-  if (reopen) Reopen(now_us);
+  if (reopen) link_.Reopen(now_us);
   return moving;
 }
 
@@ -327,13 +276,13 @@ void ShardLink::ForgetSlots(const Outgoing& frame) {
 }
 
 void ShardLink::Insert(uint64_t id, Outgoing frame) {
-  CAIRN_CHECK(phase_ != Phase::kOff);
+  CAIRN_CHECK(link_.on());
   ForgetSlots(frame);
   unanswered_.Insert(id, std::move(frame));
 }
 
 void ShardLink::Resume(int64_t now_us) {
-  if (phase_ != Phase::kReady || rewind_us_ != 0) return;  // they are sent with all others, later
+  if (!ready() || rewind_us_ != 0) return;  // they are sent with all others, later
   // More than may be under way at a time: in order from the beginning, as far as the bound allows.
   if (unanswered_.counted() > options_.max_unacked_frames) return Rewind(now_us);
   if (unanswered_.any_marked()) {
@@ -345,7 +294,7 @@ void ShardLink::Resume(int64_t now_us) {
 
 void ShardLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
   if (frame.header.type == wire::FrameType::kControl) return OnControl(frame, now_us);
-  if (phase_ != Phase::kReady || frame.header.incarnation != peer_.worker.value) return;
+  if (!ready() || frame.header.incarnation != peer_.worker.value) return;
   if (frame.header.state_version > book_.state_version) [[unlikely]] {
     listener_.OnNewerState(StateVersion{frame.header.state_version}, now_us);
   }
@@ -364,42 +313,39 @@ void ShardLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
     case wire::FrameType::kError: OnError(it, frame, now_us); break;
     default: break;
   }
-  if (reopen_) return Reopen(now_us);
+  if (reopen_) return link_.Reopen(now_us);
   Pump(now_us);
 }
 
 void ShardLink::OnControl(const wire::InFrame& frame, int64_t now_us) {
   Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
-  if (!message.ok()) {
-    trouble_ = message.status().message();
-    return Reopen(now_us);
-  }
+  if (!message.ok()) return link_.Reopen(now_us, message.status().message());
   if (auto* hello = std::get_if<wire::HelloReply>(&*message)) {
     if (hello->version.value > book_.state_version) listener_.OnNewerState(hello->version, now_us);
-    if (phase_ == Phase::kGreeting) Ready(now_us);
+    link_.Greeted(now_us);
   } else if (auto* refusal = std::get_if<wire::Refusal>(&*message)) {
     if (refusal->code == Code::kRetired)
       return listener_.OnLinkFatal({Code::kRetired, refusal->text}, now_us);
     // Not ready for us, or not the server that the state means: the scheduler will say.
-    trouble_ = refusal->text;
-    if (phase_ == Phase::kGreeting) Reopen(now_us);
+    link_.set_trouble(refusal->text);
+    if (link_.greeting()) link_.Reopen(now_us);
   } else if (auto* waiting = std::get_if<wire::StillWaiting>(&*message)) {
     auto it = unanswered_.Find(waiting->request);
     if (it == unanswered_.end()) return;
     unanswered_.NoteKept(it, now_us);
     listener_.OnStillWaiting(it->second, *waiting);
-  } else if (phase_ == Phase::kReady && (std::holds_alternative<wire::StateAt>(*message) ||
-                                         std::holds_alternative<wire::StateMessage>(*message))) {
+  } else if (ready() && (std::holds_alternative<wire::StateAt>(*message) ||
+                         std::holds_alternative<wire::StateMessage>(*message))) {
     listener_.OnStateOf(*this, *message);
   }
 }
 
 void ShardLink::OnPushReply(Frame it, const wire::InFrame& frame, int64_t now_us) {
   Result<wire::PushReplyView> reply = wire::DecodePushReply(frame.header, frame.body());
-  if (!reply.ok()) return Reopen(now_us);
+  if (!reply.ok()) return link_.Reopen(now_us);
   const std::span<const wire::SlotEntry> entries = wire::MutableEntries(*it->second.frame);
   for (const wire::SlotEntry& problem : reply->entries) {
-    if (Find(entries, problem.slot) == nullptr) return Reopen(now_us);
+    if (Find(entries, problem.slot) == nullptr) return link_.Reopen(now_us);
     if (CodeOf(problem) == Code::kUnavailable) return OnGap(problem, now_us);
   }
   for (const wire::SlotEntry& entry : entries) {
@@ -418,7 +364,7 @@ void ShardLink::OnGap(const wire::SlotEntry& gap, int64_t now_us) {
   switch (doubts_.OnGap(gap.slot, gap.number, answered, kept)) {
     case GapDoubts::Verdict::kObeyed: return;
     case GapDoubts::Verdict::kRewind: return Rewind(now_us);
-    case GapDoubts::Verdict::kReopen: return Reopen(now_us);
+    case GapDoubts::Verdict::kReopen: return link_.Reopen(now_us);
     case GapDoubts::Verdict::kLost:
       listener_.OnLinkFatal(
           {Code::kJobFailed, Describe() + " asks for push " + std::to_string(gap.number) + " of partition " +
@@ -436,27 +382,25 @@ void ShardLink::OnValuesReply(Frame it, const wire::InFrame& frame, int64_t now_
     }
   }
   Result<wire::ValuesView> values = wire::DecodeValues(frame.header, frame.body());
-  if (!values.ok()) return Reopen(now_us);
+  if (!values.ok()) return link_.Reopen(now_us);
   switch (listener_.OnValues(it->second, AnswerOf(it->second, frame.header), *values)) {
     case Verdict::kTaken: return End(it, Status::Ok(), frame.header, now_us);
     case Verdict::kStale: return TryLater(it->second, now_us);
-    case Verdict::kMalformed: return Reopen(now_us);
+    case Verdict::kMalformed: return link_.Reopen(now_us);
   }
 }
 
 void ShardLink::OnError(Frame it, const wire::InFrame& frame, int64_t now_us) {
   Result<wire::ErrorView> error = wire::DecodeError(frame.header, frame.body());
-  if (!error.ok()) return Reopen(now_us);
+  if (!error.ok()) return link_.Reopen(now_us);
   const Status status(error->code == Code::kOk ? Code::kInternal : error->code, std::string(error->text));
   if (status.code() == Code::kRetired) return listener_.OnLinkFatal(status, now_us);
   if (status.code() == Code::kUnavailable || status.code() == Code::kResourceExhausted) {
     return TryLater(it->second, now_us);
   }
   // The frame was damaged on the way, or the peer takes it for that: a fresh connection, and all again.
-  if (status.code() == Code::kProtocol && ++damaged_ < kMostDamaged) {
-    trouble_ = status.message();
-    return Reopen(now_us);
-  }
+  if (status.code() == Code::kProtocol && ++damaged_ < kMostDamaged)
+    return link_.Reopen(now_us, status.message());
   const Request::Kind kind = it->second.kind;
   if (kind == Request::Kind::kPull) return End(it, status, frame.header, now_us);
   // A round of a dropped table is over. Any other error has closed no round and used up no number:
@@ -471,7 +415,7 @@ void ShardLink::OnError(Frame it, const wire::InFrame& frame, int64_t now_us) {
 void ShardLink::TryLater(Outgoing& frame, int64_t now_us) {
   int64_t& due = frame.kind == Request::Kind::kPush ? rewind_us_ : marked_us_;
   frame.again = true;
-  if (due == 0) due = now_us + backoff_.Next();
+  if (due == 0) due = now_us + link_.Pause();
 }
 
 }  // namespace cairn::client

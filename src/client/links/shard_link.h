@@ -1,5 +1,5 @@
-// One connection to a shard thread: Hello, sending and resending its unanswered frames in order
-// (unanswered_frames.h), answers, which count only where they match one of them.
+// The link to a shard thread (transport/link/peer_link.h has its connections): sends its unanswered frames in
+// order, and again (unanswered_frames.h), and takes answers, which count only where they match one of them.
 // docs/internals/consistency.md, rules 23 and 24. What answers mean to a request is the listener's
 // business.
 #pragma once
@@ -18,13 +18,12 @@
 #include "base/recycled.h"
 #include "cairn/status.h"
 #include "client/links/answer_size.h"
-#include "client/links/backoff.h"
 #include "client/links/client_options.h"
 #include "client/links/gap_doubts.h"
 #include "client/links/outgoing.h"
 #include "client/links/slot_book.h"
 #include "client/links/unanswered_frames.h"
-#include "transport/link/shared_memory_retry.h"
+#include "transport/link/peer_link.h"
 #include "transport/network.h"
 #include "wire/control.h"
 #include "wire/data.h"
@@ -35,7 +34,7 @@ namespace cairn::client {
 class ShardLink;
 using LinksByConn = std::map<ConnId, ShardLink*>;
 
-class ShardLink {
+class ShardLink final : private PeerLink::User {
  public:
   enum class Verdict { kTaken, kStale, kMalformed };
   class Listener {
@@ -69,11 +68,11 @@ class ShardLink {
   ShardLink(Peer peer, const ClientCoreOptions& options, Network& network, BufferPool& pool, SlotBook& book,
             LinksByConn& by_conn, Listener& listener);
 
-  void Connect(int64_t now_us);
+  void Connect(int64_t now_us) { link_.Start(now_us); }
   void Stop();  // for good; forgets the queue
-  void OnConnected(int64_t now_us);
+  void OnConnected(int64_t now_us) { link_.OnConnected(now_us); }
   void OnMessage(const wire::InFrame& frame, int64_t now_us);
-  void OnDisconnect(int64_t now_us);
+  void OnDisconnect(int64_t now_us) { link_.OnDisconnect(now_us); }
   void OnTick(int64_t now_us);
 
   // After a new slot map (docs/internals/consistency.md, rule 48). Takes out the frames that the shard
@@ -107,7 +106,7 @@ class ShardLink {
   // True if the last frame that asked belonged to another trip. Numbers as the listener gives them.
   bool BeginTrip(uint64_t trip) { return std::exchange(trip_, trip) != trip; }
   const Peer& peer() const { return peer_; }
-  bool ready() const { return phase_ == Phase::kReady; }
+  bool ready() const { return link_.ready(); }
   // Of a frame that comes on its connection (answer_size.h).
   uint64_t MostBodyBytes(const wire::FrameHeader& header) const;
   uint64_t frames_sent() const { return frames_sent_; }
@@ -117,18 +116,22 @@ class ShardLink {
   std::string Trouble() const;
 
  private:
-  enum class Phase { kOff, kWaiting, kConnecting, kGreeting, kReady };
   using Frame = UnansweredFrames::Iterator;
 
-  void Reopen(int64_t now_us);
-  void ForgetConnection(int64_t now_us);
-  void Ready(int64_t now_us);
+  // PeerLink::User.
+  void OnDial(ConnId conn) override { by_conn_[conn] = this; }
+  wire::ControlMessage Hello() const override;
+  void OnReady(int64_t now_us) override;
+  void OnGone(ConnId conn) override;
+  void OnBulkProgress(int64_t now_us) override { unanswered_.NoteProgress(now_us); }
+  bool Overdue(int64_t limit_us, int64_t now_us) const override;
+  bool Idle() const override { return unanswered_.empty(); }
+
   void Pump(int64_t now_us);
   bool TooFarAhead(const Outgoing& frame) const;
   void SendOne(Outgoing& frame, int64_t now_us);
   void Rewind(int64_t now_us);
   void SendMarked(int64_t now_us);
-  void NoteProgress(int64_t now_us);
   static Listener::Answer AnswerOf(const Outgoing& frame, const wire::FrameHeader& answer);
   bool Restamp(Outgoing& frame, StateVersion stamp);
   void ForgetSlots(const Outgoing& frame);
@@ -145,29 +148,19 @@ class ShardLink {
 
   const Peer peer_;
   const ClientCoreOptions& options_;
-  Network& network_;
   BufferPool& pool_;
   SlotBook& book_;
   LinksByConn& by_conn_;
   Listener& listener_;
-  Backoff backoff_;
-
-  Phase phase_ = Phase::kOff;
-  ConnId conn_;
-  int64_t since_us_ = 0;  // of the phase
-  int64_t retry_us_ = 0;  // kWaiting: when to connect again
-  std::string trouble_;   // why it is not ready, where a peer said so
+  PeerLink link_;
 
   UnansweredFrames unanswered_;
   GapDoubts doubts_;
   // Of this connection.
   AnswerSize answer_size_;
-  uint64_t bulk_progress_ = 0;  // of the network, when last looked at
-  int64_t rewind_us_ = 0;       // 0: no rewind is due
-  int64_t marked_us_ = 0;       // when to send the frames marked `again`
-  bool reopen_ = false;         // after the message under way
-
-  transport::SharedMemoryRetry memory_;
+  int64_t rewind_us_ = 0;  // 0: no rewind is due
+  int64_t marked_us_ = 0;  // when to send the frames marked `again`
+  bool reopen_ = false;    // after the message under way
 
   uint32_t damaged_ = 0;  // frames in a row that the peer took for damaged
   uint64_t frames_sent_ = 0, rewinds_ = 0;

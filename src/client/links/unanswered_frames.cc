@@ -9,11 +9,7 @@
 
 namespace cairn::client {
 
-void UnansweredFrames::Add(uint64_t id, Outgoing frame) {
-  CAIRN_CHECK(queue_.empty() || queue_.rbegin()->first < id);
-  CAIRN_CHECK(!IsSent(id));
-  queue_.emplace_hint(queue_.end(), id, std::move(frame));
-}
+void UnansweredFrames::Add(uint64_t id, Outgoing frame) { queue_.Add(id, std::move(frame)); }
 
 void UnansweredFrames::Insert(uint64_t id, Outgoing frame) {
   frame.again = false;
@@ -23,8 +19,7 @@ void UnansweredFrames::Insert(uint64_t id, Outgoing frame) {
     ++(frame.parks ? parked_ : counted_);
     frame.again = true;
   }
-  const bool fresh = queue_.emplace(id, std::move(frame)).second;
-  CAIRN_CHECK(fresh);
+  queue_.Insert(id, std::move(frame));
 }
 
 Outgoing UnansweredFrames::Take(Iterator it) {
@@ -33,9 +28,7 @@ Outgoing UnansweredFrames::Take(Iterator it) {
     CAIRN_CHECK(count > 0);
     --count;
   }
-  Outgoing frame = std::move(it->second);
-  queue_.erase(it);
-  return frame;
+  return queue_.Take(it);
 }
 
 Outgoing UnansweredFrames::TakeAnswered(Iterator it, int64_t now_us) {
@@ -44,7 +37,7 @@ Outgoing UnansweredFrames::TakeAnswered(Iterator it, int64_t now_us) {
 }
 
 void UnansweredFrames::ForgetSent() {
-  sent_through_ = 0;
+  queue_.SendAgainBehind(0);
   counted_ = parked_ = 0;
 }
 
@@ -56,13 +49,12 @@ bool UnansweredFrames::any_marked() const {
   return std::any_of(queue_.begin(), queue_.end(), [](const auto& item) { return item.second.again; });
 }
 
-void UnansweredFrames::NoteSent(uint64_t id, bool parks, int64_t now_us) {
+void UnansweredFrames::NoteSent(bool parks, int64_t now_us) {
   if (parks) {
     ++parked_;
   } else if (counted_++ == 0) {
     oldest_us_ = now_us;
   }
-  sent_through_ = id;
 }
 
 void UnansweredFrames::NoteKept(Iterator it, int64_t now_us) {
@@ -98,7 +90,7 @@ bool UnansweredFrames::Keeps(uint32_t slot, uint64_t number) const {
   });
 }
 
-bool UnansweredFrames::OldestCounted(Queue::const_iterator it) const {
+bool UnansweredFrames::OldestCounted(Queue::ConstIterator it) const {
   return std::all_of(queue_.begin(), it, [](const auto& earlier) { return earlier.second.parks; });
 }
 

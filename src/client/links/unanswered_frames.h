@@ -1,55 +1,54 @@
-// The unanswered frames of one link in the order of their ids: which of them have been sent on this
-// connection, how many of those count against the bound, and since when the oldest waits. shard_link.h
-// sends them. The core's thread.
+// The unanswered frames of one link (transport/link/resend_queue.h): how many of those that have been sent on
+// this connection count against the bound, and since when the oldest waits. shard_link.h sends them. The
+// core's thread.
 #pragma once
 
 #include <cstdint>
 
-#include "base/recycled.h"
 #include "client/links/outgoing.h"
+#include "transport/link/resend_queue.h"
 
 namespace cairn::client {
 
 class UnansweredFrames {
  public:
-  using Queue = RecycledMap<uint64_t, Outgoing>;
-  using Iterator = Queue::iterator;
+  using Queue = ResendQueue<Outgoing>;
+  using Iterator = Queue::Iterator;
 
   // Behind all others: ids rise.
   void Add(uint64_t id, Outgoing frame);
   // To its place in the order of ids. Where frames behind it have been sent it counts as sent, and is
   // marked to be sent again.
   void Insert(uint64_t id, Outgoing frame);
-  Iterator Find(uint64_t id) { return queue_.find(id); }
-  Queue::const_iterator Find(uint64_t id) const { return queue_.find(id); }
+  Iterator Find(uint64_t id) { return queue_.Find(id); }
+  Queue::ConstIterator Find(uint64_t id) const { return queue_.Find(id); }
   Iterator begin() { return queue_.begin(); }
   Iterator end() { return queue_.end(); }
-  Queue::const_iterator end() const { return queue_.end(); }
-  Queue::reverse_iterator rbegin() { return queue_.rbegin(); }
-  Queue::reverse_iterator rend() { return queue_.rend(); }
+  Queue::ConstIterator end() const { return queue_.end(); }
+  Queue::ReverseIterator rbegin() { return queue_.rbegin(); }
+  Queue::ReverseIterator rend() { return queue_.rend(); }
   bool empty() const { return queue_.empty(); }
   // It is out of the queue.
   Outgoing Take(Iterator it);
   // The same for one that is answered: what is then the oldest that does not park waits from now on.
   Outgoing TakeAnswered(Iterator it, int64_t now_us);
-  void Clear() { queue_.clear(); }
+  void Clear() { queue_.Clear(); }
 
   // From now on nothing has been sent: a new connection, or all of it again.
   void ForgetSent();
   bool any_sent_before() const;  // on any connection
-  bool IsSent(uint64_t id) const { return id <= sent_through_; }
+  bool IsSent(uint64_t id) const { return queue_.IsSent(id); }
   // Of those that have been sent on this connection, the ones that don't park: the bound counts them.
   uint32_t counted() const { return counted_; }
   // Sends, in order, those that have not been sent on this connection, until may_send(frame) says no to one
   // that does not park.
   template <class MaySend, class Send>
   void SendUnsent(MaySend may_send, Send send, int64_t now_us) {
-    for (auto it = queue_.upper_bound(sent_through_); it != queue_.end(); ++it) {
-      Outgoing& frame = it->second;
-      if (!frame.parks && !may_send(frame)) return;
-      NoteSent(it->first, frame.parks, now_us);
-      send(frame);
-    }
+    queue_.SendUnsent([&](const Outgoing& frame) { return frame.parks || may_send(frame); },
+                      [&](Outgoing& frame) {
+                        NoteSent(frame.parks, now_us);
+                        send(frame);
+                      });
   }
   // Sends, in order, those that have been sent on this connection and are marked `again`; send() takes the
   // mark off.
@@ -79,13 +78,12 @@ class UnansweredFrames {
   bool Keeps(uint32_t slot, uint64_t number) const;
 
  private:
-  void NoteSent(uint64_t id, bool parks, int64_t now_us);
-  bool OldestCounted(Queue::const_iterator it) const;
+  void NoteSent(bool parks, int64_t now_us);
+  bool OldestCounted(Queue::ConstIterator it) const;
 
   Queue queue_;
-  uint64_t sent_through_ = 0;  // frames up to this id have been sent on this connection
-  uint32_t counted_ = 0;       // of those, unanswered ones that do not park
-  uint32_t parked_ = 0;        // of those, unanswered ones that may park
+  uint32_t counted_ = 0;  // of those that have been sent on this connection, the ones that do not park
+  uint32_t parked_ = 0;   // and the others
   // Since when the oldest unanswered frame that does not park has been the oldest. Answers to others
   // say nothing about it: it may be lost while they come.
   int64_t oldest_us_ = 0;

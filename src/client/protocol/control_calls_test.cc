@@ -138,10 +138,10 @@ TEST(SharedMemory, ALinkThatFellBackToTcpComesBackToIt) {
   EXPECT_EQ(connections(), 1);
   c.Wait(2'000'000);
   EXPECT_EQ(connections(), 2) << "after five seconds";
-  c.Wait(9'000'000);
+  c.Wait(8'500'000);
   EXPECT_EQ(connections(), 2);
   c.network.fell_back = false;
-  c.Wait(2'000'000);
+  c.Wait(2'500'000);
   EXPECT_EQ(connections(), 3) << "after ten more";
   c.Wait(60'000'000);
   EXPECT_EQ(connections(), 3) << "that one has it";

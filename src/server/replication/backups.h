@@ -39,7 +39,7 @@ struct SlotCopy {
 };
 
 struct BackupStream {
-  BackupStream(ReplicaRoute route, const ReplicaStreamTimes& times, Network& network, BufferPool& pool,
+  BackupStream(ReplicaRoute route, const PeerLink::Times& times, Network& network, BufferPool& pool,
                SendersByConn& by_conn, ReplicaSender::Listener& listener)
       : sender(std::move(route), times, network, pool, by_conn, listener) {}
 

@@ -17,65 +17,27 @@ uint64_t SizeOf(const wire::InFrame& frame) { return sizeof(wire::FrameHeader) +
 
 }  // namespace
 
-ReplicaSender::ReplicaSender(ReplicaRoute route, const ReplicaStreamTimes& times, Network& network,
+ReplicaSender::ReplicaSender(ReplicaRoute route, const PeerLink::Times& times, Network& network,
                              BufferPool& pool, SendersByConn& by_conn, Listener& listener)
     : route_(std::move(route)),
-      times_(times),
-      network_(network),
-      pool_(pool),
       by_conn_(by_conn),
       listener_(listener),
-      back_off_us_(times.reconnect_min_us),
+      link_(route_.endpoint, times, std::nullopt, network, pool, *this),
       batch_(pool) {}
 
 ReplicaSender::~ReplicaSender() { Stop(); }
 
 void ReplicaSender::Start(int64_t now_us) {
-  if (phase_ == Phase::kOff) Connect(now_us);
+  if (!link_.on()) link_.Start(now_us);
 }
 
 void ReplicaSender::Stop() {
-  if (conn_.value != 0) network_.Close(conn_);
-  by_conn_.erase(conn_);
-  conn_ = {};
-  phase_ = Phase::kOff;
-  queue_.clear();
+  link_.Stop();
+  queue_.Clear();
   unconfirmed_bytes_ = 0;
 }
 
-void ReplicaSender::Connect(int64_t now_us) {
-  phase_ = Phase::kConnecting;
-  progress_us_ = now_us;
-  bulk_progress_ = 0;
-  conn_ = network_.Connect(route_.endpoint);
-  by_conn_[conn_] = this;
-}
-
-void ReplicaSender::Reopen(std::string why, int64_t now_us) {
-  trouble_ = std::move(why);
-  if (conn_.value != 0) network_.Close(conn_);
-  ForgetConnection(now_us);
-}
-
-void ReplicaSender::ForgetConnection(int64_t now_us) {
-  by_conn_.erase(conn_);
-  conn_ = {};
-  memory_.OnGone();
-  phase_ = Phase::kWaiting;
-  retry_us_ = now_us + back_off_us_;
-  back_off_us_ = std::min(2 * back_off_us_, times_.reconnect_max_us);
-}
-
-void ReplicaSender::OnDisconnect(int64_t now_us) {
-  if (phase_ == Phase::kOff || conn_.value == 0) return;
-  if (phase_ == Phase::kConnecting || trouble_.empty()) trouble_ = "it can't be reached";
-  ForgetConnection(now_us);
-}
-
-void ReplicaSender::OnConnected(int64_t now_us) {
-  if (phase_ != Phase::kConnecting) return;
-  phase_ = Phase::kGreeting;
-  progress_us_ = now_us;
+wire::ControlMessage ReplicaSender::Hello() const {
   wire::ReplicaHello hello;
   hello.cluster_id = route_.cluster_id;
   hello.from_server = route_.from_server;
@@ -83,49 +45,34 @@ void ReplicaSender::OnConnected(int64_t now_us) {
   hello.from_incarnation = route_.from_incarnation;
   hello.to_incarnation = route_.to_incarnation;
   hello.to_thread = route_.to_thread;
-  network_.Send(conn_, wire::EncodeControl(hello, pool_));
+  return hello;
 }
 
-void ReplicaSender::OnTick(int64_t now_us) {
-  if (phase_ == Phase::kOff) return;
-  if (phase_ == Phase::kWaiting) {
-    if (now_us >= retry_us_) Connect(now_us);
-    return;
-  }
-  if (phase_ == Phase::kReady) {
-    // While large frames move, those behind them can't be confirmed: their time begins anew.
-    const uint64_t bulk = network_.BulkProgress(conn_);
-    if (queue_.empty() || bulk != bulk_progress_) progress_us_ = now_us;
-    bulk_progress_ = bulk;
-    if (memory_.Due(queue_.empty(), now_us)) {
-      Reopen("", now_us);
-      return Connect(now_us);
-    }
-  }
-  if (now_us - progress_us_ >= times_.resend_after_us) Reopen("it does not answer", now_us);
+bool ReplicaSender::Overdue(int64_t limit_us, int64_t now_us) const {
+  return !queue_.empty() && now_us - progress_us_ >= limit_us;
 }
 
 void ReplicaSender::OnMessage(const wire::InFrame& frame, int64_t now_us) {
-  if (phase_ != Phase::kGreeting && phase_ != Phase::kReady) return;
+  if (!link_.greeting() && !ready()) return;
   switch (frame.header.type) {
     case wire::FrameType::kControl: return OnControl(frame, now_us);
     case wire::FrameType::kReplicaAck: return OnAck(frame, now_us);
     case wire::FrameType::kError: {
       const Result<wire::ErrorView> error = wire::DecodeError(frame.header, frame.body());
-      return Reopen(error.ok() ? std::string(error->text) : error.status().message(), now_us);
+      return link_.Reopen(now_us, error.ok() ? std::string(error->text) : error.status().message());
     }
-    default: return Reopen("it sends what is no part of replication", now_us);
+    default: return link_.Reopen(now_us, "it sends what is no part of replication");
   }
 }
 
 void ReplicaSender::OnControl(const wire::InFrame& frame, int64_t now_us) {
   const Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
-  if (!message.ok()) return Reopen(message.status().message(), now_us);
+  if (!message.ok()) return link_.Reopen(now_us, message.status().message());
   if (const auto* reply = std::get_if<wire::ReplicaHelloReply>(&*message)) {
-    if (phase_ == Phase::kGreeting) OnGreeted(reply->received, now_us);
+    if (link_.greeting()) OnGreeted(reply->received, now_us);
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&*message)) {
     // Not ready for us, or not the server that the state means: the scheduler will say.
-    Reopen(refusal->text, now_us);
+    link_.Reopen(now_us, refusal->text);
   }
 }
 
@@ -133,67 +80,77 @@ void ReplicaSender::OnControl(const wire::InFrame& frame, int64_t now_us) {
 // frames whose confirmation was lost. The first confirmation on this connection does.
 void ReplicaSender::OnGreeted(uint64_t received, int64_t now_us) {
   if (received < confirmed_ || received > last_number()) {
-    return Reopen("it says that it has " + std::to_string(received) + " frames of this stream; it has " +
-                      "confirmed " + std::to_string(confirmed_) + " of the " + std::to_string(last_number()) +
-                      " sent",
-                  now_us);
+    return link_.Reopen(now_us, "it says that it has " + std::to_string(received) +
+                                    " frames of this stream; it has confirmed " + std::to_string(confirmed_) +
+                                    " of the " + std::to_string(last_number()) + " sent");
   }
-  phase_ = Phase::kReady;
-  progress_us_ = now_us;
-  trouble_.clear();
-  memory_.OnReady(network_.FellBack(conn_), now_us);
-  for (uint64_t i = received - confirmed_; i < queue_.size(); ++i) SendOne(queue_[i]);
+  queue_.SendAgainBehind(received);
+  link_.Greeted(now_us);
 }
 
-void ReplicaSender::SendOne(Unconfirmed& frame) {
-  if (std::exchange(frame.sent, true)) ++resent_frames_;
-  network_.Send(conn_, frame.frame);
+void ReplicaSender::OnReady(int64_t now_us) {
+  progress_us_ = now_us;
+  SendUnsent();
+}
+
+void ReplicaSender::SendUnsent() {
+  const auto may_send = [](const Unconfirmed&) { return true; };  // what is kept is bounded
+  queue_.SendUnsent(may_send, [&](Unconfirmed& frame) {
+    if (std::exchange(frame.sent, true)) ++resent_frames_;
+    link_.Send(frame.frame);
+  });
 }
 
 void ReplicaSender::Flush(uint64_t state_version, int64_t now_us) {
   if (batch_.empty()) return;
-  const bool one_host = wire::IsLoopback(route_.endpoint) || network_.SharesMemory(conn_);
   using Body = wire::OpBatch::Body;
-  wire::FramePtr frame = batch_.Take(next_++, route_.from_incarnation.value, state_version,
-                                     one_host ? Body::kUnchecked : Body::kChecked);
-  if (queue_.empty() && phase_ == Phase::kReady) progress_us_ = now_us;
+  const uint64_t number = next_++;
+  wire::FramePtr frame = batch_.Take(number, route_.from_incarnation.value, state_version,
+                                     link_.OneHost() ? Body::kUnchecked : Body::kChecked);
+  if (queue_.empty()) progress_us_ = now_us;
   unconfirmed_bytes_ += frame->bytes();
   sent_bytes_ += frame->bytes();
-  queue_.push_back({std::move(frame), now_us});
-  if (phase_ == Phase::kReady) SendOne(queue_.back());
+  queue_.Add(number, {std::move(frame), now_us});
+  if (ready()) SendUnsent();
 }
 
 // One for less than is known is an old copy, or was overtaken: what it refuses is named in the later
 // one too, or has been taken since.
 void ReplicaSender::OnAck(const wire::InFrame& frame, int64_t now_us) {
   const auto refused = wire::DecodeReplicaAck(frame.header, frame.body());
-  if (!refused.ok()) return Reopen(refused.status().message(), now_us);
+  if (!refused.ok()) return link_.Reopen(now_us, refused.status().message());
   const uint64_t up_to = frame.header.request_id;
   if (up_to < confirmed_) return;
   if (up_to > last_number()) {
-    return Reopen(
-        "it confirms frame " + std::to_string(up_to) + ", the last sent is " + std::to_string(last_number()),
-        now_us);
+    return link_.Reopen(now_us, "it confirms frame " + std::to_string(up_to) + ", the last sent is " +
+                                    std::to_string(last_number()));
   }
   const bool news = up_to > confirmed_;
   while (confirmed_ < up_to) {
-    unconfirmed_bytes_ -= queue_.front().frame->bytes();
-    queue_.pop_front();
+    unconfirmed_bytes_ -= queue_.Take(queue_.begin()).frame->bytes();
     ++confirmed_;
   }
   CAIRN_CHECK(queue_.size() == last_number() - confirmed_);  // what is not confirmed is kept, and no more
-  if (news) progress_us_ = confirmed_us_ = now_us;
-  if (news || queue_.empty()) back_off_us_ = times_.reconnect_min_us;
+  if (news) {
+    progress_us_ = confirmed_us_ = now_us;
+    link_.NoteSign(now_us);
+  }
+  if (news || queue_.empty()) link_.ResetPause();
   if (news || !refused->empty()) listener_.OnConfirmed(*this, up_to, *refused, now_us);
 }
 
 int64_t ReplicaSender::oldest_unconfirmed_us(int64_t now_us) const {
-  return queue_.empty() ? 0 : now_us - std::max(queue_.front().flushed_us, confirmed_us_);
+  return queue_.empty() ? 0 : now_us - std::max(queue_.begin()->second.flushed_us, confirmed_us_);
 }
 
 std::string ReplicaSender::Describe() const {
   return "server " + std::to_string(route_.to_server) + " thread " + std::to_string(route_.to_thread) +
          " at " + wire::ToString(route_.endpoint);
+}
+
+std::string ReplicaSender::Trouble() const {
+  if (ready()) return "";
+  return link_.trouble().empty() ? "it does not answer" : link_.trouble();
 }
 
 ReplicaReceiver::Verdict ReplicaReceiver::Take(const wire::FrameHeader& header) const {

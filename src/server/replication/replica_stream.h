@@ -1,6 +1,7 @@
 // Both ends of the stream of operations from one shard thread to one of another server: numbered
 // frames, kept until confirmed, taken in order. docs/internals/consistency.md, rules 40 to 42. State machines
-// without sockets, clocks or threads; what is in the frames is the shard's business.
+// without sockets, clocks or threads; what is in the frames is the shard's business, connections are
+// transport/link/peer_link.h's.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,9 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
-#include "base/recycled.h"
 #include "server/slots/shard_bounds.h"
-#include "transport/link/shared_memory_retry.h"
+#include "transport/link/peer_link.h"
+#include "transport/link/resend_queue.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
@@ -34,16 +35,11 @@ struct ReplicaRoute {
   Incarnation to_incarnation;
   wire::Endpoint endpoint;  // of the peer
 };
-struct ReplicaStreamTimes {
-  // So long without any progress, and what was sent counts as lost: a new connection.
-  int64_t resend_after_us = 3'000'000;
-  int64_t reconnect_min_us = 50'000, reconnect_max_us = 1'000'000;
-};
 
 // The sending end. It has to live as long as the peer's incarnation is in the state: the receiver
 // remembers the numbers, so a second sender of the same route would never be understood.
 // What it keeps is bounded by its owner, who looks at unconfirmed_bytes().
-class ReplicaSender {
+class ReplicaSender final : private PeerLink::User {
  public:
   class Listener {
    public:
@@ -58,18 +54,18 @@ class ReplicaSender {
   };
 
   // `by_conn` has this sender under its connection while it has one. All references outlive it.
-  ReplicaSender(ReplicaRoute route, const ReplicaStreamTimes& times, Network& network, BufferPool& pool,
+  ReplicaSender(ReplicaRoute route, const PeerLink::Times& times, Network& network, BufferPool& pool,
                 SendersByConn& by_conn, Listener& listener);
-  ~ReplicaSender();
+  ~ReplicaSender() override;
   ReplicaSender(const ReplicaSender&) = delete;
   ReplicaSender& operator=(const ReplicaSender&) = delete;
 
   void Start(int64_t now_us);
   void Stop();  // for good: forgets what is unconfirmed, and calls nobody any more
-  void OnConnected(int64_t now_us);
+  void OnConnected(int64_t now_us) { link_.OnConnected(now_us); }
   void OnMessage(const wire::InFrame& frame, int64_t now_us);
-  void OnDisconnect(int64_t now_us);
-  void OnTick(int64_t now_us);
+  void OnDisconnect(int64_t now_us) { link_.OnDisconnect(now_us); }
+  void OnTick(int64_t now_us) { link_.OnTick(now_us); }
 
   // Operations for the next frame. Flush once it has wire::kOpRoom / 2 bytes or more.
   wire::OpBatch& batch() { return batch_; }
@@ -83,52 +79,47 @@ class ReplicaSender {
   uint64_t unconfirmed_bytes() const { return unconfirmed_bytes_; }
   // How long nothing has been confirmed while something waits for it; 0 where all are confirmed.
   int64_t oldest_unconfirmed_us(int64_t now_us) const;
-  bool ready() const { return phase_ == Phase::kReady; }
+  bool ready() const { return link_.ready(); }
   uint64_t sent_bytes() const { return sent_bytes_; }  // each frame counted once
   uint64_t resent_frames() const { return resent_frames_; }
   const ReplicaRoute& route() const { return route_; }
-  // "server 1 thread 0 at 10.0.0.2:7001", and why nothing is confirmed, where that is known.
+  // "server 1 thread 0 at 10.0.0.2:7001", and why there is no stream to it; empty: there is.
   std::string Describe() const;
-  const std::string& trouble() const { return trouble_; }
+  std::string Trouble() const;
 
  private:
-  enum class Phase { kOff, kWaiting, kConnecting, kGreeting, kReady };
   struct Unconfirmed {
     wire::FramePtr frame;
     int64_t flushed_us = 0;
     bool sent = false;
   };
 
-  void Connect(int64_t now_us);
-  void Reopen(std::string why, int64_t now_us);
-  void ForgetConnection(int64_t now_us);
+  // PeerLink::User.
+  void OnDial(ConnId conn) override { by_conn_[conn] = this; }
+  wire::ControlMessage Hello() const override;
+  void OnReady(int64_t now_us) override;
+  void OnGone(ConnId conn) override { by_conn_.erase(conn); }
+  void OnBulkProgress(int64_t now_us) override { progress_us_ = now_us; }
+  bool Overdue(int64_t limit_us, int64_t now_us) const override;
+  bool Idle() const override { return queue_.empty(); }
+
   void OnControl(const wire::InFrame& frame, int64_t now_us);
   void OnGreeted(uint64_t received, int64_t now_us);
   void OnAck(const wire::InFrame& frame, int64_t now_us);
-  void SendOne(Unconfirmed& frame);
+  void SendUnsent();
   uint64_t last_number() const { return next_ - 1; }
 
   const ReplicaRoute route_;
-  const ReplicaStreamTimes times_;
-  Network& network_;
-  BufferPool& pool_;
   SendersByConn& by_conn_;
   Listener& listener_;
-
-  Phase phase_ = Phase::kOff;
-  ConnId conn_;
-  int64_t progress_us_ = 0;     // of the phase: when it began, or something last went forward
-  uint64_t bulk_progress_ = 0;  // of the network, when last looked at
-  int64_t retry_us_ = 0;        // kWaiting: when to connect again
-  int64_t back_off_us_;
-  std::string trouble_;
-  transport::SharedMemoryRetry memory_;
+  PeerLink link_;
+  int64_t progress_us_ = 0;  // on this connection: when something last went forward, or began to wait
 
   wire::OpBatch batch_;
   uint64_t next_ = 1;
   uint64_t confirmed_ = 0;
-  int64_t confirmed_us_ = 0;          // when it last rose
-  RecycledDeque<Unconfirmed> queue_;  // numbers confirmed_ + 1 … next_ - 1
+  int64_t confirmed_us_ = 0;        // when it last rose
+  ResendQueue<Unconfirmed> queue_;  // numbers confirmed_ + 1 … next_ - 1
   uint64_t unconfirmed_bytes_ = 0;
   uint64_t sent_bytes_ = 0, resent_frames_ = 0;
 };

@@ -28,7 +28,7 @@ class LossyRun : public ReplicaSender::Listener {
   explicit LossyRun(uint64_t seed) : random(seed), net(pool) {
     ReplicaRoute route;
     route.endpoint = {"peer", 1};
-    sender = std::make_unique<ReplicaSender>(route, ReplicaStreamTimes{}, net, pool, by_conn, *this);
+    sender = std::make_unique<ReplicaSender>(route, PeerLink::Times{}, net, pool, by_conn, *this);
     sender->Start(now);
   }
   void OnConfirmed(ReplicaSender&, uint64_t up_to, std::span<const wire::SlotEntry> refused,

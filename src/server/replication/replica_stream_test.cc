@@ -67,7 +67,7 @@ class ReplicaSending : public ::testing::Test, public ReplicaSender::Listener {
   }
   void Reconnect(uint64_t received) {
     sender->OnDisconnect(now);
-    Tick(times.reconnect_max_us);
+    Tick(times.reconnect.max_us);
     Greet(received);
   }
 
@@ -75,7 +75,7 @@ class ReplicaSending : public ::testing::Test, public ReplicaSender::Listener {
   StreamNetwork net;
   SendersByConn by_conn;
   ReplicaRoute route;
-  ReplicaStreamTimes times;
+  PeerLink::Times times{.reconnect = {.min_us = 50'000}};
   std::unique_ptr<ReplicaSender> sender;
   std::vector<Confirmation> confirmations;
   bool stop_when_confirmed = false;
@@ -198,8 +198,8 @@ TEST_F(ReplicaSending, OldRepeatedAndImpossibleConfirmationsDoNoHarm) {
   Ack(4);  // never sent
   EXPECT_EQ(sender->confirmed(), 2u);
   EXPECT_FALSE(sender->ready());
-  EXPECT_EQ(sender->trouble(), "it confirms frame 4, the last sent is 3");
-  Tick(times.reconnect_min_us);
+  EXPECT_EQ(sender->Trouble(), "it confirms frame 4, the last sent is 3");
+  Tick(times.reconnect.min_us);
   Greet(2);
   EXPECT_EQ(Numbers(), Numbered{3});
 }
@@ -256,13 +256,13 @@ TEST_F(ReplicaSending, SilenceMakesANewConnectionAndSendsAllAgain) {
   Tick(1);
   EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1}});
   EXPECT_TRUE(by_conn.empty());
-  EXPECT_EQ(sender->trouble(), "it does not answer");
-  Tick(times.reconnect_min_us);
+  EXPECT_EQ(sender->Trouble(), "it does not answer");
+  Tick(times.reconnect.min_us);
   Greet(1);
   EXPECT_EQ(conn(), ConnId{2});
   EXPECT_EQ(by_conn.size(), 1u);
   EXPECT_EQ(Numbers(), Numbered{2});
-  EXPECT_EQ(sender->trouble(), "");
+  EXPECT_EQ(sender->Trouble(), "");
 }
 
 TEST_F(ReplicaSending, LargeFramesUnderWayAreProgress) {
@@ -281,7 +281,7 @@ TEST_F(ReplicaSending, LargeFramesUnderWayAreProgress) {
 TEST_F(ReplicaSending, AHelloThatIsLostIsSaidAgain) {
   sender->Start(now);
   Tick(times.resend_after_us);  // it never connected
-  Tick(times.reconnect_min_us);
+  Tick(times.reconnect.min_us);
   EXPECT_EQ(conn(), ConnId{2});
   sender->OnConnected(now);
   Tick(times.resend_after_us);
@@ -304,7 +304,7 @@ TEST_F(ReplicaSending, TheBackOffDoublesUpToItsBoundUntilSomethingIsConfirmed) {
   Ack(1);
   sender->OnDisconnect(now);
   const size_t before = net.endpoints.size();
-  Tick(times.reconnect_min_us);
+  Tick(times.reconnect.min_us);
   EXPECT_EQ(net.endpoints.size(), before + 1);
 }
 
@@ -314,10 +314,10 @@ TEST_F(ReplicaSending, ARestartedPeerRefusesAndIsAskedAgainAndAgain) {
   Push();
   sender->OnDisconnect(now);
   for (int i = 0; i < 3; ++i) {
-    Tick(times.reconnect_max_us);
+    Tick(times.reconnect.max_us);
     sender->OnConnected(now);
     Say(wire::Refusal{0, Code::kProtocol, "this is server 4 of incarnation 41"});
-    EXPECT_EQ(sender->trouble(), "this is server 4 of incarnation 41");
+    EXPECT_EQ(sender->Trouble(), "this is server 4 of incarnation 41");
   }
   EXPECT_EQ(net.endpoints.size(), 4u);
   EXPECT_TRUE(Numbers().empty());
@@ -332,9 +332,9 @@ TEST_F(ReplicaSending, APeerThatSaysWhatCannotBeIsNotBelieved) {
   Ack(2);
   Reconnect(1);  // it has confirmed two
   EXPECT_FALSE(sender->ready());
-  EXPECT_EQ(sender->trouble(),
+  EXPECT_EQ(sender->Trouble(),
             "it says that it has 1 frames of this stream; it has confirmed 2 of the 3 sent");
-  Tick(times.reconnect_max_us);
+  Tick(times.reconnect.max_us);
   Greet(4);  // more than there are
   EXPECT_FALSE(sender->ready());
   EXPECT_TRUE(Numbers().empty());
@@ -347,8 +347,8 @@ TEST_F(ReplicaSending, AnErrorOrBytesThatAreNoMessageResetTheConnection) {
   Push();
   const Status error(Code::kProtocol, "an operation is cut off");
   Say(*wire::EncodeError(net.sent[conn()].back().header, error, pool));
-  EXPECT_EQ(sender->trouble(), "an operation is cut off");
-  Tick(times.reconnect_max_us);
+  EXPECT_EQ(sender->Trouble(), "an operation is cut off");
+  Tick(times.reconnect.max_us);
   Greet(0);
   wire::InFrame junk = net.Parsed(*wire::EncodeReplicaAck(1, std::vector<wire::SlotEntry>(2), 1, pool));
   junk.header.entry_count = 1;

@@ -15,12 +15,14 @@ Dialer::Dialer(Network& network, std::vector<wire::Endpoint> places, const Optio
     : network_(network),
       places_(std::move(places)),
       options_(options),
-      pause_us_(options.soonest_us),
-      random_(options.seed) {
+      backoff_({options.soonest_us, options.every_us}, options.seed) {
   CAIRN_CHECK(!places_.empty());
 }
 
-void Dialer::set_every_us(int64_t us) { options_.every_us = std::max(us, options_.soonest_us); }
+void Dialer::set_every_us(int64_t us) {
+  options_.every_us = std::max(us, options_.soonest_us);
+  backoff_.set_max_us(options_.every_us);
+}
 
 void Dialer::OnTick(int64_t now_us) {
   if (now_us < due_us_) return;
@@ -46,11 +48,9 @@ bool Dialer::OnConnected(ConnId conn) {
 
 bool Dialer::OnDisconnect(ConnId conn, int64_t now_us) {
   if (attempts_.erase(conn) == 0) return false;
-  // The pause is between rounds of the list.
+  // It is the pause between rounds of the list that grows.
   const bool round = next_ == 0;
-  const int64_t pause_us = round ? pause_us_ : options_.soonest_us;
-  due_us_ = std::min(due_us_, now_us + pause_us + random_.Between(0, pause_us / 2));
-  if (round) pause_us_ = std::min(2 * pause_us_, options_.every_us);
+  due_us_ = std::min(due_us_, now_us + (round ? backoff_.Next() : backoff_.Shortest()));
   return true;
 }
 

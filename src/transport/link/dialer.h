@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/random.h"
+#include "transport/link/backoff.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
 
@@ -40,7 +40,7 @@ class Dialer {
   // Gives up every attempt.
   void Stop();
   // The peer has answered: the pauses are short again.
-  void ResetPause() { pause_us_ = options_.soonest_us; }
+  void ResetPause() { backoff_.Reset(); }
 
   // Where the connection that was taken last leads, or the first place.
   const wire::Endpoint& place() const { return places_[at_]; }
@@ -55,8 +55,7 @@ class Dialer {
   size_t next_ = 0;                    // place to try
   size_t at_ = 0;
   int64_t due_us_ = INT64_MIN;
-  int64_t pause_us_;
-  Random random_;
+  Backoff backoff_;
 };
 
 }  // namespace cairn

@@ -1,6 +1,7 @@
 // When a connection that fell back to TCP is given up for one through shared memory: after a while, if
 // possible while nothing is under way, and each time later than the time before. For whoever keeps a
-// connection for long: a worker's to a shard, a shard's to a backup. No clock.
+// connection for long: a worker's to a shard, a shard's to a backup. No clock. No Backoff (backoff.h) either:
+// the link works meanwhile, and no crowd comes back at one moment.
 #pragma once
 
 #include <algorithm>
