@@ -46,7 +46,7 @@ Status ClientImpl::Finish() {
 }
 
 void ClientImpl::Close(const Status& why) {
-  std::lock_guard one_at_a_time(close_mutex_);
+  MutexLock one_at_a_time(close_mutex_);
   if (!hand_over_.Close(why)) return;
   unacked_.Close();
   loop_.Stop();
