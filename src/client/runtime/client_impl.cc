@@ -40,7 +40,7 @@ std::vector<wire::WorkerInfo> ClientImpl::live_workers() const {
 }
 
 Status ClientImpl::Finish() {
-  const Status left = control_.Leave();
+  Status left = control_.Leave();
   if (left.ok()) Close({Code::kCancelled, "this worker has finished: no call may follow Finish"});
   return left;
 }

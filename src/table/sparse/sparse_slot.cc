@@ -337,7 +337,9 @@ void SparseSlot::AssignMissing(std::span<const RowKey> keys, std::span<const std
       });
 }
 
-void SparseSlot::AssignStaged(uint8_t, double) { CheckFailed("staging is of dense tables", __FILE__, __LINE__); }
+void SparseSlot::AssignStaged(uint8_t, double) {
+  CheckFailed("staging is of dense tables", __FILE__, __LINE__);
+}
 
 SparseStaging& SparseSlot::Staging() {
   if (staging_ == nullptr) {
