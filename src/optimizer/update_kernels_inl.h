@@ -306,7 +306,7 @@ HWY_INLINE void UpdateNarrowWithState(const StepNumbers& s, Gradient of, const A
     case OptimizerKind::kSgd:
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
-    case OptimizerKind::kRmsprop: return;  // dense tables alone have these with state
+    case OptimizerKind::kRmsprop:  // dense tables alone have these with state
     case OptimizerKind::kSum:
     case OptimizerKind::kMean:
     case OptimizerKind::kFirst: return;  // no state

@@ -5,11 +5,11 @@
 #include <chrono>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cairn/client.h"
 #include "contract/peers.h"
 #include "lying_server.h"
@@ -57,13 +57,13 @@ TEST(AnswerSize, AClaimBeyondWhatWasAskedForIsRefused) {
   ASSERT_TRUE(server.ok()) << server.status().ToString();
   liar.Start(serving.port);
 
-  std::mutex mutex;  // guards log
+  Mutex mutex;  // guards log
   std::string log;
   ClientOptions options;
   options.scheduler_port = scheduler->endpoint().port;
   options.connect_timeout_ms = 60'000;
   options.log = [&](const std::string& line) {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     log += line + "\n";
   };
   const std::unique_ptr<Client> client = Client::Connect(options).value();
@@ -82,7 +82,7 @@ TEST(AnswerSize, AClaimBeyondWhatWasAskedForIsRefused) {
   EXPECT_GE(liar.closed(), 1u);
   EXPECT_LT(kAnswersSanitized ? 0 : PeakAddressSpace() - before, kClaim / 2);
   {
-    std::lock_guard lock(mutex);
+    MutexLock lock(mutex);
     EXPECT_NE(log.find("a body of 200000000 bytes where"), std::string::npos) << log;
   }
 

@@ -9,16 +9,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/random.h"
 #include "contract/shm_peer.h"
 #include "transport/tcp/listener.h"
@@ -75,26 +74,26 @@ template <class T>
 class Inbox {
  public:
   void Put(T item) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     items_.push_back(std::move(item));
-    changed_.notify_all();
+    changed_.WakeAll();
   }
   T Take() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !items_.empty(); });
+    MutexLock lock(mutex_);
+    while (items_.empty()) changed_.Wait(mutex_);
     T item = std::move(items_.front());
     items_.pop_front();
     return item;
   }
   bool empty() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     return items_.empty();
   }
 
  private:
-  std::mutex mutex_;  // guards items_
-  std::condition_variable changed_;
-  std::deque<T> items_;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<T> items_ CAIRN_GUARDED_BY(mutex_);
 };
 
 // Runs `fn` on the loop and waits for it.

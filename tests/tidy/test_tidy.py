@@ -132,6 +132,18 @@ def test_rooms_include_only_downwards():
     report(problems)
 
 
+def test_mutexes_are_those_that_clang_can_follow():
+    """base/mutex.h: what it guards is checked by script/check --only clang. The standard library's own are not."""
+    unchecked = re.compile(r"\bstd::((\w+_)*mutex|condition_variable\w*|lock_guard|unique_lock|scoped_lock|shared_lock)\b")
+    problems = []
+    for path in FILES:
+        if path.suffix not in {".h", ".cc", ".inc"} or path == pathlib.Path("src/base/mutex.h"):
+            continue
+        problems += [f"{path}:{number}: {found[0]}: use Mutex, MutexLock and Condition of base/mutex.h"
+                     for number, line in enumerate(read(path).split("\n"), 1) if (found := unchecked.search(line))]
+    report(problems)
+
+
 def test_names_say_what_a_file_is_about():
     vague = re.compile(r"(^|[_-])(utils?|common|helpers?|manager|misc|wrapper)([_.-]|$)")
     report([f"{path}: the name says nothing" for path in FILES if vague.search(path.name)])

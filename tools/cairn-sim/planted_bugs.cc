@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>

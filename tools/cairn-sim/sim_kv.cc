@@ -29,7 +29,7 @@ scheduler::KvTxnReply SimEtcd::Apply(const scheduler::KvTxn& txn, int process) {
   Expire();
   const std::string leader_key = scheduler::LeaderKey(kEtcdPrefix);
   const auto leader = etcd_.Get(leader_key);
-  const scheduler::KvTxnReply reply = etcd_.Apply(txn);
+  scheduler::KvTxnReply reply = etcd_.Apply(txn);
   if (reply.outcome != scheduler::KvOutcome::kSucceeded) return reply;
   for (const scheduler::KvPut& put : txn.puts) {
     if (put.key == leader_key) leaders_[reply.revision] = process;

@@ -45,7 +45,7 @@ void WorkerProcess::Start() {
   ++calls_;
   core_->Start(
       world_.now_us() + kStartTimeoutUs,
-      [this](Status status) {
+      [this](const Status& status) {
         End({.kind = CallEnd::Kind::kStart}, status);
         Later(0, [this, status] { OnStarted(status); });
       },
@@ -122,7 +122,7 @@ void WorkerProcess::OnLaneProgress() {
   ++calls_;
   core_->Leave(
       world_.now_us() + kLeaveTimeoutUs,
-      [this](Status status) {
+      [this](const Status& status) {
         if (status.ok()) world_.context().left.insert(core_->incarnation().value);
         End({.kind = CallEnd::Kind::kLeave}, status);
         Later(0, [this, status] { Exit(status); });
@@ -160,7 +160,7 @@ void WorkerProcess::Submit(client::Request request, CallEnd end, std::shared_ptr
   ++calls_;
   data->acknowledged = acknowledged_;
   if (client::IsRound(request.kind)) request.info = &data->told;
-  request.done = [this, end, data, done = std::move(done)](Status status) mutable {
+  request.done = [this, end, data = std::move(data), done = std::move(done)](const Status& status) mutable {
     end.info = &data->info;
     end.keys = data->keys;
     end.out = data->out;
@@ -196,7 +196,7 @@ void WorkerProcess::DropTable(const std::string& name, int64_t timeout_us,
   ++calls_;
   core_->DropTable(
       name, world_.now_us() + timeout_us,
-      [this, done = std::move(done)](Status status) {
+      [this, done = std::move(done)](const Status& status) {
         End({.kind = CallEnd::Kind::kDrop, .short_deadline = true, .churned = true}, status);
         Later(0, [done, status] { done(status); });
       },
@@ -209,7 +209,7 @@ void WorkerProcess::Barrier(std::function<void(const Status&)> done) {
   world_.Tell([&](Checker& c) { c.OnBarrier(number_, core_->incarnation(), count, false); });
   core_->Barrier(
       Deadline(),
-      [this, count, done = std::move(done)](Status status) {
+      [this, count, done = std::move(done)](const Status& status) {
         if (status.ok()) {
           world_.Tell([&](Checker& c) { c.OnBarrier(number_, core_->incarnation(), count, true); });
         }

@@ -51,7 +51,7 @@ std::string OnPath(const cluster::Variables& variables, const std::string& name)
   for (size_t at = 0; at <= folders.size();) {
     const size_t colon = std::min(folders.find(':', at), folders.size());
     const std::string folder = folders.substr(at, colon - at);
-    const std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+    std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
     if (IsProgram(candidate)) return candidate;
     at = colon + 1;
   }

@@ -92,10 +92,10 @@ std::string ServersText(const Json& servers) {
   if (owners) {
     head.insert(head.end(), {"primary of", "backup of", "bytes", "unconfirmed"});
   } else {
-    head.push_back("partitions");
+    head.emplace_back("partitions");
   }
   head.insert(head.end(), {"rows", "memory", "rounds", "round trips", "pushes/s", "pulls/s", "bytes/s"});
-  if (owners) head.push_back("");
+  if (owners) head.emplace_back("");
   Table table(head);
   for (const Json& server : servers) {
     const Json& stats = Part(server, "stats");
@@ -111,7 +111,7 @@ std::string ServersText(const Json& servers) {
                            Short(Number(stats, "rounds")), Short(Number(stats, "round_trips")),
                            Short(Number(server, "pushes_per_s")), Short(Number(server, "pulls_per_s")),
                            Short(Number(server, "bytes_per_s"), "B")});
-    if (owners) row.push_back(Flag(server, "leaving") ? "leaving" : "");
+    if (owners) row.emplace_back(Flag(server, "leaving") ? "leaving" : "");
     table.Add(row);
   }
   return table.Text();
@@ -133,7 +133,7 @@ std::string WorkersText(const Json& workers) {
                        [&](const Json& worker) { return Number(Part(worker, "stats"), column.key) == 0; });
   });
   std::vector<std::string> head = {"worker", "host", "heard", "view"};
-  for (const Column& column : columns) head.push_back(column.head);
+  for (const Column& column : columns) head.emplace_back(column.head);
   Table table(head);
   for (const Json& worker : workers) {
     std::vector<std::string> row = {Text(worker, "rank"), Text(worker, "host"), Heard(worker),

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "cairn/client.h"
 #include "client/runtime/client_impl.h"
 #include "client/runtime/pending_state.h"
 #include "optimizer/narrow.h"
@@ -107,12 +106,11 @@ Status CheckSpec(const TableSpec& spec) {
     if (spec.dim != 0)
       return {Code::kInvalidArgument, named + ": dim is for sparse tables; a dense one has a size"};
     return CheckSegments(spec, named);
-  } else {
-    if (spec.dim == 0) return {Code::kInvalidArgument, named + ": a sparse table needs a dim of at least 1"};
-    if (spec.size != 0)
-      return {Code::kInvalidArgument, named + ": size is for dense tables; a sparse one has a dim"};
-    if (!spec.segments.empty()) return {Code::kInvalidArgument, named + ": segments are for dense tables"};
   }
+  if (spec.dim == 0) return {Code::kInvalidArgument, named + ": a sparse table needs a dim of at least 1"};
+  if (spec.size != 0)
+    return {Code::kInvalidArgument, named + ": size is for dense tables; a sparse one has a dim"};
+  if (!spec.segments.empty()) return {Code::kInvalidArgument, named + ": segments are for dense tables"};
   return Status::Ok();
 }
 }  // namespace

@@ -6,12 +6,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::client {
@@ -62,7 +62,7 @@ class DensePlan {
 class DensePlanCache {
  public:
   std::shared_ptr<const DensePlan> Get(const wire::TableInfo& table, const wire::ClusterState& state) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (plan_ == nullptr || !plan_->Fits(table, state)) {
       plan_ = std::make_shared<const DensePlan>(table, state);
     }
@@ -70,8 +70,8 @@ class DensePlanCache {
   }
 
  private:
-  std::mutex mutex_;  // guards plan_
-  std::shared_ptr<const DensePlan> plan_;
+  Mutex mutex_;
+  std::shared_ptr<const DensePlan> plan_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::client

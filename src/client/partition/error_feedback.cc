@@ -51,14 +51,15 @@ ErrorFeedback::ErrorFeedback(const TableSpec& spec)
       fraction_(spec.wire_topk) {}
 
 std::span<const std::byte> ErrorFeedback::Chosen::values() const {
+  feedback_->mutex_.AssertHeld();
   return std::as_bytes(std::span(feedback_->sent_));
 }
 
 void ErrorFeedback::Chosen::KeepRest() {
   if (feedback_ == nullptr) return;
+  feedback_->mutex_.AssertHeld();
   feedback_->rest_.swap(feedback_->next_);
-  feedback_ = nullptr;
-  lock_.unlock();
+  Release();
 }
 
 ErrorFeedback::Chosen ErrorFeedback::Choose(const PieceList<const std::byte>& gradient,
@@ -68,7 +69,8 @@ ErrorFeedback::Chosen ErrorFeedback::Choose(const PieceList<const std::byte>& gr
                     (mask.empty() || mask.size() * 8 >= ends_.size()) && std::isfinite(value_scale) &&
                     value_scale != 0;
   if (!fits) return {};
-  std::unique_lock lock(mutex_);
+  Chosen chosen(*this);
+  mutex_.AssertHeld();
   rest_.resize(size);
   next_.resize(size);
   sent_.assign(size, 0.0f);
@@ -87,27 +89,27 @@ ErrorFeedback::Chosen ErrorFeedback::Choose(const PieceList<const std::byte>& gr
       for (uint64_t i = begin; i < end; ++i) next_[i] *= scale;
   }
   if (CAIRN_BUG(kRestForgotten)) rest_.assign(size, 0.0f);  // a push that goes well replaces it
-  return {this, std::move(lock)};
+  return chosen;
 }
 
 bool ErrorFeedback::Add(const PieceList<const std::byte>& gradient, uint64_t begin, uint64_t end,
                         float per_value) {
-  uint64_t at = begin;
+  float* sum = next_.data() + begin;
+  const float* rest = rest_.data() + begin;
   bool whole = true;
   if (CAIRN_BUG(kRestTwice)) per_value *= 2;
   gradient.ForEach(begin * sizeof(float), (end - begin) * sizeof(float),
                    [&](std::span<const std::byte> piece) {
                      whole &= piece.size() % sizeof(float) == 0;
                      const size_t count = piece.size() / sizeof(float);
-                     float* const sum = next_.data() + at;
-                     const float* const rest = rest_.data() + at;
                      if (piece.data() == nullptr) {
                        std::memset(sum, 0, count * sizeof(float));
                      } else {
                        std::memcpy(sum, piece.data(), count * sizeof(float));
                      }
                      for (size_t i = 0; i < count; ++i) sum[i] += rest[i] * per_value;
-                     at += count;
+                     sum += count;
+                     rest += count;
                    });
   return whole && AllFinite(std::as_bytes(std::span(next_)).subspan(begin * 4, (end - begin) * 4));
 }

@@ -246,7 +246,8 @@ Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool) {
         Draft done;
         done.part.server = static_cast<uint16_t>(server.index);
         done.part.thread = static_cast<uint16_t>(thread);
-        AddPart(request, input, EnvelopeOf(round, done, true), std::move(done), pool);
+        const Envelope envelope = EnvelopeOf(round, done, true);
+        AddPart(request, input, envelope, std::move(done), pool);
       }
       for (; is_here(next, server, thread); ++next) {
         Envelope envelope = EnvelopeOf(round, (*drafts)[next], !is_here(next + 1, server, thread));

@@ -55,7 +55,7 @@ void ControlCalls::DropTable(const std::string& name, int64_t deadline_us, Clien
                              int64_t now_us) {
   wire::DropTable message;
   message.name = name;
-  auto ended = [done = std::move(done)](Result<std::vector<wire::TableInfo>> result) {
+  auto ended = [done = std::move(done)](const Result<std::vector<wire::TableInfo>>& result) {
     done(result.ok() ? Status::Ok() : result.status());
   };
   AddTableCall(std::move(message), "dropping table \"" + name + "\"", deadline_us, std::move(ended), now_us);

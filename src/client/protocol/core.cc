@@ -246,13 +246,13 @@ void Core::Cancel(int64_t) {
 
 void Core::EndEverything(Status why) {
   if (!fatal_.ok()) return;
-  fatal_ = why;
+  fatal_ = std::move(why);
   // Connections first: none of them may read a caller's memory after its call has ended.
   for (Links::Place& place : links_.all()) place.link->Stop();
   scheduler_.Stop();
-  requests_.EndAll(why);
-  calls_.EndAll(why);
-  start_.End(why);
+  requests_.EndAll(fatal_);
+  calls_.EndAll(fatal_);
+  start_.End(fatal_);
 }
 
 }  // namespace cairn::client

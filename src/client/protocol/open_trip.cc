@@ -5,12 +5,12 @@
 namespace cairn::client {
 
 void OpenTrip::Add(Call<void()> call) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   calls_.push_back(std::move(call));
 }
 
 void OpenTrip::Send() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (calls_.empty()) return;
   post_(std::exchange(calls_, {}));
 }

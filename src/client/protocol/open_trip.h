@@ -3,10 +3,10 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <utility>
 
 #include "base/call.h"
+#include "base/mutex.h"
 #include "base/recycled.h"
 
 namespace cairn::client {
@@ -26,8 +26,8 @@ class OpenTrip {
 
  private:
   const Post post_;
-  std::mutex mutex_;  // guards calls_, and that two Sends keep their order
-  Calls calls_;
+  Mutex mutex_;  // also keeps two Sends in order
+  Calls calls_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::client

@@ -64,8 +64,8 @@ void Rerouting::Reroute(std::vector<std::unique_ptr<ShardLink>>& gone, int64_t n
   coverage_.MarkOpenRounds(now_us);
 }
 
-// Goes to the owners of its slots, in one piece or in several.
-void Rerouting::MoveFrame(ShardLink::Moving moving) {
+// Goes to the owners of its slots, in one piece or in several. By value: the old frame is gone afterwards.
+void Rerouting::MoveFrame(ShardLink::Moving moving) {  // NOLINT(performance-unnecessary-value-param)
   constexpr uint64_t kFrameIdStep = PartSender::kFrameIdStep;
   const Outgoing& old = moving.frame;
   RequestRecord& record = requests_.At(old.request);

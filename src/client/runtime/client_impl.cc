@@ -40,13 +40,13 @@ std::vector<wire::WorkerInfo> ClientImpl::live_workers() const {
 }
 
 Status ClientImpl::Finish() {
-  const Status left = control_.Leave();
+  Status left = control_.Leave();
   if (left.ok()) Close({Code::kCancelled, "this worker has finished: no call may follow Finish"});
   return left;
 }
 
 void ClientImpl::Close(const Status& why) {
-  std::lock_guard one_at_a_time(close_mutex_);
+  MutexLock one_at_a_time(close_mutex_);
   if (!hand_over_.Close(why)) return;
   unacked_.Close();
   loop_.Stop();

@@ -6,10 +6,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cairn/client.h"
 #include "cairn/status.h"
 #include "client/protocol/user_waits.h"
@@ -33,7 +33,7 @@ class ClientImpl {
   // Done with the job: leaves it and closes.
   Status Finish();
   // Ends every call under way and the thread. Later calls get kCancelled.
-  void Close(const Status& why);
+  void Close(const Status& why) CAIRN_EXCLUDES(close_mutex_);
 
   uint32_t rank() const { return loop_.rank(); }
   uint32_t world_size() const { return world_size_; }
@@ -54,7 +54,7 @@ class ClientImpl {
   HandOver hand_over_;
   ControlVerbs control_;
   TableVerbs tables_;
-  std::mutex close_mutex_;  // one Close at a time
+  Mutex close_mutex_;  // one Close at a time
 
   uint32_t world_size_ = 0, server_count_ = 0;  // constant after Connect
   std::string cluster_id_;

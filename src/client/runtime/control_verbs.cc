@@ -44,7 +44,7 @@ Result<uint64_t> ControlVerbs::NextRound(const wire::TableInfo& info) {
     return {Code::kInvalidArgument, "table \"" + info.spec.name + "\" is asynchronous: it has no rounds"};
   auto round = std::make_shared<uint64_t>(0);
   const Status asked = BlockingCall(
-      [this, round, id = info.id](int64_t, ClientCore::Done done) {
+      [this, round, id = info.id](int64_t, const ClientCore::Done& done) {
         *round = loop_.core().next_round(id).value;
         done(loop_.core().fatal());
       },
@@ -77,13 +77,17 @@ Result<std::vector<wire::TableInfo>> ControlVerbs::CreateTables(std::vector<Tabl
   };
   auto parts = std::make_shared<Parts>();
   const Status created = BlockingCall(
-      [this, parts, cut = client::InMessages(std::move(specs))](int64_t deadline_us, ClientCore::Done done) {
+      [this, parts, cut = client::InMessages(std::move(specs))](int64_t deadline_us,
+                                                                const ClientCore::Done& done) {
         parts->made.resize(cut.size());
         parts->left = cut.size();
         for (size_t i = 0; i < cut.size(); ++i) {
           auto ended = [parts, i, done](Result<std::vector<wire::TableInfo>> result) {
-            if (result.ok()) parts->made[i] = *std::move(result);
-            if (!result.ok() && parts->failed.ok()) parts->failed = result.status();
+            if (result.ok()) {
+              parts->made[i] = *std::move(result);
+            } else if (parts->failed.ok()) {
+              parts->failed = result.status();
+            }
             if (--parts->left == 0) done(parts->failed);
           };
           loop_.core().CreateTables(cut[i], deadline_us, std::move(ended), LoopSide::NowUs());
@@ -107,7 +111,7 @@ Status ControlVerbs::DropTable(const std::string& name) {
 Result<Client::Traffic> ControlVerbs::Traffic() {
   auto traffic = std::make_shared<Client::Traffic>();
   const Status asked = BlockingCall(
-      [this, traffic](int64_t, ClientCore::Done done) {
+      [this, traffic](int64_t, const ClientCore::Done& done) {
         *traffic = {loop_.network().bytes_out(), loop_.network().bytes_in()};
         done(Status::Ok());
       },

@@ -17,7 +17,7 @@ Status HandOver::Begin(Call<void()> call, PendingState& state, Then then) {
   state.waits = waits_;
   {
     // Under the lock, so that whatever was begun runs before Close's own call.
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (closed_) return closed_why_;
     if (state.trip = trips_.Of(std::this_thread::get_id()); state.trip) {
       state.trip->Add(std::move(call));
@@ -41,28 +41,28 @@ void HandOver::PostTrip(OpenTrip::Calls calls) {
 
 void HandOver::SendTripHere() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (const auto trip = trips_.Of(std::this_thread::get_id())) trip->Send();
   }
   turn_->Help();
 }
 
 std::shared_ptr<OpenTrip> HandOver::BeginTrip() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return trips_.Begin(std::this_thread::get_id());
 }
 
 void HandOver::EndTrip(const OpenTrip* trip) {
   {
     // Sent under the lock: before Close's own call, or by Close.
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!trips_.End(trip)) return;
   }
   turn_->Help();
 }
 
 bool HandOver::Close(const Status& why) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (closed_) return false;
   closed_ = true;
   closed_why_ = why;
@@ -71,7 +71,7 @@ bool HandOver::Close(const Status& why) {
 }
 
 Status HandOver::closed() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return closed_ ? closed_why_ : Status::Ok();
 }
 

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "base/call.h"
+#include "base/mutex.h"
 #include "cairn/status.h"
 #include "client/protocol/open_trips.h"
 #include "client/protocol/user_waits.h"
@@ -44,10 +44,10 @@ class HandOver {
   const std::shared_ptr<client::UserWaits> waits_;
   uint64_t trip_ = 0;  // loop only
 
-  mutable std::mutex mutex_;  // guards the three below
-  client::OpenTrips trips_;
-  bool closed_ = false;
-  Status closed_why_;
+  mutable Mutex mutex_;
+  client::OpenTrips trips_ CAIRN_GUARDED_BY(mutex_);
+  bool closed_ CAIRN_GUARDED_BY(mutex_) = false;
+  Status closed_why_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

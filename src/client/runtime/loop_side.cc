@@ -108,12 +108,12 @@ void LoopSide::Publish() {
   published_ = state;
   rank_.store(core_->rank().value, std::memory_order_relaxed);
   incarnation_.store(core_->incarnation().value, std::memory_order_relaxed);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   snapshot_ = std::move(state);
 }
 
 std::shared_ptr<const wire::ClusterState> LoopSide::Snapshot() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return snapshot_;
 }
 

@@ -5,11 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 
 #include "base/buffer.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/recycled.h"
 #include "cairn/client.h"
 #include "client/protocol/client_core.h"
@@ -70,8 +70,8 @@ class LoopSide {
   int64_t calls_ = 0;  // under way
   std::shared_ptr<const wire::ClusterState> published_;
 
-  mutable std::mutex mutex_;  // guards snapshot_
-  std::shared_ptr<const wire::ClusterState> snapshot_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const wire::ClusterState> snapshot_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

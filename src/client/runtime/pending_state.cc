@@ -14,6 +14,10 @@
 namespace cairn {
 using transport::Loop;
 
+namespace {
+constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
+}
+
 Pending PendingState::Ready(Status status) {
   auto state = MakeRecycled<PendingState>(true);
   state->Complete(std::move(status));
@@ -26,9 +30,9 @@ void PendingState::Complete(Status result) {
   if (phase.exchange(kReady, std::memory_order_acq_rel) != kAwaited) return;
   // Whoever has seen kAwaited holds the mutex until it sleeps.
   {
-    std::lock_guard asleep(mutex);
+    MutexLock asleep(mutex);
   }
-  ended.notify_all();
+  ended.WakeAll();
 }
 
 void PendingState::Spin(int64_t until_us) const {
@@ -50,30 +54,31 @@ bool PendingState::StillRuns() {
   return true;
 }
 
-template <class Sleep>
-void PendingState::SleepUntilReady(Sleep sleep) {
+void PendingState::SleepUntil(int64_t until_us) {
   if (waits) waits->Enter();
   {
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     uint32_t running = kRunning;
     phase.compare_exchange_strong(running, kAwaited, std::memory_order_acq_rel);
-    sleep(lock);
+    while (!ready()) {
+      if (until_us == kForEver)
+        ended.Wait(mutex);
+      else if (!ended.WaitUntil(mutex, Condition::Clock::time_point(std::chrono::microseconds(until_us))))
+        break;
+    }
   }
   if (waits) waits->Leave(Loop::NowUs());
 }
 
 const Status& PendingState::Wait() {
-  constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
   if (StillRuns()) Spin(kForEver);
-  if (!ready()) SleepUntilReady([&](auto& lock) { ended.wait(lock, [this] { return ready(); }); });
+  if (!ready()) SleepUntil(kForEver);
   return status;
 }
 
 bool PendingState::WaitUntil(int64_t until_us) {
   if (StillRuns()) Spin(until_us);
-  const auto until = std::chrono::steady_clock::time_point(std::chrono::microseconds(until_us));
-  if (!ready())
-    SleepUntilReady([&](auto& lock) { ended.wait_until(lock, until, [this] { return ready(); }); });
+  if (!ready()) SleepUntil(until_us);
   return ready();
 }
 

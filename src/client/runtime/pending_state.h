@@ -4,12 +4,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "cairn/client.h"
 #include "cairn/status.h"
 #include "client/protocol/open_trip.h"
@@ -48,13 +47,12 @@ class PendingState {
   enum Phase : uint32_t { kRunning = 0, kAwaited = 1, kReady = 2 };  // kAwaited: somebody sleeps
   void Spin(int64_t until_us) const;
   bool StillRuns();
-  template <class Sleep>
-  void SleepUntilReady(Sleep sleep);
+  void SleepUntil(int64_t until_us) CAIRN_EXCLUDES(mutex);
 
   std::atomic<uint32_t> phase{kRunning};
-  Status status;     // written before kReady
-  std::mutex mutex;  // guards nothing but the sleep
-  std::condition_variable ended;
+  Status status;  // written before kReady
+  Mutex mutex;    // guards nothing but the sleep
+  Condition ended;
 };
 
 }  // namespace cairn

@@ -7,13 +7,13 @@ namespace cairn::client {
 bool UnackedBytes::Reserve(uint64_t bytes, int64_t deadline_us) {
   if (closed_.load()) return false;
   if (bytes_.TryReserve(bytes)) return true;
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   // Sequentially consistent with Free: either it sees the waiter, or the waiter sees the room.
   waiters_.fetch_add(1);
-  const auto until = std::chrono::steady_clock::time_point(std::chrono::microseconds(deadline_us));
+  const auto until = Condition::Clock::time_point(std::chrono::microseconds(deadline_us));
   bool reserved = false;
   while (!closed_.load() && !(reserved = bytes_.TryReserve(bytes))) {
-    if (room_.wait_until(lock, until) == std::cv_status::timeout) {
+    if (!room_.WaitUntil(mutex_, until)) {
       reserved = !closed_.load() && bytes_.TryReserve(bytes);
       break;
     }
@@ -25,14 +25,14 @@ bool UnackedBytes::Reserve(uint64_t bytes, int64_t deadline_us) {
 void UnackedBytes::Free(uint64_t bytes) {
   bytes_.Free(bytes);
   if (waiters_.load() == 0) return;
-  std::lock_guard lock(mutex_);
-  room_.notify_all();
+  MutexLock lock(mutex_);
+  room_.WakeAll();
 }
 
 void UnackedBytes::Close() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   closed_.store(true);
-  room_.notify_all();
+  room_.WakeAll();
 }
 
 }  // namespace cairn::client

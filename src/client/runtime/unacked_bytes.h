@@ -3,10 +3,9 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "client/protocol/byte_bound.h"
 
 namespace cairn::client {
@@ -17,18 +16,18 @@ class UnackedBytes {
 
   // True once `bytes` are reserved: when they fit, or nothing else is (a push larger than the
   // bound is let through alone). False at the deadline (monotonic microseconds) or after Close.
-  bool Reserve(uint64_t bytes, int64_t deadline_us);
-  void Free(uint64_t bytes);
+  bool Reserve(uint64_t bytes, int64_t deadline_us) CAIRN_EXCLUDES(mutex_);
+  void Free(uint64_t bytes) CAIRN_EXCLUDES(mutex_);
   // Everybody who waits, and whoever comes later, gets false.
-  void Close();
+  void Close() CAIRN_EXCLUDES(mutex_);
   uint64_t bytes() const { return bytes_.bytes(); }
   uint64_t bound() const { return bytes_.bound(); }
 
  private:
   ByteBound bytes_;
   std::atomic<uint32_t> waiters_{0};
-  std::mutex mutex_;  // guards closed_ and the wait
-  std::condition_variable room_;
+  Mutex mutex_;  // of the wait; closed_ changes under it
+  Condition room_;
   std::atomic<bool> closed_{false};
 };
 

@@ -46,7 +46,7 @@ Result<RestartLimit> ParseRestartLimit(std::string_view text) {
 }
 
 std::string ToString(const RestartLimit& limit) {
-  const std::string count = std::to_string(limit.count);
+  std::string count = std::to_string(limit.count);
   if (limit.window_ms == 0) return count;
   for (const Unit& unit : kUnits)
     if (limit.window_ms % unit.ms == 0)

@@ -11,7 +11,7 @@
 
 namespace cairn::scheduler {
 namespace {
-void AddSentence(std::string sentence, std::string* out) {
+void AddSentence(const std::string& sentence, std::string* out) {
   if (!out->empty()) *out += "; ";
   *out += sentence;
 }

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/planted.h"
 
 namespace cairn::scheduler {
 
 void Barriers::Begin(Incarnation node, uint64_t count) {
-  counts_[node] = count;
+  const bool fresh = counts_.emplace(node, count).second;
+  CAIRN_CHECK(fresh);
   ++changes_;
 }
 

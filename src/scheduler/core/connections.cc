@@ -10,7 +10,7 @@ void Connections::Bind(Incarnation id, ConnId conn, int64_t now_us) {
   Node& node = nodes_[id];
   if (node.conn.value >= conn.value) return;
   if (node.conn != ConnId(0)) {
-    bound_.erase(node.conn);
+    CAIRN_CHECK(bound_.erase(node.conn) == 1);
     network_.Close(node.conn);
   }
   Unbind(conn, now_us);  // a connection speaks for one node at a time

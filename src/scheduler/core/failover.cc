@@ -101,6 +101,7 @@ void Failover::Lose(const wire::ServerInfo& lost, std::string how, int64_t now_u
   }
   RemoveServer(next, lost.incarnation, NodeFate::kRetired, presence_.Suspects(state, now_us));
   CAIRN_CHECK(next.state.failovers >= state.failovers);
+  CAIRN_CHECK(next.state.FindServer(lost.index) == nullptr);
   const uint64_t promoted = next.state.failovers - state.failovers;
   const size_t single = next.state.replicas > 1 ? NewlySingle(state, next.state) : 0;
   if (!journal_.Commit(std::move(next))) return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/planted.h"
 
 namespace cairn::scheduler {
@@ -50,9 +51,11 @@ void Hearing::Forget(Incarnation id) {
 }
 
 void Hearing::SetWhere(Node& node, Where where) {
+  CAIRN_CHECK(node.where != Where::kThisHost || on_this_host_ > 0);
   if (node.where == Where::kThisHost) --on_this_host_;
   if (where == Where::kThisHost) ++on_this_host_;
   node.where = where;
+  CAIRN_CHECK(on_this_host_ <= nodes_.size());
 }
 
 void Hearing::MarkDead(Incarnation id) {

@@ -75,7 +75,7 @@ std::vector<std::string> StartLines(const SchedulerOptions& o, const DurableStat
   const wire::ClusterState& state = durable.state;
   std::vector<std::string> lines;
   if (durable.end_told)
-    lines.push_back(
+    lines.emplace_back(
         "the job of this log is over, and everybody has been told: a new one needs another place for its "
         "state");
   lines.push_back("Bind to role=scheduler, id=1, ip=" + o.endpoint.host +

@@ -47,15 +47,32 @@ Status Journal::Persist(const DurableState& next) {
   return store_.Replace(record);
 }
 
+namespace {
+// Epochs only rise, and a new primary has a new one.
+void CheckOwnerFollows(const wire::SlotOwner& before, const wire::SlotOwner& after) {
+  CAIRN_CHECK(after.epoch >= before.epoch && after.since >= before.since);
+  CAIRN_CHECK(after.server == before.server || after.epoch > before.epoch);
+}
+}  // namespace
+
 // Numbers that are told to nodes are never used twice, and a job that is over stays so.
 void Journal::CheckFollows(const DurableState& next) const {
   const wire::ClusterState &before = durable_.state, &after = next.state;
   CAIRN_CHECK(after.version == before.version.Next());
   CAIRN_CHECK(after.term >= before.term && after.view >= before.view);
   CAIRN_CHECK(after.next_incarnation >= before.next_incarnation && after.next_table >= before.next_table);
+  CAIRN_CHECK(after.pending_view == ViewNumber(0) || after.pending_view == after.view.Next());
+  CAIRN_CHECK(after.failovers >= before.failovers && next.moves_done >= durable_.moves_done);
+  CAIRN_CHECK(next.joined_ranks.size() >= durable_.joined_ranks.size());
   CAIRN_CHECK(next.nodes.size() >= durable_.nodes.size());
   CAIRN_CHECK(!durable_.over() || after.phase == before.phase);
   CAIRN_CHECK(before.slots.empty() || after.slots.size() == before.slots.size());
+  for (size_t slot = 0; slot < before.slots.size(); ++slot)
+    CheckOwnerFollows(before.slots[slot], after.slots[slot]);
+  for (size_t i = 0; i < durable_.nodes.size(); ++i) {
+    const NodeRecord &was = durable_.nodes[i], &is = next.nodes[i];
+    CAIRN_CHECK(was.incarnation == is.incarnation && (was.fate == NodeFate::kLive || is.fate == was.fate));
+  }
 }
 
 bool Journal::Commit(DurableState next) {

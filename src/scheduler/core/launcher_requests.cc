@@ -15,7 +15,7 @@ constexpr size_t kMaxReasonBytes = 4096;
 
 bool LauncherRequests::OnGiveUp(ConnId conn, const wire::GiveUp& give_up) {
   const bool in_job = give_up.rank < journal_.state().expected_workers ||
-                      journal_.durable().joined_ranks.count(give_up.rank) > 0 ||
+                      journal_.durable().joined_ranks.contains(give_up.rank) ||
                       FindWorkerOfRank(journal_.state(), Rank(give_up.rank)) != nullptr;
   const bool done = std::binary_search(journal_.state().done_ranks.begin(), journal_.state().done_ranks.end(),
                                        give_up.rank);
@@ -23,7 +23,7 @@ bool LauncherRequests::OnGiveUp(ConnId conn, const wire::GiveUp& give_up) {
     connections_.Refuse(conn, Code::kInvalidArgument, "this job has no rank " + std::to_string(give_up.rank));
     return false;
   }
-  if (!done && !journal_.durable().over() && journal_.durable().given_up_ranks.count(give_up.rank) == 0) {
+  if (!done && !journal_.durable().over() && !journal_.durable().given_up_ranks.contains(give_up.rank)) {
     DurableState next = journal_.Next();
     next.given_up_ranks.insert(give_up.rank);
     if (!journal_.Commit(std::move(next))) return false;

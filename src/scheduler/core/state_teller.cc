@@ -77,6 +77,7 @@ void StateTeller::Broadcast(int64_t now_us) {
 }
 
 void StateTeller::SendTo(ConnId conn, Node& node, StateVersion has, int64_t now_us) {
+  CAIRN_CHECK(node.sent <= journal_.state().version);
   connections_.Send(conn, FrameFor(has));
   node.sent = journal_.state().version;
   node.sent_us = now_us;

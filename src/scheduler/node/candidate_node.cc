@@ -2,11 +2,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "base/mutex.h"
 #include "scheduler/metastore/candidacy.h"
 #include "scheduler/metastore/etcd_election.h"
 #include "scheduler/node/etcd_gateway.h"
@@ -41,10 +40,10 @@ class Candidate final : public CandidateNode {
 
   ~Candidate() override {
     {
-      const std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       stop_ = true;
     }
-    wake_.notify_all();
+    wake_.WakeAll();
     thread_.join();
   }
 
@@ -54,12 +53,12 @@ class Candidate final : public CandidateNode {
  private:
   void SetStands(bool stands) {
     {
-      const std::lock_guard lock(mutex_);
+      MutexLock lock(mutex_);
       if (stands_ == stands) return;
       stands_ = stands;
       changed_ = true;
     }
-    wake_.notify_all();
+    wake_.WakeAll();
   }
 
   void Run() {
@@ -71,12 +70,15 @@ class Candidate final : public CandidateNode {
 
   // False: the end has come. Ends early when it is to resign or to stand.
   bool Sleep(int64_t us) {
-    std::unique_lock lock(mutex_);
-    const auto woken = [this] { return stop_ || changed_; };
-    if (us == Candidacy::kNever)
-      wake_.wait(lock, woken);
-    else
-      wake_.wait_for(lock, std::chrono::microseconds(us), woken);
+    const bool for_ever = us == Candidacy::kNever;
+    const auto until = Condition::Clock::now() + std::chrono::microseconds(for_ever ? 0 : us);
+    MutexLock lock(mutex_);
+    while (!stop_ && !changed_) {
+      if (for_ever)
+        wake_.Wait(mutex_);
+      else if (!wake_.WaitUntil(mutex_, until))
+        break;
+    }
     changed_ = false;
     return !stop_;
   }
@@ -86,13 +88,13 @@ class Candidate final : public CandidateNode {
   std::atomic<bool> stop_{false};  // changed under mutex_
   std::atomic<bool> resigning_{false};
   std::atomic<bool> stands_{true};  // changed under mutex_
-  bool changed_ = false;            // guarded by mutex_
+  bool changed_ CAIRN_GUARDED_BY(mutex_) = false;
   // Of the thread.
   EtcdGateway kv_;
   EtcdElection election_;
   Candidacy candidacy_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
+  Mutex mutex_;
+  Condition wake_;
   std::thread thread_;
 };
 

@@ -137,11 +137,12 @@ class EtcdGateway::Impl {
     if (!not_numeric) {
       connect(std::vector<tcp::endpoint>{{address, member.port}});
     } else {
-      c->resolver.async_resolve(member.host, std::to_string(member.port),
-                                [c, connect](boost::system::error_code e, tcp::resolver::results_type found) {
-                                  if (e) return End(*c, e);
-                                  connect(found);
-                                });
+      c->resolver.async_resolve(
+          member.host, std::to_string(member.port),
+          [c, connect](boost::system::error_code e, const tcp::resolver::results_type& found) {
+            if (e) return End(*c, e);
+            connect(found);
+          });
     }
     Status status = Wait(*c, by, "can't be reached in time", "can't be reached: ");
     if (!status.ok()) Drop();

@@ -66,7 +66,7 @@ uint32_t Plan::SafeOwners(const wire::SlotOwner& owner, uint32_t except) const {
 
 bool Plan::Settled(uint32_t slot) const {
   const wire::SlotOwner& owner = Slot(slot);
-  return owner.heir == wire::kNoServer && d_.moving_from.count(slot) == 0 && InSyncOwners(owner) == wanted_ &&
+  return owner.heir == wire::kNoServer && !d_.moving_from.contains(slot) && InSyncOwners(owner) == wanted_ &&
          owner.backups.size() + 1 == wanted_ && StayingOwners(owner) == wanted_;
 }
 

@@ -111,7 +111,7 @@ Result<uint32_t> ChooseRank(const DurableState& d, const wire::Register& request
   }
   for (uint32_t rank = 0; rank < kMaxRanks; ++rank) {
     if (FindWorkerOfRank(state, Rank(rank)) != nullptr || Contains(state.done_ranks, rank)) continue;
-    if (d.given_up_ranks.count(rank) > 0) continue;
+    if (d.given_up_ranks.contains(rank)) continue;
     // It may stand in for one of those that the start waits for, of which nobody knows yet that it has died:
     // with a rank beyond theirs it would wait for that one itself, for ever.
     if (d.forming() && rank >= state.expected_workers)

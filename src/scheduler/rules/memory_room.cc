@@ -47,6 +47,7 @@ std::vector<Group> GroupsOf(const wire::ClusterState& state, std::span<const Ser
       group.copies += static_cast<double>(owned->second) / static_cast<double>(state.slots.size());
   }
   std::vector<Group> out;
+  out.reserve(groups.size());
   for (auto& [id, group] : groups) out.push_back(std::move(group));
   return out;
 }

@@ -128,7 +128,7 @@ class Node final : public ServerNode {
       index_.store(index, std::memory_order_relaxed);
       for (auto& shard : shards_) shard->Registered(index, incarnation);
     };
-    events.on_state = [this](std::shared_ptr<const wire::ClusterState> state) {
+    events.on_state = [this](const std::shared_ptr<const wire::ClusterState>& state) {
       has_peers_.store(state->servers.size() > 1, std::memory_order_relaxed);
       if (state->phase == wire::Phase::kRunning) job_begun_.store(true, std::memory_order_release);
       for (auto& shard : shards_) shard->State(state);

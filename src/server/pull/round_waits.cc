@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "base/planted.h"
 
 namespace cairn::server {
@@ -165,7 +166,9 @@ void RoundWaits::AnswerTable(TableId table, const Status& error) {
 uint32_t RoundWaits::WaitsAt(const TableState& table, const ParkedRequest& request) const {
   if (!request.every_slot) return slots_.LocalOf(request.entries[request.next].slot);
   uint32_t local = 0;
-  while (!slots_[local].primary() || Reached(table.rounds[local], request)) ++local;
+  while (local < slots_.size() && (!slots_[local].primary() || Reached(table.rounds[local], request)))
+    ++local;
+  CAIRN_CHECK(local < slots_.size());  // or it would have been answered
   return local;
 }
 

@@ -38,6 +38,7 @@ void BackupSide::Begin(uint32_t local, OwnedSlot::Role was, const wire::SlotOwne
 
 bool BackupSide::Promote(uint32_t local) {
   const bool applied = ApplyTail(local, Held(local));
+  CAIRN_CHECK(!applied || backups_[local].tail.empty());
   return backups_[local].whole && applied;
 }
 
@@ -263,6 +264,7 @@ Status BackupSide::ContinueUnder(uint32_t local, const wire::OpHeader& header) {
 }
 
 void BackupSide::PopTail(Backup& here) {
+  CAIRN_CHECK(!here.tail.empty() && tail_bytes_ >= here.tail.back().size());
   tail_bytes_ -= here.tail.back().size();
   here.tail.pop_back();
 }
@@ -293,7 +295,7 @@ bool BackupSide::ApplyTail(uint32_t local, uint64_t committed) {
 bool BackupSide::Apply(uint32_t local, const wire::OpView& op) {
   const wire::OpHeader& h = op.header;
   if (h.index <= slots_[local].index()) return false;  // not of this line
-  slots_[local].ApplyUpTo(h.index);
+  slots_[local].ApplyNext(h.index);
   TableState* table = tables_.Find(TableId{h.table});
   if (h.kind == wire::OpKind::kPush || h.kind == wire::OpKind::kRefusal) return ApplyPush(local, table, op);
   if (table == nullptr) return true;  // dropped meanwhile
@@ -307,7 +309,7 @@ bool BackupSide::Apply(uint32_t local, const wire::OpView& op) {
     return in.Get<uint8_t>() == 0 || rows.LoadStaged(in);
   }
   ClosedRound closed;
-  if (!LoadClosed(in, &closed)) return false;
+  if (!LoadClosed(in, &closed) || Round{h.a} < round.open()) return false;
   if (in.Get<uint8_t>() != 0) {
     if (rows.staged()) rows.DropStaged();
     if (!rows.LoadStaged(in)) return false;
@@ -327,15 +329,17 @@ bool BackupSide::ApplyPush(uint32_t local, TableState* table, const wire::OpView
   SequenceNumbers& numbers = slots_[local].numbers;
   const LiveClient* client = clients_.Find(Incarnation{h.a});
   if (CAIRN_BUG(kNumbersNotReplicated)) client = nullptr;
+  const Seq seq{h.b};
+  if (client != nullptr && seq <= numbers.last(client->index) && !CAIRN_ANY_BUG) return false;  // used up
   if (h.kind == wire::OpKind::kRefusal) {
     ByteReader in(op.payload);
     const auto code = in.Get<uint8_t>();
     std::string text = in.GetText();
     if (!in.ok() || code == 0 || code > static_cast<uint8_t>(Code::kInternal)) return false;
-    if (client != nullptr) numbers.UseRefused(client->index, Seq{h.b}, {static_cast<Code>(code), text});
+    if (client != nullptr) numbers.UseRefused(client->index, seq, {static_cast<Code>(code), text});
     return true;
   }
-  if (client != nullptr) numbers.Use(client->index, Seq{h.b});
+  if (client != nullptr) numbers.Use(client->index, seq);
   if (table == nullptr) return true;  // dropped meanwhile
   table::SlotTable& rows = *table->rows[local];
   const bool assigns = static_cast<PushOp>(op.params.op) != PushOp::kUpdate;

@@ -143,6 +143,7 @@ bool Backups::Slow(const ReplicaSender& sender) const {
 void Backups::Shipped(uint32_t local, SlotBackup& backup, bool note) {
   ReplicaSender& sender = backup.stream->sender;
   CAIRN_CHECK(sender.next_number() >= backup.shipped && sender.next_number() > sender.confirmed());
+  CAIRN_CHECK(slots_[local].primary() && backup.fed());
   backup.shipped = sender.next_number();
   if (backup.first_shipped == 0) backup.first_shipped = backup.shipped;
   if (note) backup.stream->notes.push_back({backup.shipped, local, slots_[local].index()});
@@ -185,6 +186,8 @@ void Backups::OnConfirmed(BackupStream& stream, uint64_t up_to) {
 void Backups::Recommit(uint32_t local) {
   BackedSlot& backed = backed_[local];
   uint64_t committed = slots_[local].index();
+  // What has not been done is not committed. (A note may be of a slot whose primary is elsewhere by now.)
+  CAIRN_CHECK(backed.committed <= committed || !slots_[local].primary() || CAIRN_ANY_BUG);
   for (const SlotBackup& backup : backed.all)
     if (backup.waited()) committed = std::min(committed, backup.confirmed_index);
   if (committed <= backed.committed) return;

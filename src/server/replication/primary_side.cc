@@ -166,6 +166,13 @@ void PrimarySide::Flush() {
   backups_.FlushAll();
 }
 
+// It waits to be copied to, and there has been no connection for as long as makes a backup slow.
+bool PrimarySide::OutOfReach(const SlotBackup& backup) const {
+  return backup.phase == SlotBackup::Phase::kWaiting && !backup.stream->sender.ready() &&
+         context_.now_us() - std::max(backup.since_us, context_.awake_us()) >=
+             context_.options().slow_after_us;
+}
+
 std::vector<wire::SlotNews> PrimarySide::news() const {
   std::vector<wire::SlotNews> news;
   if (!context_.has_state()) return news;
@@ -186,12 +193,8 @@ std::vector<wire::SlotNews> PrimarySide::news() const {
         say(wire::SlotNews::kDiverged, backup.server, backup.added);
       } else if (backup.phase == SlotBackup::Phase::kWaited && backup.caught_up) {
         say(wire::SlotNews::kCaughtUp, backup.server, backup.added);
-      } else if (!backup.Confirmed() && backups_.Slow(backup.stream->sender)) {
+      } else if ((!backup.Confirmed() && backups_.Slow(backup.stream->sender)) || OutOfReach(backup)) {
         say(wire::SlotNews::kSlow, backup.server, backup.added);
-      } else if (backup.phase == SlotBackup::Phase::kWaiting && !backup.stream->sender.ready() &&
-                 context_.now_us() - std::max(backup.since_us, context_.awake_us()) >=
-                     context_.options().slow_after_us) {
-        say(wire::SlotNews::kSlow, backup.server, backup.added);  // it can't even be reached
       }
     }
     const uint16_t heir = context_.state().slots[slot.id.value].heir;

@@ -74,6 +74,7 @@ class PrimarySide final : private ReplicaSender::Listener {
             std::span<const RowKey> keys, table::Mask mask, std::span<const std::byte> payload,
             const std::shared_ptr<const Buffer>& keep = nullptr);
   void ShipNothing(uint32_t local);
+  bool OutOfReach(const SlotBackup& backup) const;
   void TellCommits();
   void SendHash();
   wire::OpHeader HashOf(uint32_t local) const;

@@ -59,6 +59,7 @@ void SlotCopies::Advance() {
 void SlotCopies::Begin(uint32_t local, SlotBackup& backup) {
   BackupStream& stream = *backup.stream;
   CAIRN_CHECK(stream.copying == OwnedSlots::kNotHere && wanted_ > 0);
+  CAIRN_CHECK(slots_[local].primary() && backup.phase == SlotBackup::Phase::kWaiting && backup.shipped == 0);
   ByteWriter content;
   content_.Save(local, content);
   stream.copying = local;
@@ -76,6 +77,7 @@ void SlotCopies::Begin(uint32_t local, SlotBackup& backup) {
 void SlotCopies::Add(BackupStream& stream, SlotBackup& backup, wire::OpKind kind, uint64_t a,
                      std::span<const std::byte> payload) {
   const OwnedSlot& slot = slots_[stream.copying];
+  CAIRN_CHECK(slot.primary() && slot.index() >= stream.copy.index);
   wire::OpHeader header;
   header.kind = kind;
   header.slot = slot.id.value;
@@ -128,6 +130,7 @@ void SlotCopies::OnConfirmed(BackupStream& stream, uint64_t up_to, int64_t now_u
     if (backup.stream != &stream || backup.phase != SlotBackup::Phase::kCopying) continue;
     if (backup.broken) break;
     if (backup.copy_end > up_to && !CAIRN_BUG(kCaughtUpEarly)) return;
+    CAIRN_CHECK(stream.copy.ended || CAIRN_ANY_BUG);
     backup.phase = SlotBackup::Phase::kWaited;
     backup.confirmed_index = std::max(backup.confirmed_index, backed.committed);
     for (const SlotBackup& other : backed.all)

@@ -85,6 +85,8 @@ void SlotRoles::BePrimary(uint32_t local, const wire::SlotOwner& owner) {
   // It has missed an epoch of another primary, which can have committed nothing without this one.
   const bool again = was == OwnedSlot::Role::kPrimary && slot.epoch() != owner.epoch;
   if (again) backups[local].deposed = false;
+  // Each primary has an epoch of its own, so that what an earlier one still sends can be told apart.
+  CAIRN_CHECK(was != OwnedSlot::Role::kBackup || owner.epoch > slot.epoch() || CAIRN_ANY_BUG);
   slot.role = OwnedSlot::Role::kPrimary;
   slot.TakeEpoch(owner.epoch);
   slot.since = owner.since;

@@ -1,7 +1,9 @@
 #include "server/slots/contributions.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "base/planted.h"
@@ -24,6 +26,7 @@ Contribution& Contributions::Add(Contribution contribution) {
   auto at =
       std::upper_bound(all_.begin(), all_.end(), contribution,
                        [](const Contribution& a, const Contribution& b) { return Place(a) < Place(b); });
+  CAIRN_CHECK(at == all_.begin() || Place(*std::prev(at)) != Place(contribution));
   return *all_.insert(at, std::move(contribution));
 }
 
@@ -108,7 +111,8 @@ void Contributions::Save(ByteWriter& out) const {
   }
 }
 
-void Contributions::Load(ByteReader& in) {
+bool Contributions::Load(ByteReader& in) {
+  std::pair<Rank, Incarnation> before;
   for (uint64_t n = in.GetCount(29); n > 0; --n) {
     Contribution c;
     c.incarnation = Incarnation{in.Get<uint64_t>()};
@@ -116,8 +120,11 @@ void Contributions::Load(ByteReader& in) {
     c.weight = in.Get<double>();
     c.refused = LoadStatus(in);
     c.folded = true;
+    const std::pair place(c.rank, c.incarnation);
+    if (!in.ok() || place <= std::exchange(before, place)) return false;
     if (!CAIRN_BUG(kSummedContributorsLost)) Add(std::move(c));
   }
+  return in.ok();
 }
 
 }  // namespace cairn::server

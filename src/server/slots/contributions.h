@@ -80,7 +80,7 @@ class Contributions {
 
   // What a backup has to know of them once they are summed up: without values and terms.
   void Save(ByteWriter& out) const;
-  void Load(ByteReader& in);
+  bool Load(ByteReader& in);  // false: not what Save makes
 
  private:
   std::vector<Contribution> all_;  // by (rank, incarnation)

@@ -4,6 +4,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
+#include "base/planted.h"
+
 namespace cairn::server {
 
 void DoneMarks::SetMembers(std::vector<Member> members) {
@@ -11,6 +14,7 @@ void DoneMarks::SetMembers(std::vector<Member> members) {
     auto old = std::find_if(members_.begin(), members_.end(),
                             [&](const Member& m) { return m.incarnation == member.incarnation; });
     if (old == members_.end()) continue;
+    CAIRN_CHECK((member.rank == old->rank && member.first == old->first) || CAIRN_ANY_BUG);
     member.mark = std::move(old->mark);
     member.decided_round = old->decided_round;
     member.decision = old->decision;
@@ -31,6 +35,7 @@ void DoneMarks::Record(Incarnation incarnation, Round round, const wire::PushPar
                        std::span<const std::byte> bitmap) {
   for (Member& member : members_) {
     if (member.incarnation != incarnation) continue;
+    CAIRN_CHECK(member.AwaitedIn(round));
     DoneMark& mark = member.mark;
     if (mark.given && mark.round >= round) return;  // a copy
     mark.given = true;

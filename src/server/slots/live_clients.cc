@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/planted.h"
 
 namespace cairn::server {
@@ -19,6 +20,7 @@ std::vector<LiveClient> LiveClients::Update(const wire::ClusterState& state) {
       ++it;
       continue;
     }
+    CAIRN_CHECK(index_taken_[it->second.index.value]);
     index_taken_[it->second.index.value] = false;
     it = clients_.erase(it);
   }

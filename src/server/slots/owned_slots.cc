@@ -3,6 +3,7 @@
 namespace cairn::server {
 
 uint32_t OwnedSlots::Place(uint32_t slot, uint32_t refusals_kept) {
+  CAIRN_CHECK(slot < local_of_.size());
   uint32_t& local = local_of_[slot];
   if (local == kNotHere) {
     local = static_cast<uint32_t>(slots_.size());

@@ -55,11 +55,11 @@ struct OwnedSlot {
   uint64_t index() const { return index_; }
   Position position() const { return Position::Of(epoch_, index_); }
   Position NextPosition() {
-    CAIRN_CHECK(owned && primary());
+    CAIRN_CHECK(owned && primary() && index_ < Position::kMaxIndex);
     return Position::Of(epoch_, ++index_);
   }
-  void ApplyUpTo(uint64_t index) {
-    CAIRN_CHECK(role == Role::kBackup && index > index_);
+  void ApplyNext(uint64_t index) {
+    CAIRN_CHECK(role == Role::kBackup && (index == index_ + 1 || CAIRN_ANY_BUG));
     index_ = index;
   }
   void ForgetIndex() { index_ = 0; }

@@ -52,6 +52,7 @@ void ParkedRequests::Remove(ParkedId id) {
   by_request_.erase(KeyOf(it->second.header));
   Unload(it->second);
   by_id_.erase(it);
+  CAIRN_CHECK(by_id_.size() == by_request_.size());
 }
 
 void ParkedRequests::Unload(const ParkedRequest& request) {

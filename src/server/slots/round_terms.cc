@@ -1,8 +1,9 @@
 #include "server/slots/round_terms.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <string>
 
@@ -27,7 +28,7 @@ const char* FieldName(const TableSpec& spec, double Hyper::* field) {
   return spec.optimizer == OptimizerKind::kAdagrad ? "lr_decay" : "dampening";
 }
 
-bool SameBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 std::string Number(double value, int digits) {
   char text[40];

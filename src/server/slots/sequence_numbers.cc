@@ -1,6 +1,7 @@
 #include "server/slots/sequence_numbers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/bounds.h"
 #include "base/planted.h"
@@ -40,17 +41,20 @@ void SequenceNumbers::Save(ClientIndex client, ByteWriter& out) const {
 }
 
 bool SequenceNumbers::Load(const ClientIndex* client, ByteReader& in) {
-  const Seq last{in.Get<uint64_t>()};
+  const Seq last_used{in.Get<uint64_t>()};
+  Seq before{0};
   for (uint64_t n = in.GetCount(17); n > 0; --n) {
     const Seq seq{in.Get<uint64_t>()};
     const auto code = in.Get<uint8_t>();
     const std::string text = in.GetText();
     if (!in.ok() || code == 0 || code > static_cast<uint8_t>(Code::kInternal)) return false;
+    if (seq <= std::exchange(before, seq) || seq > last_used) return false;
+    if (client != nullptr && seq <= last(*client)) return false;  // it comes twice
     if (client != nullptr && !CAIRN_BUG(kCopyWithoutRefusals))
       UseRefused(*client, seq, {static_cast<Code>(code), text});
   }
   if (!in.ok()) return false;
-  if (client != nullptr && last.value > 0) Use(*client, last);
+  if (client != nullptr && last_used > last(*client)) Use(*client, last_used);
   return true;
 }
 

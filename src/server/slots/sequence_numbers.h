@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "base/byte_stream.h"
+#include "base/check.h"
 #include "base/ids.h"
+#include "base/planted.h"
 #include "cairn/status.h"
 
 namespace cairn::server {
@@ -23,8 +25,9 @@ class SequenceNumbers {
 
   // The last number used up, 0 if none.
   Seq last(ClientIndex client) const { return client.value < last_.size() ? last_[client.value] : Seq{0}; }
-  // `seq` is used up: applied, or refused for a reason that its duplicates are told too.
+  // `seq` is used up: applied, or refused for a reason that its duplicates are told too. Each only once.
   void Use(ClientIndex client, Seq seq) {
+    CAIRN_CHECK(seq > last(client) || CAIRN_ANY_BUG);
     if (client.value >= last_.size()) last_.resize(client.value + 1);
     last_[client.value] = seq;
   }

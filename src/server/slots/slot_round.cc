@@ -179,6 +179,7 @@ const SlotRound::Summed& SlotRound::SumUp(const wire::TableInfo& table, const Do
   }
   summed.report.not_finite = finite ? 0 : 1;
   summed.something = rows.staged() || !finite;
+  CAIRN_CHECK(!contributions_.HasUnfolded());
   return summed_.emplace(std::move(summed));
 }
 
@@ -193,6 +194,9 @@ ClosedRound SlotRound::Decide(const wire::TableInfo& table, const DoneMarks& mar
   }
   for (const Contribution& c : contributions_.all())
     if (!c.refused.ok()) closed.refused.push_back({c.incarnation, c.refused});
+  // What changes values is a whole sum, of somebody's weight.
+  CAIRN_CHECK(closed.effect == ClosedRound::Effect::kNothing ||
+              (closed.divisor > 0 && rows.staged() && !contributions_.HasUnfolded()));
   return closed;
 }
 
@@ -241,6 +245,7 @@ void SlotRound::DecideSummedUp(const wire::TableInfo& table, const DoneMarks& ma
 }
 
 void SlotRound::Close(Round round, const ClosedRound& closed, table::SlotTable& rows) {
+  CAIRN_CHECK(round >= open_ || CAIRN_ANY_BUG);  // a round closes once
   if (closed.counts) rows.CountRound(closed.hyper);
   if (closed.effect == ClosedRound::Effect::kAssign) rows.AssignStaged(closed.column, closed.divisor);
   if (closed.effect == ClosedRound::Effect::kUpdate)
@@ -285,9 +290,9 @@ bool SlotRound::LoadSummed(Round round, ByteReader& in) {
   summed.something = in.Get<uint8_t>() != 0;
   summed.report = in.Get<wire::SlotReport>();
   summed.contributors = LoadContributors(in);
-  contributions_.Load(in);
+  if (!contributions_.Load(in)) return false;
   summed_ = std::move(summed);
-  return in.ok();
+  return true;
 }
 
 void SlotRound::Save(ByteWriter& out) const {

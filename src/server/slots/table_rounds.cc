@@ -47,6 +47,7 @@ void TableRounds::Recount(const OwnedSlots& slots) {
     ++at_lowest_;
     summed_at_lowest_ += rounds_[local].summed() != nullptr;
   }
+  CAIRN_CHECK(summed_at_lowest_ <= at_lowest_ && (first || lowest_open_ <= highest_open_));
 }
 
 // One that nobody has begun can wait for those who join: it may be long until it moves, and they start from
@@ -85,6 +86,7 @@ bool TableRounds::Close(uint32_t local, const ClosedRound& closed, table::SlotTa
   const uint32_t was_unclean = round.unclean(), was_joined = round.all_joined();
   const uint32_t was_summed = round.summed() != nullptr;
   round.Close(closing, closed, rows);
+  CAIRN_CHECK(unclean_slots_ >= was_unclean && joined_slots_ >= was_joined);
   unclean_slots_ = unclean_slots_ - was_unclean + round.unclean();
   joined_slots_ = joined_slots_ - was_joined + round.all_joined();
   const bool first = closing == highest_open_;

@@ -117,7 +117,7 @@ void LineIndex::Place(Segment& segment, RowKey key, uint64_t hash, uint32_t row)
 void LineIndex::Grow(Segment& segment) {
   uint32_t lines = segment.lines < kSmallLines ? segment.lines * 2 : Jittered(segment.lines);
   if (segment.lines == 0) lines = kFirstLines + static_cast<uint32_t>(seed_ % kFirstJitter);
-  Segment old = std::move(segment);
+  Segment old = std::exchange(segment, {});
   segment.depth = old.depth;
   segment.keys = old.keys;
   TakeLines(segment, lines);
@@ -137,7 +137,7 @@ void LineIndex::Split(Segment& segment, uint64_t hash) {
     directory_ = std::move(wider);
     ++depth_;
   }
-  Segment old = std::move(segment);
+  Segment old = std::exchange(segment, {});
   const auto upper = [&old](uint64_t h) { return ((h << old.depth) >> 63) != 0; };
   auto added = std::make_unique<Segment>();
   Segment* halves[2] = {&segment, added.get()};

@@ -89,6 +89,7 @@ void Acceptor::Add(stream_protocol::socket socket) {
 }
 
 void Acceptor::OnSetup(const std::shared_ptr<Waiting>& held) {
+  // It may be the only one left: NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const std::shared_ptr<Waiting> one = held;
   const int fd = one->socket.native_handle();
   Result<Memory> peers = ReceiveSetup(fd);
@@ -112,7 +113,8 @@ void Acceptor::OnSetup(const std::shared_ptr<Waiting>& held) {
 }
 
 void Acceptor::Forget(const std::shared_ptr<Waiting>& held) {
-  const std::shared_ptr<Waiting> one = held;  // `held` may be in the list
+  // `held` may be in the list: NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
+  const std::shared_ptr<Waiting> one = held;
   one->timer.cancel();
   error_code ignored;
   if (one->socket.is_open()) one->socket.close(ignored);

@@ -41,14 +41,14 @@ void Connector::Resolve(int64_t timeout_us) {
     const Results one = Results::create(tcp::endpoint(address, to_.port), to_.host, std::to_string(to_.port));
     return asio::post(loop_.context(), loop_.InTurn([self, one] { self->Try(one, one.begin()); }));
   }
-  const auto on_found = [self](const error_code& error, Results found) {
+  const auto on_found = [self](const error_code& error, const Results& found) {
     if (error) return self->Finish(Status(Code::kNotFound, UnknownHost(self->to_.host, error.message())));
     self->Try(found, found.begin());
   };
   resolver_.async_resolve(to_.host, std::to_string(to_.port), loop_.InTurn(on_found));
 }
 
-void Connector::Try(Results found, Results::iterator next) {
+void Connector::Try(const Results& found, Results::iterator next) {
   if (!done_) return;
   if (choice_.kind == PipeKind::kTcp) return TryTcp(found, next);
   auto self = shared_from_this();

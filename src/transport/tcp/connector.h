@@ -32,7 +32,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
  private:
   using Results = boost::asio::ip::tcp::resolver::results_type;
   void Resolve(int64_t timeout_us);
-  void Try(Results found, Results::iterator next);
+  void Try(const Results& found, Results::iterator next);
   void TryTcp(const Results& found, Results::iterator next);
   void Finish(Result<DetachedPipe> result);
 
