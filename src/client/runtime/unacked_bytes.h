@@ -2,7 +2,6 @@
 // them back when it has ended. The caller waits at the bound (byte_bound.h has the rule). Thread-safe.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -22,14 +21,13 @@ class UnackedBytes {
   // Everybody who waits, and whoever comes later, gets false.
   void Close();
   uint64_t bytes() const { return bytes_.bytes(); }
+  bool closed() const { return bytes_.closed(); }
   uint64_t bound() const { return bytes_.bound(); }
 
  private:
   ByteBound bytes_;
-  std::atomic<uint32_t> waiters_{0};
-  std::mutex mutex_;  // guards closed_ and the wait
+  std::mutex mutex_;  // guards the wait, and that it ends at Close
   std::condition_variable room_;
-  std::atomic<bool> closed_{false};
 };
 
 }  // namespace cairn::client
