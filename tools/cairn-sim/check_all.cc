@@ -16,7 +16,8 @@ std::vector<std::unique_ptr<Checker>> MakeCheckers(Context& context) {
                     MakeOneOwner,       MakePromotion,    MakeWaitsFor,
                     MakeEqualHashes,    MakePlacement,    MakeAppliedCommitted,
                     MakeInOrder,        MakeEqualNumbers, MakeReplicaAmplification,
-                    MakeDeeds,          MakeGradients}) {
+                    MakeDeeds,          MakeGradients,    MakeWholePush,
+                    MakeOwnPush,        MakeRoom}) {
     all.push_back(make(context));
   }
   return all;

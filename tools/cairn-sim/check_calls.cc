@@ -43,7 +43,9 @@ class Outcomes final : public Checker {
         return end.short_deadline || end.kind == CallEnd::Kind::kStart || ended;
       case Code::kNotFound:
       case Code::kAlreadyExists: return end.churned;
-      case Code::kOutcomeUnknown: return end.short_deadline || retired || ended;
+      case Code::kOutcomeUnknown:
+        return end.short_deadline || retired || ended || end.closed || (end.rogue && end.in_parts);
+      case Code::kCancelled: return end.closed;
       // Who never heard its incarnation can be declared dead as well.
       case Code::kRetired: return retired || end.kind == CallEnd::Kind::kStart;
       case Code::kJobFailed: return failed ? Names(end.status) : ended && end.kind == CallEnd::Kind::kStart;

@@ -172,7 +172,8 @@ class ReadsCommitted final : public AnswerChecker {
     last = std::max(last, position);
   }
   void OnCallEnd(const CallEnd& end) override {
-    if (end.kind != CallEnd::Kind::kPull || !end.status.ok() || end.info->spec.mode != Mode::kAsync) return;
+    const bool reads = end.kind == CallEnd::Kind::kPull || end.kind == CallEnd::Kind::kPushPull;
+    if (!reads || !end.status.ok() || end.info->spec.mode != Mode::kAsync) return;
     const auto slot_count = static_cast<uint32_t>(context_.durable.slots.size());
     if (end.info->spec.kind == TableKind::kSparse) {
       for (RowKey key : end.keys) CheckSlot(end, wire::SlotOfKey(key, slot_count).value);

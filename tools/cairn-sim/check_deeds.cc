@@ -66,6 +66,7 @@ class Deeds final : public Checker {
   }
   void OnCallEnd(const CallEnd& end) override {
     if (end.status.ok() && end.told.all_joined) Add(Deed::kAllJoined);
+    if (end.status.ok() && end.kind == CallEnd::Kind::kPushPull) Add(Deed::kPushPull);
     if (end.kind == CallEnd::Kind::kContribute && end.status.code() == Code::kDeadlineExceeded &&
         end.short_deadline) {
       Add(Deed::kContributedLate);
@@ -171,6 +172,15 @@ const char* Name(Deed deed) {
     case Deed::kRestSent: return "top-k: the rest sent";
     case Deed::kChoiceDropped: return "top-k: push refused";
     case Deed::kDifferenceTold: return "states told as differences";
+    case Deed::kSplitPush: return "pushes in parts";
+    case Deed::kLargeAlone: return "large push alone";
+    case Deed::kPushPull: return "push-pulls";
+    case Deed::kPulledAgain: return "pulled again after a push";
+    case Deed::kTripOfTables: return "trips of several tables";
+    case Deed::kClosed: return "client closed in mid-call";
+    case Deed::kClosedInTrip: return "closed in a trip";
+    case Deed::kClosedWaiting: return "closed while one waits";
+    case Deed::kClosedBetweenParts: return "closed between parts";
     case Deed::kCount: break;
   }
   return "?";

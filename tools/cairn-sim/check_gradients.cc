@@ -71,7 +71,7 @@ class Gradients final : public Checker {
   void OnPrepared(const PreparedEvent& e) override {
     const bool bare = e.given.joined || e.given.not_finite || e.given.values.empty();
     if (bare) return;
-    if (e.request == nullptr) return context_.deeds.Add(Deed::kChoiceDropped);
+    if (e.frames == nullptr) return context_.deeds.Add(Deed::kChoiceDropped);
     e.given.table->spec.kind == TableKind::kDense ? CheckDense(e) : CheckRows(e);
   }
 
@@ -89,11 +89,9 @@ class Gradients final : public Checker {
 
   template <class Each>
   void ForEachSent(const PreparedEvent& e, Each each) {
-    for (const client::ShardPart& part : e.request->parts) {
-      const wire::FrameHeader header = part.frame->header();
+    for (const auto& [header, body] : *e.frames) {
       if (header.type != wire::FrameType::kPush && header.type != wire::FrameType::kContribute) continue;
-      const Buffer flat = wire::Flatten(*part.frame, pool_);
-      const auto push = wire::DecodePush(header, flat.bytes().subspan(sizeof(header)));
+      const auto push = wire::DecodePush(header, body);
       if (!push.ok()) return Violation(Words(e, "that can't be read: " + push.status().ToString()));
       ForEachPart(push->entries, push->keys, push->values, each);
     }
@@ -220,7 +218,6 @@ class Gradients final : public Checker {
     return sum;
   }
 
-  BufferPool pool_;
   std::map<std::pair<uint64_t, uint32_t>, Totals> totals_;  // by (incarnation, table)
 };
 

@@ -15,7 +15,7 @@ namespace cairn::sim {
 
 namespace {
 
-std::string Words(uint32_t slot, const wire::SlotOwner& owner) {
+std::string OwnedWords(uint32_t slot, const wire::SlotOwner& owner) {
   return "slot " + std::to_string(slot) + ", epoch " + std::to_string(owner.epoch) + ", of server " +
          std::to_string(owner.server) + " thread " + std::to_string(owner.thread);
 }
@@ -27,7 +27,7 @@ class OneOwner final : public Checker {
   void OnDurable(const wire::ClusterState& state) override {
     Look(state, "is recorded");
     for (uint32_t s = 0; s < state.slots.size(); ++s) {
-      if (state.slots[s].epoch < epochs_[s]) Violation(Words(s, state.slots[s]) + " goes back");
+      if (state.slots[s].epoch < epochs_[s]) Violation(OwnedWords(s, state.slots[s]) + " goes back");
       epochs_[s] = state.slots[s].epoch;
     }
   }
@@ -42,13 +42,13 @@ class OneOwner final : public Checker {
       const wire::SlotOwner& owner = state.slots[s];
       const wire::ServerInfo* server = state.FindServer(owner.server);
       if (server == nullptr) {
-        Violation(Words(s, owner) + " " + how + ", and there is no such server");
+        Violation(OwnedWords(s, owner) + " " + how + ", and there is no such server");
         continue;
       }
       const ShardName name{owner.server, owner.thread, server->incarnation.value};
       auto [it, added] = owners_.try_emplace({s, owner.epoch}, name);
       if (!added && it->second != name)
-        Violation(Words(s, owner) + " " + how + ", and it was " + ToString(it->second) + " before");
+        Violation(OwnedWords(s, owner) + " " + how + ", and it was " + ToString(it->second) + " before");
     }
   }
   std::map<std::pair<uint32_t, uint64_t>, ShardName> owners_;
@@ -104,7 +104,7 @@ class Promotion final : public Checker {
                const wire::ClusterState& state) {
     if (old.epoch == now.epoch) {
       if (old.server != now.server || old.thread != now.thread)
-        Violation(Words(slot, now) + " has another primary than before, under the same epoch");
+        Violation(OwnedWords(slot, now) + " has another primary than before, under the same epoch");
       return;
     }
     const wire::Backup* was = old.FindBackup(now.server);
@@ -112,9 +112,9 @@ class Promotion final : public Checker {
     const bool in_sync =
         was != nullptr && was->thread == now.thread &&
         (was->in_sync || caught_up_.contains({slot, old.epoch, was->server, was->added.value}));
-    if (!in_sync) Violation(Words(slot, now) + " is promoted and was not in sync");
+    if (!in_sync) Violation(OwnedWords(slot, now) + " is promoted and was not in sync");
     if (now.since != state.version)
-      Violation(Words(slot, now) + " begins in version " + std::to_string(state.version.value) +
+      Violation(OwnedWords(slot, now) + " begins in version " + std::to_string(state.version.value) +
                 " and says since " + std::to_string(now.since.value));
   }
   wire::ClusterState before_;
@@ -138,7 +138,7 @@ class WaitsFor final : public Checker {
     if (context_.EpochLed(primary, SlotId(slot)) != owner.epoch) return;  // has yet to hear of it
     for (const wire::Backup& backup : owner.backups) {
       if (!backup.in_sync || shard->second->WaitsFor(SlotId(slot), backup.server)) continue;
-      Violation(Words(slot, owner) + ": server " + std::to_string(backup.server) +
+      Violation(OwnedWords(slot, owner) + ": server " + std::to_string(backup.server) +
                 " is on record as in sync, and the primary does not wait for it");
     }
   }
@@ -220,14 +220,15 @@ class Placement final : public Checker {
       std::vector<uint16_t> servers{owner.server};
       for (const wire::Backup& backup : owner.backups) {
         if (std::ranges::count(servers, backup.server) > 0)
-          Violation(Words(s, owner) + " has two owners on one server");
+          Violation(OwnedWords(s, owner) + " has two owners on one server");
         if (state.FindServer(backup.server) == nullptr)
-          Violation(Words(s, owner) + " has a backup on a server that is not there");
+          Violation(OwnedWords(s, owner) + " has a backup on a server that is not there");
         servers.push_back(backup.server);
       }
       if (owner.heir == wire::kNoServer) continue;
       const wire::Backup* heir = owner.FindBackup(owner.heir);
-      if (heir == nullptr || !heir->in_sync) Violation(Words(s, owner) + " has an heir that is not in sync");
+      if (heir == nullptr || !heir->in_sync)
+        Violation(OwnedWords(s, owner) + " has an heir that is not in sync");
     }
   }
 };

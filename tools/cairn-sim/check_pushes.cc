@@ -17,7 +17,7 @@ namespace {
 
 using Stream = std::pair<uint32_t, uint64_t>;  // slot, incarnation
 
-std::string Words(SlotId slot, Incarnation incarnation, Seq seq) {
+std::string PushWords(SlotId slot, Incarnation incarnation, Seq seq) {
   return "number " + std::to_string(seq.value) + " of incarnation " + std::to_string(incarnation.value) +
          " in slot " + std::to_string(slot.value);
 }
@@ -28,7 +28,7 @@ class AppliedOnce final : public Checker {
 
   void OnPush(const PushEvent& e) override {
     uint64_t& last = last_[{e.slot.value, e.incarnation.value}];
-    const std::string what = Words(e.slot, e.incarnation, e.seq);
+    const std::string what = PushWords(e.slot, e.incarnation, e.seq);
     switch (e.outcome) {
       case server::Outcome::kApplied:
       case server::Outcome::kRefused:
@@ -93,12 +93,12 @@ class SameOutcome final : public Checker {
       decided = Code::kOk;
     } else if (e.outcome == server::Outcome::kRefused) {
       if (decided && *decided != e.code)
-        Violation(Words(e.slot, e.incarnation, e.seq) + " is refused differently");
+        Violation(PushWords(e.slot, e.incarnation, e.seq) + " is refused differently");
       if (!decided) refused_[{e.slot.value, e.incarnation.value}].insert(e.seq.value);
       decided = e.code;
     } else if (e.outcome == server::Outcome::kDuplicate && decided && *decided != e.code &&
                !Forgotten(e.slot, e.incarnation, e.seq)) {
-      Violation("a copy of " + Words(e.slot, e.incarnation, e.seq) + " gets " +
+      Violation("a copy of " + PushWords(e.slot, e.incarnation, e.seq) + " gets " +
                 std::string(CodeName(e.code)) + ", the original got " + std::string(CodeName(*decided)));
     }
   }
@@ -111,7 +111,7 @@ class SameOutcome final : public Checker {
   void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) override {
     const auto& decided = decided_[{slot.value, incarnation.value, seq.value}];
     if (decided && *decided != Code::kOk)
-      Violation(Words(slot, incarnation, seq) + " is taken for applied and was refused with " +
+      Violation(PushWords(slot, incarnation, seq) + " is taken for applied and was refused with " +
                 std::string(CodeName(*decided)));
   }
 
@@ -159,7 +159,7 @@ class SameOutcome final : public Checker {
       const auto& decided = decided_[{slot, header.incarnation, seq}];
       if (decided && Forgotten(SlotId(slot), Incarnation(header.incarnation), Seq(seq))) continue;
       if (!decided || *decided != told) {
-        Violation(Words(SlotId(slot), Incarnation(header.incarnation), Seq(seq)) + " is answered " +
+        Violation(PushWords(SlotId(slot), Incarnation(header.incarnation), Seq(seq)) + " is answered " +
                   std::string(CodeName(told)) + " and was " +
                   (decided ? "decided " + std::string(CodeName(*decided)) : "not decided"));
       }

@@ -10,7 +10,7 @@ namespace cairn::sim {
 
 namespace {
 
-std::string Words(Position position) {
+std::string PlaceWords(Position position) {
   return "(" + std::to_string(position.epoch()) + ", " + std::to_string(position.index()) + ")";
 }
 
@@ -22,7 +22,7 @@ class MonotoneReads final : public Checker {
     if (position < seen) {
       Violation("incarnation " + std::to_string(incarnation.value) + " reads table " +
                 std::to_string(table.value) + " in slot " + std::to_string(slot.value) + " at " +
-                Words(position) + " after " + Words(seen));
+                PlaceWords(position) + " after " + PlaceWords(seen));
     }
     seen = std::max(seen, position);
   }

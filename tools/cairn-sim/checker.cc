@@ -24,6 +24,7 @@ const char* Name(CallEnd::Kind kind) {
     case CallEnd::Kind::kCreate: return "CreateTable";
     case CallEnd::Kind::kDrop: return "DropTable";
     case CallEnd::Kind::kPush: return "Push";
+    case CallEnd::Kind::kPushPull: return "PushPull";
     case CallEnd::Kind::kRound: return "Round";
     case CallEnd::Kind::kContribute: return "Contribute";
     case CallEnd::Kind::kDecide: return "Decide";

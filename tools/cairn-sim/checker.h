@@ -71,16 +71,40 @@ struct SummedUpEvent {
   const std::vector<server::Contributor>& contributors;
   const std::vector<StagedPart>& staged;  // what was summed up
 };
-// A worker has made a request of a caller's values, and is about to submit it.
+// A frame as it was made.
+struct PreparedFrame {
+  wire::FrameHeader header;
+  std::vector<std::byte> body;
+};
+// A worker has made a request of a caller's values, or several, and is about to submit them.
 struct PreparedEvent {
   uint32_t worker = 0;  // the launcher's number
   Incarnation incarnation;
-  const client::PartitionInput& given;       // by the caller
-  const client::Request* request = nullptr;  // null: refused, and nothing of it is sent
+  uint64_t call = 0;                                   // of all workers; CallEnd has the same
+  const client::PartitionInput& given;                 // by the caller
+  const std::vector<PreparedFrame>* frames = nullptr;  // null: refused, and nothing of it is sent
+};
+// A worker's push has taken room at its client's bound, or has given it back.
+struct RoomEvent {
+  int process = -1;
+  uint64_t bytes = 0;
+  bool taken = false;
 };
 // A call of a worker has ended.
 struct CallEnd {
-  enum class Kind { kStart, kCreate, kDrop, kPush, kRound, kContribute, kDecide, kPull, kBarrier, kLeave };
+  enum class Kind {
+    kStart,
+    kCreate,
+    kDrop,
+    kPush,
+    kPushPull,
+    kRound,
+    kContribute,
+    kDecide,
+    kPull,
+    kBarrier,
+    kLeave
+  };
   Kind kind = Kind::kPush;
   Status status;
   Incarnation incarnation;
@@ -91,15 +115,19 @@ struct CallEnd {
   bool short_deadline = false;
   bool churned = false;  // on a table that others drop
   bool assigns = false;  // a round of assigns
-  bool joined = false;   // a round that this worker had no more data for
-  Round round;           // of rounds in one phase or two
-  RoundInfo told;        // of rounds that ended well
-  uint8_t column = 0;    // of pulls
+  bool closed = false;   // the client was closed before
+  bool in_parts = false;
+  uint64_t call = 0;    // PreparedEvent::call; 0: none
+  bool joined = false;  // a round that this worker had no more data for
+  Round round;          // of rounds in one phase or two
+  RoundInfo told;       // of rounds that ended well
+  uint8_t column = 0;   // of pulls
   // Pulls and rounds that read: what was asked and what came.
   const wire::TableInfo* info = nullptr;
   std::span<const RowKey> keys;
   std::span<const std::byte> out;
   const std::map<uint32_t, Position>* acknowledged = nullptr;  // per slot, when the pull was submitted
+  const std::map<uint32_t, Position>* read = nullptr;          // push-pulls: per slot, what was read
 };
 const char* Name(CallEnd::Kind kind);
 
@@ -208,6 +236,7 @@ class Checker {
   virtual void OnRoundAcknowledged(Incarnation, TableId, Round, const Status&) {}
   virtual void OnRead(SlotId, Incarnation, TableId, Position) {}
   virtual void OnPrepared(const PreparedEvent&) {}
+  virtual void OnRoom(const RoomEvent&) {}
   virtual void OnCallEnd(const CallEnd&) {}
   virtual void OnBarrier(uint32_t /*worker*/, Incarnation, uint64_t /*count*/, bool /*passed*/) {}
   // The wire, at the moment of sending.

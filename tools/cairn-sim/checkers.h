@@ -14,6 +14,10 @@ CheckerPtr MakeAppliedOnce(Context& context);  // applied-once
 CheckerPtr MakeSameOutcome(Context& context);  // same-outcome
 // check_gradients.cc
 CheckerPtr MakeGradients(Context& context);  // gradients
+// check_callers.cc
+CheckerPtr MakeWholePush(Context& context);  // whole-push
+CheckerPtr MakeOwnPush(Context& context);    // own-push
+CheckerPtr MakeRoom(Context& context);       // room
 // check_sums.cc
 CheckerPtr MakeExactSums(Context& context);  // exact-sums
 // check_rounds.cc

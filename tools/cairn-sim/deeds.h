@@ -57,6 +57,15 @@ enum class Deed : uint8_t {
   kRestSent,        // what top-k had held back is sent
   kChoiceDropped,   // a push that top-k has chosen from is refused
   kDifferenceTold,  // a state is told as what has changed
+  kSplitPush,       // a push goes in parts, each a request of its own
+  kLargeAlone,      // one that is larger than the client's bound waits until it is alone
+  kPushPull,        // a push and the pull behind it, on an async table, end well
+  kPulledAgain,     // the pull may have overtaken the push, and is repeated
+  kTripOfTables,    // calls on several tables go in one trip
+  kClosed,          // a client is closed while calls are under way
+  kClosedInTrip,    // while a trip of it is open
+  kClosedWaiting,   // while a caller waits for room
+  kClosedBetweenParts,
   kCount
 };
 inline constexpr size_t kDeedKinds = static_cast<size_t>(Deed::kCount);

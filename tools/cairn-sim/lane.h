@@ -29,6 +29,9 @@ struct CallData {
   std::vector<RowKey> found;  // the keys of a table
   RoundInfo told;
   std::map<uint32_t, Position> acknowledged;
+  std::map<uint32_t, Position> read;  // push-pulls: per slot
+  bool in_parts = false;
+  bool rogue = false;  // CallEnd::rogue
   // Overwrites all of it: a core that still looks at it after `done` will be seen.
   void Poison();
 };

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/random.h"
+#include "client/partition/partition.h"
 
 namespace cairn::sim {
 
@@ -311,6 +312,18 @@ void MakeBounds(Plan& plan, Random random) {
   maybe(plan.max_first_bytes, 0.3, 1000, 1000);
 }
 
+// How callers make their calls. Drawn apart too.
+void MakeCallers(Plan& plan, Random random) {
+  plan.most_reserved_bytes =
+      random.Chance(0.35) ? static_cast<uint64_t>(random.Between(60, 3000)) : plan.max_unacked_bytes;
+  plan.part_bytes = client::kFrameTargetBytes;
+  if (random.Chance(0.5))
+    plan.part_bytes = static_cast<uint64_t>(random.Between(1, random.Chance(0.5) ? 60 : 600));
+  if (random.Chance(0.6)) plan.trips = 0.2;
+  if (random.Chance(0.7)) plan.push_pulls = 0.2;
+  if (plan.severity > 0 && !plan.only_cuts && random.Chance(0.2)) plan.closes = 0.05;
+}
+
 // How long a scheduler waits before it gives partitions up, and cuts of it, which are shorter than that.
 // Under some seeds nothing else goes wrong. Drawn apart too.
 void MakeSchedulerCuts(Plan& plan, Random random) {
@@ -346,6 +359,13 @@ void AimAtLostTails(Plan& plan) {
   plan.slow_links = std::max(plan.slow_links, 0.5);
   plan.think_us = std::min(plan.think_us, 40 * kMs);
   plan.shard_bounds.batch_bytes = 1;  // each operation is a frame of its own
+}
+
+// Every push of rows goes in parts, and few bytes fit.
+void AimAtParts(Plan& plan) {
+  plan.part_bytes = 1;
+  plan.most_reserved_bytes = uint64_t{64} << 20;
+  plan.think_us = std::min(plan.think_us, 20 * kMs);
 }
 
 }  // namespace
@@ -388,6 +408,7 @@ Plan MakePlan(uint64_t seed) {
   MakeDisk(plan, Random(Mix64(seed, 0xD15C)));
   MakeBounds(plan, Random(Mix64(seed, 0xB0D5)));
   MakeSchedulerCuts(plan, Random(Mix64(seed, 0xC075)));
+  MakeCallers(plan, Random(Mix64(seed, 0xCA11E4)));
   plan.last_word = plan.schedulers == 1 && !plan.lose_server && Random(Mix64(seed, 0x1A57)).Chance(0.15);
   // What is too large to be sent costs its slot the backups, every time: it would never be at rest.
   if (plan.settle) plan.shard_bounds.most_operation_bytes = server::ShardBounds{}.most_operation_bytes;
@@ -401,7 +422,16 @@ Plan MakePlan(uint64_t seed) {
 
 void AimAt(planted::Bug bug, Plan& plan) {
   if (plan.severity == 0 || plan.lose_server || plan.only_cuts) return;  // calm, or what goes wrong is chosen
-  if (bug == planted::Bug::kTailForgotten) AimAtLostTails(plan);
+  using planted::Bug;
+  if (bug == Bug::kTailForgotten) AimAtLostTails(plan);
+  if (bug == Bug::kClosedInBetween || bug == Bug::kPartsDenied || bug == Bug::kPartsEarly) AimAtParts(plan);
+  if (bug == Bug::kClosedInBetween || bug == Bug::kTripLost) plan.closes = std::max(plan.closes, 0.3);
+  if (bug == Bug::kTripLost) plan.trips = 0.6;
+  if (bug == Bug::kPartsDenied) plan.twins = std::max(plan.twins, 0.6);
+  if (bug == Bug::kPartsEarly) {
+    plan.short_deadlines = true;
+    plan.max_unacked_bytes = std::min<uint64_t>(plan.max_unacked_bytes, 400);
+  }
 }
 
 }  // namespace cairn::sim

@@ -66,6 +66,11 @@ struct Plan {
   uint32_t max_restarts = 3;
   double split = 0;  // how often a request is cut into more frames than needed
   uint64_t max_unacked_bytes = 0;
+  uint64_t most_reserved_bytes = 0;    // of a client's callers, from before they copy
+  uint64_t part_bytes = 0;             // values of a push of rows; from there on it goes in parts
+  double trips = 0;                    // how often a lane opens one
+  double push_pulls = 0;               // how often a push to an async table is a push-pull
+  double closes = 0;                   // of a client, per second of its life while faults last
   uint32_t max_unacked_frames = 1024;  // of a client; servers remember as many refusals
   int64_t resend_after_us = 0;
   int64_t still_waiting_us = 0;

@@ -6,15 +6,17 @@ namespace cairn::sim {
 
 namespace {
 constexpr int64_t kSchedulerTickUs = 100'000;
-constexpr int64_t kCampaignEveryUs = 500'000;
 constexpr int64_t kLeaseSeconds = 5;
-constexpr int64_t kKeepLeaseUs = kLeaseSeconds * 1'000'000 / 3;
-constexpr int64_t kTryAgainUs = 500'000;
+constexpr int64_t kLeaseUs = kLeaseSeconds * 1'000'000;
+constexpr int64_t kFirstCampaignUs = 500'000;
 constexpr int64_t kLongWaitUs = 500'000;  // for its store: nobody could be heard meanwhile
 }  // namespace
 
 SchedulerProcess::SchedulerProcess(World& world, uint32_t number)
-    : world_(world), number_(number), leadership_(world.plan().lost_after_us) {
+    : world_(world),
+      number_(number),
+      log_([this](const std::string& line) { world_.Log("scheduler " + std::to_string(number_), line); }),
+      leadership_(world.plan().lost_after_us) {
   const std::string name = number == 0 ? "scheduler" : "scheduler " + std::to_string(number);
   process_ = world.fabric().AddProcess(SchedulerHost(number), name);
   const Actor actor{.role = wire::Role::kScheduler, .index = number};
@@ -53,8 +55,57 @@ void SchedulerProcess::Start() {
   options.address = wire::ToString(world_.scheduler_endpoints()[number_]);
   options.ttl_s = kLeaseSeconds;
   election_ = std::make_unique<scheduler::EtcdElection>(*kv_, options);
-  world_.fabric().Run(process_, world_.now_us() + world_.random().Between(0, kCampaignEveryUs),
-                      [this] { Campaign(); });
+  candidacy_ = std::make_unique<scheduler::Candidacy>(
+      *election_,
+      scheduler::Candidacy::Options{.ttl_us = kLeaseUs,
+                                    .now_us = [this] { return world_.now_us(); },
+                                    .stopping = [this] { return !alive(); }},
+      *this, log_);
+  StepAfter(world_.random().Between(0, kFirstCampaignUs));
+}
+
+void SchedulerProcess::StepAfter(int64_t us) {
+  world_.fabric().Run(process_, world_.now_us() + us, [this, turn = ++turn_] { Step(turn); });
+}
+
+void SchedulerProcess::Step(uint64_t turn) {
+  if (turn != turn_) return;
+  leadership_.OnTick(world_.now_us());
+  step_us_ = world_.now_us();
+  const uint64_t unanswered = kv_->unanswered();
+  const int64_t pause_us = candidacy_->Step(!leadership_.resigned());
+  if (!alive() || pause_us == scheduler::Candidacy::kNever) return;
+  if (kv_->unanswered() == unanswered) etcd_heard_us_ = step_us_;
+  const bool silent = world_.now_us() - etcd_heard_us_ >= kLeaseUs;
+  if (silent && leads() && candidacy_->leads() && leadership_.answers())
+    world_.context().report("leader-answers", "scheduler " + std::to_string(number_) +
+                                                  " has not heard etcd for as long as its lease lasts, and "
+                                                  "goes on as the leader");
+  if (turn == turn_) StepAfter(pause_us);
+}
+
+// Handled behind what the scheduler has to do already, like everything that the candidate says.
+void SchedulerProcess::OnWon(int64_t revision) {
+  etcd_heard_us_ = step_us_;
+  world_.fabric().Run(process_, world_.now_us(), [this, revision] { LeadFrom(revision); });
+}
+
+void SchedulerProcess::OnEtcd(bool heard) { leadership_.OnEtcd(heard); }
+
+void SchedulerProcess::OnLost(Status) { world_.KillScheduler(number_, true); }
+
+void SchedulerProcess::LeadFrom(int64_t revision) {
+  if (world_.context().durable.term.value > 0) world_.context().deeds.Add(Deed::kNewLeader);
+  world_.Log("scheduler " + std::to_string(number_), "leads, revision " + std::to_string(revision));
+  store_kv_ = std::make_unique<SimKv>(world_, *world_.etcd(), process_, world_.random().Next());
+  scheduler::EtcdStoreOptions options;
+  options.prefix = kEtcdPrefix;
+  options.leader_revision = revision;
+  options.now_us = [kv = store_kv_.get()] { return kv->now_us(); };
+  options.pause = [kv = store_kv_.get()](int64_t us) { kv->Pause(us); };
+  store_ = std::make_unique<scheduler::EtcdStore>(*store_kv_, options);
+  leadership_.OnWon();
+  Lead(*store_);
 }
 
 void SchedulerProcess::Resign() {
@@ -63,53 +114,12 @@ void SchedulerProcess::Resign() {
   leadership_.Resign(world_.now_us());
   ++reigns_;
   world_.Dispose([dead = std::shared_ptr<scheduler::Scheduler>(std::move(core_))] {});
-  election_->Resign();
   // The real candidate is a thread of its own: what it has asked etcd may be answered, or given up, later.
-  if (alive() && world_.random().Chance(0.5))
+  if (world_.random().Chance(0.5))
     world_.fabric().Run(process_, world_.now_us() + world_.random().Between(1'000, 1'500'000), [this] {
       if (!leads()) leadership_.OnEtcd(false);
     });
-  if (alive()) world_.fabric().Run(process_, world_.now_us() + kCampaignEveryUs, [this] { Campaign(); });
-}
-
-void SchedulerProcess::Campaign() {
-  leadership_.OnTick(world_.now_us());
-  if (leadership_.resigned())
-    return world_.fabric().Run(process_, world_.now_us() + kCampaignEveryUs, [this] { Campaign(); });
-  const auto standing = election_->Campaign();
-  if (!alive()) return;
-  if (!standing.ok() || standing->revision == 0) {
-    return world_.fabric().Run(process_, world_.now_us() + kCampaignEveryUs, [this] { Campaign(); });
-  }
-  if (world_.context().durable.term.value > 0) world_.context().deeds.Add(Deed::kNewLeader);
-  world_.Log("scheduler " + std::to_string(number_), "leads, revision " + std::to_string(standing->revision));
-  scheduler::EtcdStoreOptions options;
-  options.prefix = kEtcdPrefix;
-  options.leader_revision = standing->revision;
-  options.now_us = [this] { return kv_->now_us(); };
-  options.pause = [this](int64_t us) { kv_->Pause(us); };
-  store_ = std::make_unique<scheduler::EtcdStore>(*kv_, options);
-  etcd_heard_us_ = world_.now_us();
-  told_silent_ = false;
-  leadership_.OnWon();
-  Lead(*store_);
-  if (alive())
-    world_.fabric().Run(process_, world_.now_us() + kKeepLeaseUs,
-                        [this, reign = reigns_] { KeepLease(reign); });
-}
-
-void SchedulerProcess::KeepLease(uint64_t reign) {
-  if (reign != reigns_) return;
-  const int64_t asked_us = world_.now_us();
-  const auto leads = election_->KeepAlive();
-  if (!alive()) return;
-  if (leads.ok() && !*leads) return world_.KillScheduler(number_, true);
-  if (leads.ok()) etcd_heard_us_ = asked_us;
-  // Another one may lead by now: it stops answering.
-  const bool silent = world_.now_us() - etcd_heard_us_ >= kLeaseSeconds * 1'000'000;
-  if (std::exchange(told_silent_, silent) != silent) leadership_.OnEtcd(!silent);
-  const int64_t pause = leads.ok() ? kKeepLeaseUs : kTryAgainUs;
-  world_.fabric().Run(process_, world_.now_us() + pause, [this, reign = reigns_] { KeepLease(reign); });
+  StepAfter(0);
 }
 
 // What was sent to it while it waited for its store is handled behind that.
@@ -152,9 +162,9 @@ void SchedulerProcess::Tick(uint64_t reign) {
 }
 
 void SchedulerProcess::OnMessage(ConnId conn, wire::InFrame& frame) {
-  leadership_.OnFound();
+  if (leadership_.OnFound()) StepAfter(0);
   if (core_ == nullptr || leadership_.away()) {
-    if (core_ != nullptr && !told_silent_)
+    if (core_ != nullptr && world_.now_us() - etcd_heard_us_ < kLeaseUs)
       world_.context().report("leader-answers", "scheduler " + std::to_string(number_) +
                                                     " leads, etcd hears it, and it sends a node away");
     const wire::Refusal refusal{frame.header.request_id, Code::kUnavailable, "this scheduler does not lead"};

@@ -1,12 +1,16 @@
 // A simulated scheduler process: drives scheduler::Scheduler as the real node does. With a key-value
-// store there are several, of which one leads; the others refuse everybody and try to.
+// store there are several, of which one leads; the others refuse everybody and try to, as the candidacy of
+// the real node says.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include "base/log.h"
 #include "scheduler/core/leadership.h"
 #include "scheduler/core/scheduler.h"
+#include "scheduler/metastore/candidacy.h"
 #include "scheduler/metastore/etcd_election.h"
 #include "scheduler/metastore/etcd_store.h"
 #include "sim_kv.h"
@@ -15,7 +19,7 @@
 
 namespace cairn::sim {
 
-class SchedulerProcess final : public PortHandler {
+class SchedulerProcess final : public PortHandler, public scheduler::Candidacy::Listener {
  public:
   SchedulerProcess(World& world, uint32_t number);
   int process() const { return process_; }
@@ -30,11 +34,18 @@ class SchedulerProcess final : public PortHandler {
  private:
   scheduler::SchedulerOptions Options() const;
   void Lead(scheduler::MetaStore& store);
-  void Campaign();
-  // Both end with the reign that they were begun in.
-  void KeepLease(uint64_t reign);
+  // The candidate, a thread of its own in the real node: steps when its time has come, or it is to resign or
+  // to stand. `turn`: only the newest of those that were planned counts.
+  void StepAfter(int64_t us);
+  void Step(uint64_t turn);
+  void OnStandby(const std::string&) override {}
+  void OnWon(int64_t revision) override;
+  void OnEtcd(bool heard) override;
+  void OnLost(Status why) override;
+  // Ends with the reign that it was begun in.
   void Tick(uint64_t reign);
   void Resign();
+  void LeadFrom(int64_t revision);
   void AfterCall();
   template <class Function>
   void Call(Function function);
@@ -44,12 +55,16 @@ class SchedulerProcess final : public PortHandler {
   const uint32_t number_;
   int process_;
   Port* port_;
-  std::unique_ptr<SimKv> kv_;
+  const LogLine log_;
+  std::unique_ptr<SimKv> kv_;  // the candidate's
+  std::unique_ptr<SimKv> store_kv_;
   std::unique_ptr<scheduler::EtcdElection> election_;
   std::unique_ptr<scheduler::EtcdStore> store_;
   std::unique_ptr<scheduler::Scheduler> core_;
-  int64_t etcd_heard_us_ = 0;
-  bool told_silent_ = false;  // a candidate tells its scheduler of changes alone
+  std::unique_ptr<scheduler::Candidacy> candidacy_;
+  uint64_t turn_ = 0;
+  int64_t step_us_ = 0;        // when the last step began
+  int64_t etcd_heard_us_ = 0;  // when the last one began in which etcd has answered everything
   scheduler::Leadership leadership_;
   uint64_t reigns_ = 0;  // that have ended
 };

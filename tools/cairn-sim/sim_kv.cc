@@ -94,6 +94,12 @@ SimKv::Fate SimKv::Choose() {
 }
 
 bool SimKv::Call(int64_t timeout_us, const std::function<void()>& act) {
+  const bool answered = MakeCall(timeout_us, act);
+  if (!answered) ++unanswered_;
+  return answered;
+}
+
+bool SimKv::MakeCall(int64_t timeout_us, const std::function<void()>& act) {
   if (!world_.fabric().alive(process_)) return false;
   const Fate fate = Choose();
   if (fate == Fate::kFine) {

@@ -58,17 +58,21 @@ class SimKv final : public scheduler::Kv {
   // The process waits; a dead one does not come back, so its time is over at once.
   void Pause(int64_t us);
   int64_t now_us() const;
+  // Calls that etcd has not answered.
+  uint64_t unanswered() const { return unanswered_; }
 
  private:
   enum class Fate { kFine, kRequestLost, kAnswerLost, kLate };
   Fate Choose();
   // What a call does, before its answer or its time-out. False: it is not known.
   bool Call(int64_t timeout_us, const std::function<void()>& act);
+  bool MakeCall(int64_t timeout_us, const std::function<void()>& act);
 
   World& world_;
   SimEtcd& etcd_;
   const int process_;
   Random random_;
+  uint64_t unanswered_ = 0;
 };
 
 }  // namespace cairn::sim

@@ -9,6 +9,8 @@ namespace cairn::sim {
 
 namespace {
 constexpr int64_t kTickUs = 50'000;
+// Of lanes whose calls always go at once.
+constexpr client::CallerId kNoTrips{0};
 constexpr int64_t kStartTimeoutUs = 60'000'000;
 constexpr int64_t kLeavePatienceUs = 1'500'000;
 // The answer to the last Leave may be lost with the scheduler, which is done then: only the
@@ -42,6 +44,7 @@ void WorkerProcess::Start() {
       options, *port_, world_.pool(),
       [this](const std::string& line) { world_.Log("worker " + std::to_string(number_), line); },
       world_.now_us(), this);
+  callers_ = std::make_unique<CallerSide>(*this);
   ++calls_;
   core_->Start(
       world_.now_us() + kStartTimeoutUs,
@@ -145,38 +148,49 @@ void WorkerProcess::End(CallEnd end, const Status& status) {
   end.status = status;
   end.incarnation = core_->incarnation();
   end.worker = number_;
+  end.closed = callers_->closed();
   if (status.ok() && (end.kind == CallEnd::Kind::kPush || end.kind == CallEnd::Kind::kRound ||
-                      end.kind == CallEnd::Kind::kDecide)) {
+                      end.kind == CallEnd::Kind::kDecide || end.kind == CallEnd::Kind::kPushPull)) {
     ++world_.outcome().acknowledged;
   }
   if (status.ok() && end.kind == CallEnd::Kind::kPull) ++world_.outcome().reads;
-  const bool late = status.code() == Code::kDeadlineExceeded || status.code() == Code::kOutcomeUnknown;
+  // Of a push in parts, one of which is refused, nobody can tell.
+  const bool unknown = status.code() == Code::kOutcomeUnknown && !(end.rogue && end.in_parts);
+  const bool late = status.code() == Code::kDeadlineExceeded || unknown;
   if (late && !end.short_deadline && core_->fatal().ok()) Later(0, [this, status] { Exit(status); });
   world_.Tell([&](Checker& c) { c.OnCallEnd(end); });
 }
 
-void WorkerProcess::Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data,
-                           std::function<void(const Status&)> done) {
+CallerSide::Ended WorkerProcess::CallBegins(CallEnd end, std::shared_ptr<CallData> data,
+                                            std::function<void(const Status&)> done) {
   ++calls_;
   data->acknowledged = acknowledged_;
-  if (client::IsRound(request.kind)) request.info = &data->told;
-  request.done = [this, end, data = std::move(data), done = std::move(done)](const Status& status) mutable {
+  const bool watched = end.kind == CallEnd::Kind::kPushPull && !data->out.empty();
+  const std::byte* const out = data->out.data();
+  if (watched) read_into_[out] = data.get();
+  return [this, end, data = std::move(data), done = std::move(done), watched,
+          out](const Status& status) mutable {
+    if (watched) read_into_.erase(out);
     end.info = &data->info;
     end.keys = data->keys;
     end.out = data->out;
     end.acknowledged = &data->acknowledged;
     end.told = data->told;
+    end.read = &data->read;
+    end.in_parts = data->in_parts;
+    end.rogue |= data->rogue;
     End(end, status);
     data->Poison();  // from here on the caller may do what it likes with its memory
     Later(0, [done = std::move(done), status] { done(status); });
   };
-  if (std::exchange(pair_next_, false)) {
-    paired_ = std::move(request);
-  } else if (paired_) {
-    core_->SubmitInTurns(*std::exchange(paired_, std::nullopt), std::move(request), world_.now_us());
-  } else {
-    core_->Submit(std::move(request), world_.now_us());
-  }
+}
+
+void WorkerProcess::Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data,
+                           std::function<void(const Status&)> done) {
+  client::TableCalls::Terms terms{.deadline_us = request.deadline_us};
+  if (client::IsRound(request.kind)) terms.info = &data->told;
+  callers_->Begin(kNoTrips, std::move(request), std::move(terms),
+                  CallBegins(std::move(end), std::move(data), std::move(done)));
 }
 
 void WorkerProcess::CreateTable(const TableSpec& spec, int64_t timeout_us, bool churned,
@@ -235,8 +249,19 @@ void WorkerProcess::OnDisconnect(ConnId conn) {
   core_->OnDisconnect(conn, world_.now_us());
   AfterCall();
 }
+// As a program may do that is about to end, or gives up.
+void WorkerProcess::MaybeClose() {
+  const Plan& plan = world_.plan();
+  if (world_.healed() || leave_sent_ || lanes_.empty() || !core_->fatal().ok() || callers_->closed()) return;
+  if (!random_.Chance(plan.closes * kTickUs / 1e6)) return;
+  if (calls_ > 0) world_.context().deeds.Add(Deed::kClosed);
+  callers_->Close({Code::kCancelled, "this client is closed"});
+  core_->Cancel(world_.now_us());
+}
+
 void WorkerProcess::Tick() {
   core_->OnTick(world_.now_us());
+  MaybeClose();
   AfterCall();
   world_.fabric().Run(process_, world_.now_us() + kTickUs, [this] { Tick(); });
 }
@@ -284,7 +309,12 @@ void WorkerProcess::OnRoundAcknowledged(Incarnation incarnation, TableId table, 
                                         const Status& outcome) {
   world_.Tell([&](Checker& c) { c.OnRoundAcknowledged(incarnation, table, round, outcome); });
 }
-void WorkerProcess::OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) {
+void WorkerProcess::OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position,
+                           const std::byte* to) {
+  if (auto it = read_into_.upper_bound(to); it != read_into_.begin()) {
+    CallData& data = *(--it)->second;
+    if (to < data.out.data() + data.out.size()) data.read[slot.value] = position;
+  }
   world_.Tell([&](Checker& c) { c.OnRead(slot, incarnation, table, position); });
 }
 

@@ -7,10 +7,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/random.h"
+#include "caller_side.h"
 #include "client/protocol/client_core.h"
 #include "lane.h"
 #include "transport/sim/fabric.h"
@@ -36,8 +36,14 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   // For the lanes. `done` runs after the call has ended, from the event queue.
   void Submit(client::Request request, CallEnd end, std::shared_ptr<CallData> data,
               std::function<void(const Status&)> done);
-  // The next request is a push, and goes in turns with the one that is submitted right after it.
-  void PairNext() { pair_next_ = true; }
+  // The same for calls that a lane begins itself (callers()): one begins, and what is returned ends it.
+  CallerSide::Ended CallBegins(CallEnd end, std::shared_ptr<CallData> data,
+                               std::function<void(const Status&)> done);
+  CallerSide& callers() { return *callers_; }
+  // A lane's caller: that of the trainer, which has calls of several tables in one trip, or one of its own.
+  client::CallerId trainer() const { return client::CallerId{1}; }
+  client::CallerId NewCaller() { return client::CallerId{++callers_made_}; }
+  uint64_t NewCall() { return world_.NewCall(); }
   void CreateTable(const TableSpec& spec, int64_t timeout_us, bool churned,
                    std::function<void(Result<wire::TableInfo>)> done);
   void DropTable(const std::string& name, int64_t timeout_us, std::function<void(const Status&)> done);
@@ -58,7 +64,8 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) override;
   void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
                            const Status& outcome) override;
-  void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) override;
+  void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position,
+              const std::byte* to) override;
 
   uint64_t uid() const { return uid_; }
 
@@ -68,6 +75,7 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
 
  private:
   void Tick();
+  void MaybeClose();
   void AfterCall();
   void OnStarted(const Status& status);
   void CreateAll();
@@ -90,8 +98,9 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::map<uint32_t, Position> acknowledged_;  // highest position of ours that is acknowledged, per slot
   size_t calls_ = 0;
-  bool pair_next_ = false;
-  std::optional<client::Request> paired_;
+  std::unique_ptr<CallerSide> callers_;
+  uint64_t callers_made_ = 1;
+  std::map<const std::byte*, CallData*> read_into_;  // arrays of push-pulls under way, by their beginning
   bool leaving_ = false, leave_sent_ = false, exited_ = false, fatal_seen_ = false;
   bool waits_for_the_end_ = false;  // has nothing to do until every slot has its owners
   uint64_t uid_ = 0;

@@ -95,6 +95,7 @@ class World final : public Tap {
   wire::Endpoint server_endpoint(uint32_t machine) const {
     return {"server" + std::to_string(machine), static_cast<uint16_t>(8000 + machine)};
   }
+  uint64_t NewCall() { return ++calls_; }
   uint64_t NewUid() { return Mix64(plan_.seed, ++uids_); }
   void Log(const std::string& who, const std::string& line);
   // Every checker in turn.
@@ -167,7 +168,7 @@ class World final : public Tap {
   bool scheduler_left_ = false;
   int64_t left_us_ = 0;         // the first of them
   bool replaced_left_ = false;  // one of them while another one led
-  uint64_t uids_ = 0;
+  uint64_t uids_ = 0, calls_ = 0;
 };
 
 }  // namespace cairn::sim

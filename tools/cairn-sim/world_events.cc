@@ -7,7 +7,7 @@
 namespace cairn::sim {
 
 namespace {
-std::string Words(const Op& op) {
+std::string OpWords(const Op& op) {
   std::string text = "slot " + std::to_string(op.slot.value) + " (" + std::to_string(op.position.epoch()) +
                      ", " + std::to_string(op.position.index()) + ") table " + std::to_string(op.table.value);
   if (op.kind == Op::Kind::kPush) {
@@ -28,7 +28,7 @@ void World::TellOperation(Op op) {
   if (added == nullptr) return;
   if (trace_.printing()) {
     const bool line = context_.history.IsLine(slot, added->position.epoch());
-    Log("history", Words(*added) + (line ? "" : ", without a mandate"));
+    Log("history", OpWords(*added) + (line ? "" : ", without a mandate"));
   }
   Tell([&](Checker& c) { c.OnOperation(*added); });
   if (context_.history.IsLine(slot, added->position.epoch())) TellLine(*added);

@@ -1,6 +1,8 @@
 // What the simulator's checkers are told by a client. Called synchronously; must not call back.
 #pragma once
 
+#include <cstddef>
+
 #include "base/ids.h"
 #include "cairn/status.h"
 
@@ -14,8 +16,10 @@ class ClientObserver {
   // The core has taken a round as closed on every shard thread.
   virtual void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
                                    const Status& outcome) = 0;
-  // The core has accepted the answer to a pull (part): a slot's position.
-  virtual void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position) = 0;
+  // The core has accepted the answer to a pull (part): a slot's position. `to` is where a value of that
+  // answer goes, in the caller's memory; null: nowhere.
+  virtual void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position,
+                      const std::byte* to) = 0;
 };
 
 }  // namespace cairn::client

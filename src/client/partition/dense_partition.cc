@@ -54,7 +54,7 @@ class DensePartition {
     draft.part.thread = thread.thread;
     const size_t begin = *first;
     size_t bytes = 0;
-    for (; *first < slots.size() && bytes < kFrameTargetBytes; ++*first) {
+    for (; *first < slots.size() && bytes < input_.part_bytes; ++*first) {
       const DensePlan::Slot& slot = slots[*first];
       const uint64_t more = slot.elements * width_;
       if (Status s = CheckFrameBytes(input_, bytes + more, 0, draft.entries.size() + 1); !s.ok()) {

@@ -52,6 +52,8 @@ struct PartitionInput {
   bool skip = false;           // kDecide
   uint8_t pull_column = 0;     // PreparePull
   bool when_assigned = false;  // PreparePull
+  // A frame is closed when its values pass this, and a larger push of rows may go in parts.
+  size_t part_bytes = kFrameTargetBytes;
   // Dense: made for this table and state, or null: then it is computed for this call.
   std::shared_ptr<const DensePlan> plan;
 };

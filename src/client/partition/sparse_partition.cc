@@ -77,7 +77,7 @@ class SparsePartition {
   // are the sums of repeated rows. The servers work on the first drafts while the later ones are made.
   bool GoesInParts() const {
     const std::span<const std::byte> values = input_.values.whole();
-    if (!what_.push || values.size() <= kFrameTargetBytes) return false;
+    if (!what_.push || values.size() <= input_.part_bytes) return false;
     if (!ChecksFinite(input_.table->spec)) return true;
     if (reinterpret_cast<uintptr_t>(values.data()) % alignof(float) != 0) return false;
     // 2^32 of these are still finite, and a frame has fewer rows.
@@ -103,7 +103,7 @@ class SparsePartition {
     draft.part.thread = thread.thread;
     const uint32_t begin = *first;
     uint64_t rows = 0, slots = 0;
-    for (; *first < thread.end && rows * row_bytes_ < kFrameTargetBytes; ++*first) {
+    for (; *first < thread.end && rows * row_bytes_ < input_.part_bytes; ++*first) {
       const uint64_t more = work_.groups.count(*first);
       if (more == 0) continue;
       if (!CheckFrameBytes(input_, (rows + more) * row_bytes_, rows + more, slots + 1).ok()) break;

@@ -258,7 +258,7 @@ class FakeCluster : public ClientObserver {
   void OnRoundAcknowledged(Incarnation, TableId, Round round, const Status& outcome) override {
     rounds.push_back({round.value, outcome.code()});
   }
-  void OnRead(SlotId slot, Incarnation, TableId, Position position) override {
+  void OnRead(SlotId slot, Incarnation, TableId, Position position, const std::byte*) override {
     reads.push_back({slot.value, position.packed});
   }
 

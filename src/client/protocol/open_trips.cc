@@ -3,20 +3,21 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace cairn::client {
 
-std::shared_ptr<OpenTrip> OpenTrips::Begin(std::thread::id thread) {
+std::shared_ptr<OpenTrip> OpenTrips::Begin(CallerId caller) {
   auto it =
-      std::find_if(open_.begin(), open_.end(), [&](const OfThread& open) { return open.thread == thread; });
-  if (it == open_.end()) it = open_.insert(it, {thread, 0, std::make_shared<OpenTrip>(post_)});
+      std::find_if(open_.begin(), open_.end(), [&](const OfCaller& open) { return open.caller == caller; });
+  if (it == open_.end()) it = open_.insert(it, {caller, 0, std::make_shared<OpenTrip>(post_)});
   ++it->depth;
   return it->trip;
 }
 
 bool OpenTrips::End(const OpenTrip* trip) {
   const auto it =
-      std::find_if(open_.begin(), open_.end(), [&](const OfThread& open) { return open.trip.get() == trip; });
+      std::find_if(open_.begin(), open_.end(), [&](const OfCaller& open) { return open.trip.get() == trip; });
   CAIRN_CHECK(it != open_.end() && it->depth > 0);
   if (--it->depth > 0) return false;
   it->trip->Send();
@@ -24,15 +25,16 @@ bool OpenTrips::End(const OpenTrip* trip) {
   return true;
 }
 
-std::shared_ptr<OpenTrip> OpenTrips::Of(std::thread::id thread) const {
-  for (const OfThread& open : open_) {
-    if (open.thread == thread) return open.trip;
+std::shared_ptr<OpenTrip> OpenTrips::Of(CallerId caller) const {
+  for (const OfCaller& open : open_) {
+    if (open.caller == caller) return open.trip;
   }
   return nullptr;
 }
 
 void OpenTrips::SendAll() {
-  for (const OfThread& open : open_) open.trip->Send();
+  if (CAIRN_BUG(kTripLost)) return;
+  for (const OfCaller& open : open_) open.trip->Send();
 }
 
 }  // namespace cairn::client

@@ -8,6 +8,14 @@
 #include "client/partition/scatter.h"
 
 namespace cairn::client {
+namespace {
+
+const std::byte* TargetOf(const ShardPart& part) {
+  if (part.out != nullptr || part.into.empty()) return part.out;
+  return part.into[0].data();
+}
+
+}  // namespace
 
 ShardLink::Verdict PulledValues::Take(const RequestRecord& record, const Outgoing& frame,
                                       const wire::ValuesView& values) {
@@ -18,14 +26,15 @@ ShardLink::Verdict PulledValues::Take(const RequestRecord& record, const Outgoin
   const bool same = std::equal(asked.begin(), asked.end(), values.entries.begin(), values.entries.end(),
                                [](const auto& a, const auto& b) { return a.slot == b.slot; });
   if (!same || values.values.size() != expected) return ShardLink::Verdict::kMalformed;
-  if (const auto verdict = CheckPositions(record, values); verdict != ShardLink::Verdict::kTaken)
+  if (const auto verdict = CheckPositions(record, part, values); verdict != ShardLink::Verdict::kTaken)
     return verdict;
   Scatter(part, values.values);
   return ShardLink::Verdict::kTaken;
 }
 
 // A node that has been away may answer from an older time: reads never go back.
-ShardLink::Verdict PulledValues::CheckPositions(const RequestRecord& record, const wire::ValuesView& values) {
+ShardLink::Verdict PulledValues::CheckPositions(const RequestRecord& record, const ShardPart& part,
+                                                const wire::ValuesView& values) {
   for (const wire::SlotEntry& entry : values.entries) {
     if (entry.number < book_.seen[entry.slot] && !CAIRN_BUG(kStaleRead)) return ShardLink::Verdict::kStale;
   }
@@ -34,7 +43,7 @@ ShardLink::Verdict PulledValues::CheckPositions(const RequestRecord& record, con
     seen = std::max(seen, entry.number);
     if (observer_ != nullptr) {
       observer_->OnRead(SlotId{entry.slot}, scheduler_.incarnation(), record.request.table,
-                        Position{entry.number});
+                        Position{entry.number}, TargetOf(part));
     }
   }
   return ShardLink::Verdict::kTaken;

@@ -21,7 +21,8 @@ class PulledValues {
   ShardLink::Verdict Take(const RequestRecord& record, const Outgoing& frame, const wire::ValuesView& values);
 
  private:
-  ShardLink::Verdict CheckPositions(const RequestRecord& record, const wire::ValuesView& values);
+  ShardLink::Verdict CheckPositions(const RequestRecord& record, const ShardPart& part,
+                                    const wire::ValuesView& values);
 
   SlotBook& book_;
   const SchedulerLink& scheduler_;

@@ -4,6 +4,7 @@
 
 #include "base/bounds.h"
 #include "base/check.h"
+#include "base/planted.h"
 #include "client/protocol/byte_bound.h"
 
 namespace cairn::client {
@@ -17,7 +18,7 @@ bool PushBound::AddLaterPart(const Waiting& one) {
   CAIRN_CHECK(one.request != 0 && IsLaterPart(one));
   const auto before = std::find_if(waiting_.rbegin(), waiting_.rend(),
                                    [&](const Waiting& other) { return other.push == one.push; });
-  if (before != waiting_.rend()) {
+  if (before != waiting_.rend() && !CAIRN_BUG(kPartsEarly)) {
     waiting_.insert(before.base(), one);
     return false;
   }

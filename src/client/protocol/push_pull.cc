@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace cairn::client {
 
@@ -39,7 +40,8 @@ void PushPull::ExpectPull(Request& pull) {
   pull.done = [this](Status status) {
     pull_running_ = false;
     pull_status_ = std::move(status);
-    pull_counts_ = pull_after_push_ || (push_ended_ && core_.rewinds() == rewinds_);
+    pull_counts_ =
+        pull_after_push_ || (push_ended_ && core_.rewinds() == rewinds_) || CAIRN_BUG(kPullOvertakes);
     GoOn();
   };
 }

@@ -3,12 +3,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace cairn::client {
 
 bool SplitPush::BeginPart(Request& part, uint64_t trip, Numbers& numbers) {
   CAIRN_CHECK(!all_ended_);
   if (refused()) return false;
+  if (CAIRN_BUG(kPartForgotten) && push_ != 0) return false;
   ++under_way_;
   if (push_ == 0) {
     trip_ = trip;
@@ -35,11 +37,13 @@ void SplitPush::Ended(const Status& how) {
   const bool refused = !how.ok() && how.code() != Code::kOutcomeUnknown;
   reached_ |= !refused;
   if (wrong_.ok()) wrong_ = how;
-  if (--under_way_ == 0 && all_ended_) all_ended_();
+  --under_way_;
+  if (all_ended_ && (under_way_ == 0 || CAIRN_BUG(kFirstPartEnds))) std::exchange(all_ended_, nullptr)();
 }
 
 Status SplitPush::outcome() const {
-  if (wrong_.ok() || !reached_ || wrong_.code() == Code::kOutcomeUnknown) return wrong_;
+  if (wrong_.ok() || !reached_ || CAIRN_BUG(kPartsDenied) || wrong_.code() == Code::kOutcomeUnknown)
+    return wrong_;
   return {Code::kOutcomeUnknown,
           wrong_.message() + "; other parts of this push were sent, and may have been applied"};
 }

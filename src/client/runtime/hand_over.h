@@ -1,5 +1,5 @@
-// How a call gets from its caller's thread to whoever is the client's loop: at once, or with the other
-// calls of the thread's trip; and that a closed client takes no more. Thread-safe but for trip().
+// How a call gets from its caller's thread to whoever is the client's loop; what decides is CallGate.
+// Thread-safe but for trip().
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 #include "base/call.h"
 #include "base/mutex.h"
 #include "cairn/status.h"
-#include "client/protocol/open_trips.h"
+#include "client/protocol/call_gate.h"
 #include "client/protocol/user_waits.h"
 #include "client/runtime/pending_state.h"
 #include "transport/tcp/turn.h"
 
 namespace cairn {
 
-class HandOver {
+class HandOver final : private client::CallGate::Way {
  public:
   HandOver(std::shared_ptr<transport::LoopTurn> turn, std::shared_ptr<client::UserWaits> waits);
 
@@ -35,19 +35,18 @@ class HandOver {
   Status closed() const;
 
   // Loop: Request::trip of what is being submitted.
-  uint64_t trip() const { return trip_; }
+  uint64_t trip() const { return running_.number(); }
 
  private:
-  void PostTrip(client::OpenTrip::Calls calls);
+  void Post(Call<void()> call) override;
+  void Post(client::OpenTrip::Calls calls) override;
 
   const std::shared_ptr<transport::LoopTurn> turn_;
   const std::shared_ptr<client::UserWaits> waits_;
-  uint64_t trip_ = 0;  // loop only
+  client::RunningTrip running_;  // loop only
 
   mutable Mutex mutex_;
-  client::OpenTrips trips_ CAIRN_GUARDED_BY(mutex_);
-  bool closed_ CAIRN_GUARDED_BY(mutex_) = false;
-  Status closed_why_ CAIRN_GUARDED_BY(mutex_);
+  client::CallGate gate_ CAIRN_GUARDED_BY(mutex_){*this};
 };
 
 }  // namespace cairn

@@ -23,14 +23,6 @@ uint64_t RandomNumber() {
 }
 }  // namespace
 
-WeakFrames BorrowingFrames(const client::Request& request) {
-  WeakFrames frames;
-  for (const client::ShardPart& part : request.parts) {
-    if (part.frame && part.borrowed) frames.emplace_back(part.frame);
-  }
-  return frames;
-}
-
 LoopSide::LoopSide(const ClientOptions& options, std::shared_ptr<client::UserWaits> waits)
     : options_(options),
       waits_(std::move(waits)),

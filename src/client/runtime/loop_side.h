@@ -10,7 +10,6 @@
 #include "base/buffer.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "base/recycled.h"
 #include "cairn/client.h"
 #include "client/protocol/client_core.h"
 #include "client/protocol/user_waits.h"
@@ -19,11 +18,6 @@
 #include "wire/cluster_state.h"
 
 namespace cairn {
-
-// Those that refer to the caller's memory. Weak, so that the core may see from the count whether
-// anybody else holds a frame.
-using WeakFrames = RecycledVector<std::weak_ptr<wire::Frame>>;
-WeakFrames BorrowingFrames(const client::Request& request);
 
 class LoopSide {
  public:

@@ -15,7 +15,7 @@ PushPullCall::PushPullCall(LoopSide& loop, client::UnackedBytes& unacked,
       call_(call),
       state_(std::move(state)),
       prepared_(std::move(prepared)),
-      frames_(BorrowingFrames(prepared_.push)),
+      frames_(client::BorrowingFrames(prepared_.push)),
       both_(loop.core(), *this) {
   call_.mask = {};  // the caller's, and only for the push
 }

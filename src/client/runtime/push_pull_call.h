@@ -8,6 +8,7 @@
 
 #include "client/partition/table_call.h"
 #include "client/protocol/push_pull.h"
+#include "client/protocol/table_calls.h"
 #include "client/runtime/hand_over.h"
 #include "client/runtime/loop_side.h"
 #include "client/runtime/pending_state.h"
@@ -41,7 +42,7 @@ class PushPullCall final : public client::PushPull::Driver {
   TableCall call_;
   const std::shared_ptr<PendingState> state_;
   Prepared prepared_;
-  WeakFrames frames_;  // of the push
+  client::WeakFrames frames_;  // of the push
   client::PushPull both_;
 };
 

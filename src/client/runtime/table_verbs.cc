@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/partition/rounding.h"
+#include "client/protocol/room_wait.h"
 #include "client/runtime/control_verbs.h"
 #include "client/runtime/push_pull_call.h"
 
@@ -21,42 +22,25 @@ std::string InMiB(uint64_t bytes) {
 }  // namespace
 
 Status TableVerbs::Reserve(const TableHandle& table, uint64_t bytes, int64_t deadline_us) {
+  using Next = client::RoomWait::Next;
   constexpr int64_t kAskUs = 50'000;
-  if (unacked_.Reserve(bytes, 0)) return Status::Ok();
-  // What this thread has begun in its trip takes up room until it is sent.
-  hand_over_.SendTripHere();
-  while (true) {
-    const int64_t until_us =
-        options_.interrupted ? std::min(deadline_us, LoopSide::NowUs() + kAskUs) : deadline_us;
-    if (unacked_.Reserve(bytes, until_us)) return Status::Ok();
-    if (Status closed = hand_over_.closed(); !closed.ok()) return closed;
-    if (options_.interrupted && options_.interrupted()) {
-      return {Code::kCancelled,
-              "push to table \"" + table.info.spec.name + "\": interrupted; nothing was sent"};
+  client::RoomWait wait(deadline_us);
+  const auto push = [&] { return "push to table \"" + table.info.spec.name + "\": "; };
+  for (int64_t until_us = 0; !unacked_.Reserve(bytes, until_us);) {
+    const bool interrupted = until_us != 0 && options_.interrupted && options_.interrupted();
+    switch (wait.OnFull(unacked_.closed(), interrupted, LoopSide::NowUs())) {
+      case Next::kSendTrip: hand_over_.SendTripHere(); break;
+      case Next::kTryAgain: break;
+      case Next::kClosed: return hand_over_.closed();
+      case Next::kInterrupted: return {Code::kCancelled, push() + "interrupted; nothing was sent"};
+      case Next::kFull:
+        return {Code::kDeadlineExceeded, push() + "no room for it, " + InMiB(unacked_.bytes()) +
+                                             " are not yet acknowledged by the servers (the bound is " +
+                                             InMiB(unacked_.bound()) + "); nothing was sent"};
     }
-    if (until_us >= deadline_us) break;
+    until_us = options_.interrupted ? std::min(deadline_us, LoopSide::NowUs() + kAskUs) : deadline_us;
   }
-  return {Code::kDeadlineExceeded, "push to table \"" + table.info.spec.name + "\": no room for it, " +
-                                       InMiB(unacked_.bytes()) +
-                                       " are not yet acknowledged by the servers (the bound is " +
-                                       InMiB(unacked_.bound()) + "); nothing was sent"};
-}
-
-void TableVerbs::SubmitPart(Request part, int64_t deadline_us,
-                            const std::shared_ptr<client::SplitPush>& split) {
-  part.deadline_us = deadline_us;
-  part.done = [this, split](const Status& status) {
-    loop_.CallEnded();
-    split->Ended(status);
-  };
-  auto call = [this, part = std::move(part), split]() mutable {
-    if (!split->BeginPart(part, hand_over_.trip(), split_pushes_)) return;
-    loop_.CallBegun();
-    loop_.core().Submit(std::move(part), LoopSide::NowUs());
-    loop_.Publish();
-  };
-  PendingState unused(true);  // a closed client refuses the rest, and so the call
-  (void)hand_over_.Begin(std::move(call), unused);
+  return Status::Ok();
 }
 
 Pending TableVerbs::Submit(Result<Request> request, const Submission& submission) {
@@ -66,38 +50,16 @@ Pending TableVerbs::Submit(Result<Request> request, const Submission& submission
   }
   if (IsRound(request->kind)) waits_.NoteCaller();
   auto state = MakeRecycled<PendingState>(submission.detached);
-  request->deadline_us = submission.deadline_us;
-  request->info = submission.info;
-  const auto end = [this, state, reserved = submission.reserved](const Status& status) {
-    unacked_.Free(reserved);
-    state->Complete(status);
-  };
-  const auto split = submission.split;
-  request->done = [this, end, split, frames = BorrowingFrames(*request)](const Status& status) {
-    loop_.Disown(frames);
-    loop_.CallEnded();
-    split ? split->Ended(status) : end(status);
-  };
-  auto call = [this, request = std::move(*request), end, split]() mutable {
-    loop_.CallBegun();
-    if (split) {
-      const bool goes = split->BeginLast(request, [end, &whole = *split] { end(whole.outcome()); });
-      if (!goes) return request.done(split->outcome());
-    } else {
-      request.trip = hand_over_.trip();
-    }
-    loop_.core().Submit(std::move(request), LoopSide::NowUs());
-    loop_.Publish();
-  };
   const auto then = submission.awaited ? HandOver::Then::kWaits : HandOver::Then::kGoesOn;
-  const Status posted = hand_over_.Begin(std::move(call), *state, then);
-  if (!posted.ok()) {
-    unacked_.Free(submission.reserved);
-    if (submission.split == nullptr) return PendingState::Ready(posted);
-    return PendingState::Ready(
-        {Code::kOutcomeUnknown,
-         posted.message() + "; parts of this push were sent, and may have been applied"});
-  }
+  const Status begun = calls_.Begin(
+      std::move(*request),
+      {.deadline_us = submission.deadline_us,
+       .reserved = submission.reserved,
+       .info = submission.info,
+       .split = submission.split},
+      [state](const Status& status) { state->Complete(status); },
+      [&](Call<void()> call) { return hand_over_.Begin(std::move(call), *state, then); });
+  if (!begun.ok()) return PendingState::Ready(begun);
   if (submission.chosen != nullptr) submission.chosen->KeepRest();
   return PendingState::PendingOf(std::move(state));
 }
@@ -116,7 +78,9 @@ Pending TableVerbs::Push(const TableHandle& table, const TableCall& call) {
   std::shared_ptr<client::SplitPush> split;
   const auto hand_over = [&](Request part) {
     if (split == nullptr) split = MakeRecycled<client::SplitPush>(bytes);
-    SubmitPart(std::move(part), deadline_us, split);
+    PendingState unused(true);
+    calls_.BeginPart(std::move(part), deadline_us, split,
+                     [&](Call<void()> begun) { return hand_over_.Begin(std::move(begun), unused); });
   };
   Result<Request> rest = PreparePush(input, loop_.pool(), std::ref(hand_over));
   return Submit(std::move(rest), {.deadline_us = deadline_us,

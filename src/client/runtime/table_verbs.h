@@ -1,6 +1,6 @@
 // The caller's side of pushes, pulls and rounds: checks, waits for room, copies and cuts (client/partition)
-// on the caller's thread, hands the prepared request to the loop and gives the caller a Pending. Any thread
-// but the loop's.
+// on the caller's thread, hands the prepared request to the loop (table_calls.h) and gives the caller a
+// Pending. Any thread but the loop's.
 //
 // Memory of the callers. A sync contribution, the push of a push-pull and a push that is told to
 // borrow the caller's array: their frames refer to it.
@@ -19,6 +19,7 @@
 #include "client/partition/table_call.h"
 #include "client/protocol/client_core.h"
 #include "client/protocol/split_push.h"
+#include "client/protocol/table_calls.h"
 #include "client/protocol/user_waits.h"
 #include "client/runtime/hand_over.h"
 #include "client/runtime/loop_side.h"
@@ -26,7 +27,7 @@
 
 namespace cairn {
 
-class TableVerbs {
+class TableVerbs final : private client::TableCalls::Driver {
  public:
   TableVerbs(const ClientOptions& options, LoopSide& loop, HandOver& hand_over, client::UserWaits& waits,
              client::UnackedBytes& unacked)
@@ -58,15 +59,23 @@ class TableVerbs {
   // Waits at the bound of unacknowledged bytes, until the deadline.
   Status Reserve(const TableHandle& table, uint64_t bytes, int64_t deadline_us);
   Pending Submit(Result<client::Request> request, const Submission& submission);
-  void SubmitPart(client::Request part, int64_t deadline_us, const std::shared_ptr<client::SplitPush>& split);
   Pending AsyncPushPull(const std::shared_ptr<const TableHandle>& handle, const TableCall& call);
+
+  client::ClientCore& core() override { return loop_.core(); }
+  int64_t NowUs() const override { return LoopSide::NowUs(); }
+  uint64_t trip() const override { return hand_over_.trip(); }
+  void OnBegun() override { loop_.CallBegun(); }
+  void OnSubmitted() override { loop_.Publish(); }
+  void OnEnded() override { loop_.CallEnded(); }
+  void Disown(const client::WeakFrames& frames) override { loop_.Disown(frames); }
+  void FreeRoom(uint64_t bytes) override { unacked_.Free(bytes); }
 
   const ClientOptions& options_;
   LoopSide& loop_;
   HandOver& hand_over_;
   client::UserWaits& waits_;
   client::UnackedBytes& unacked_;
-  client::SplitPush::Numbers split_pushes_;  // loop only
+  client::TableCalls calls_{*this};
 };
 
 }  // namespace cairn

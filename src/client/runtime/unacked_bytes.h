@@ -2,7 +2,6 @@
 // them back when it has ended. The caller waits at the bound (byte_bound.h has the rule). Thread-safe.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "base/mutex.h"
@@ -21,14 +20,13 @@ class UnackedBytes {
   // Everybody who waits, and whoever comes later, gets false.
   void Close() CAIRN_EXCLUDES(mutex_);
   uint64_t bytes() const { return bytes_.bytes(); }
+  bool closed() const { return bytes_.closed(); }
   uint64_t bound() const { return bytes_.bound(); }
 
  private:
   ByteBound bytes_;
-  std::atomic<uint32_t> waiters_{0};
-  Mutex mutex_;  // of the wait; closed_ changes under it
+  Mutex mutex_;  // of the wait, and so that it ends at Close
   Condition room_;
-  std::atomic<bool> closed_{false};
 };
 
 }  // namespace cairn::client

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace cairn::scheduler {
 namespace {
@@ -62,7 +63,7 @@ int64_t Candidacy::KeepAlive() {
     return options_.ttl_us / 3;
   }
   if (options_.stopping()) return 0;
-  if (!away_ && options_.now_us() - heard_us_ >= options_.ttl_us) {
+  if (!away_ && options_.now_us() - heard_us_ >= options_.ttl_us && !CAIRN_BUG(kSilenceNotTold)) {
     away_ = true;
     listener_.OnEtcd(false);
   }
