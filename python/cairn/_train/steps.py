@@ -79,7 +79,7 @@ class Steps:
         return step
 
     @contextlib.contextmanager
-    def _undecided(self) -> Iterator[Step]:
+    def _deciding(self) -> Iterator[Step]:
         """The block may decide it, or give it up."""
         step = self.undecided
         assert step is not None
@@ -90,11 +90,11 @@ class Steps:
                 self.undecided = None
 
     def sum_up(self) -> None:
-        with self._undecided() as step:
+        with self._deciding() as step:
             step.sum_up()
 
     def decide(self, *, skip: bool = False) -> bool:
-        with self._undecided() as step:
+        with self._deciding() as step:
             return step.decide(skip=skip)
 
     def drop(self) -> None:
