@@ -1,7 +1,7 @@
 """cairn.DistributedOptimizer: a torch.optim optimizer whose update runs on the servers.
 
 docs/guide/pytorch.md is its page. Its parts are in _train/: served_model.py has what lies on the servers
-and how it starts, rounds.py how a step travels, optimizer_state.py the state_dict.
+and how it starts, steps.py and step.py what a step does, optimizer_state.py the state_dict.
 """
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ._tables.wire_formats import wire_of_tensors
 from ._train import late_joiner
 from ._train.join import RoundWithoutData, join
 from ._train.overlap import Overlap
-from ._train.rounds import Rounds
 from ._train.served_model import ServedModel
+from ._train.steps import Steps
 from .errors import Error, NotFiniteError
 from .modes import Async, Mode, Sync, check_mode
 
@@ -74,7 +74,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                                    reduce=reduce, root_rank=root_rank, in_buckets=overlap,
                                    wire=wire_settings)
         self._overlap = self._make_overlap() if overlap else None
-        self._rounds = Rounds(self._served, self._overlap)
+        self._steps = Steps(self._served, self._overlap)
         self._versions: list[int] = []
         self._taking_part: list[RoundWithoutData] = []  # a part in the others' step without a gradient
         if context.initialised():
@@ -93,9 +93,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _make_overlap(self) -> Overlap:
         if self._updates_here:
             raise ValueError('overlap=True is for updates on the servers: leave it out, or update="worker"')
-        if self._served.reduced is not None:
-            raise ValueError("overlap=True is for parameters on the servers, and some are all-reduced here: "
-                             "leave it out, or place all on the servers (cairn.assign)")
         return Overlap(self._served, self._check_versions)
 
     # What belongs to the inner optimizer.
@@ -126,9 +123,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _refuses_inner_steps(self) -> bool | None:
         """The inner optimizer's own step() would change this worker's copies alone (unserved_steps.py). None
         after a cairn.shutdown(): what it had is the workers' then."""
-        served = self._served.context
-        if served is None or (context.initialised() and served is context.current()):
-            return not self._rounds.updates_here
+        served, ctx = self._served, self._served.context
+        if ctx is None or (context.initialised() and ctx is context.current()):
+            return not served.updates_here
         return None
 
     def __repr__(self) -> str:
@@ -136,9 +133,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         # What a Ctrl-C left under way is still sent from where the gradients lie; rows are not.
-        reduced = self._served.reduced
-        under_way = self._served.calls.under_way() or (reduced is not None and reduced.under_way)
-        under_way = under_way or (self._overlap is not None and self._overlap.under_way)
+        under_way = self._served.under_way or (self._overlap is not None and self._overlap.under_way)
         self.optimizer.zero_grad(set_to_none=set_to_none or under_way)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -197,32 +192,32 @@ class DistributedOptimizer(torch.optim.Optimizer):
         inverse_scale = 1.0 if scale is None else 1.0 / float(scale)
         if not self._served.sync:
             self._step_async(weight, skips, inverse_scale, quiet=found_inf is not None)
-        elif self._rounds.two_phase_step is not None:
-            self._rounds.check_clipped(weight, scaled=scale is not None)
+        elif self._steps.undecided is not None:
+            self._steps.check_clipped(weight, scaled=scale is not None)
             self._decide(quiet=found_inf is not None)
         elif found_inf is not None:
-            self._rounds.contribute(weight, inverse_scale, skips)
-            self._rounds.summed_up()
+            self._steps.contribute(weight, inverse_scale, skips)
+            self._steps.sum_up()
             self._decide(quiet=True)
         else:
-            self._rounds.plain(weight)
+            self._steps.plain(weight)
 
     def _decide(self, quiet: bool) -> None:
-        if not self._rounds.decide() and not quiet:
+        if not self._steps.decide() and not quiet:
             raise NotFiniteError(
                 "the gradient of some worker is NaN or infinite (clip_grad_norm_ found it): the step was "
                 "skipped on all workers. Look for the cause in the loss, or use torch.amp.GradScaler"
             )
 
     def _step_async(self, weight: Weight, skips: bool, inverse_scale: float, quiet: bool) -> None:
-        if skips and self._served.reduced is None:
+        if skips and not self._served.in_step:
             return
         if inverse_scale != 1.0 and not skips:
-            for part in self._served.parts:
+            for part in self._served.on_servers:
                 for param in part.params:
                     if param.grad is not None:
                         param.grad.mul_(inverse_scale)
-        if not self._rounds.step_async(weight, inverse_scale, skips) and not quiet:
+        if not self._steps.step_async(weight, inverse_scale, skips) and not quiet:
             raise NotFiniteError("the mean of the all-reduced gradients is NaN or infinite: they were not "
                                  "applied")
 
@@ -239,15 +234,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise ValueError("clip_grad_norm_() with overlap=True: gradients have left in backward, before "
                              "their norm is known. Make the optimizer without overlap=True")
         if not self._served.sync:
-            reduced = [] if self._served.reduced is None else self._served.reduced.params
-            params = [*(param for part in self._served.parts for param in part.params), *reduced]
+            params = [param for part in self._served.parts for param in part.params]
             return torch.nn.utils.clip_grad_norm_(params, max_norm, norm_type)
         if not max_norm >= 0:
             raise ValueError(f"max_norm is {max_norm}: give a number that is not negative")
         if norm_type != 2.0:
             raise ValueError(f"clip_grad_norm_ has the 2-norm only, not norm_type={norm_type}")
         self._begin(clips=True)
-        norm = self._rounds.clip(float(max_norm), self._weight(samples))
+        norm = self._steps.clip(float(max_norm), self._weight(samples))
         return torch.tensor(norm, dtype=torch.float32)
 
     @contextmanager
@@ -272,7 +266,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._overlap is not None and self._overlap.under_way:
             return  # its part was given in backward
         if not self._taking_part and waited_for:
-            self._taking_part = self._rounds.begin_joined()
+            self._taking_part = self._steps.begin_joined()
         if self._taking_part and all(pending.ready() for pending in self._taking_part):
             self._taking_part = []
             with self._writes():
@@ -345,7 +339,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         resumed = True
         self._taking_part = []
         try:
-            resumed = self._rounds.resume(steps=steps, clips=clips)
+            resumed = self._steps.resume(steps=steps, clips=clips)
         finally:
             if resumed:
                 self._note_versions()
@@ -353,7 +347,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def _begin_joining(self) -> list[RoundWithoutData]:
         self._settle()
-        return self._rounds.begin_joined()
+        return self._steps.begin_joined()
 
     @torch.no_grad()
     def _go_on_joining(self, pendings: list[RoundWithoutData]) -> list[RoundWithoutData]:
@@ -361,16 +355,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
         with self._writes():
             self._served.calls.finish()
             if not all(pending.all_joined for pending in pendings):
-                return self._rounds.begin_joined()
+                return self._steps.begin_joined()
             self._served.share_buffers()  # the root may have been the first to leave
             return []
 
     def _settle(self, *, overwrites: bool = False) -> None:
         """The same, and gradients that were clipped and not used for a step are dropped."""
         self._begin(overwrites=overwrites)
-        if self._rounds.two_phase_step is not None:
+        if self._steps.undecided is not None:
             with self._writes():
-                self._rounds.drop()
+                self._steps.drop()
 
     def _check_versions(self) -> None:
         served = self._served

@@ -10,9 +10,9 @@ import torch
 import cairn
 from cairn._runtime.calls_under_way import CallsUnderWay
 from cairn._train import late_joiner, wrap_plan
-from cairn._train.rounds import Rounds
 from cairn._train.served_group import ServedGroup
-from cairn._train.two_phase_step import TwoPhaseStep
+from cairn._train.step import Step
+from cairn._train.step_parts import ServedPart
 from optimizer_workers.problems import assert_same, batch, copied, net, train
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -68,15 +68,15 @@ def test_ctrl_c_between_two_tables_leaves_them_at_one_step(monkeypatch, clips):
     begun = []
 
     def signalled(method):
-        def begin(self, group, *arguments, **named):
-            begun.append(group)
+        def begin(part, *arguments):
+            begun.append(part)
             if len(begun) == 2:
                 os.kill(os.getpid(), signal.SIGINT)
-            return method(self, group, *arguments, **named)
+            return method(part, *arguments)
         return begin
 
-    name = "_contribute" if clips else "_step"
-    monkeypatch.setattr(Rounds, name, signalled(getattr(Rounds, name)))
+    name = "contribute" if clips else "begin"
+    monkeypatch.setattr(ServedPart, name, signalled(getattr(ServedPart, name)))
     for _ in range(2):
         try:
             optimizer.zero_grad()
@@ -105,16 +105,16 @@ def test_a_clip_that_is_called_again_after_ctrl_c_is_one_clip(monkeypatch, when,
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    contribute = Rounds._contribute
+    contribute = ServedPart.contribute
 
     def signalled(*arguments):
         os.kill(os.getpid(), signal.SIGINT)  # takes effect when all tables have begun
         return contribute(*arguments)
 
     if when == "sent":
-        monkeypatch.setattr(Rounds, "_contribute", signalled)
+        monkeypatch.setattr(ServedPart, "contribute", signalled)
     elif when == "summed up":
-        monkeypatch.setattr(TwoPhaseStep, "norm", property(interrupt))
+        monkeypatch.setattr(Step, "norm", property(interrupt))
     else:
         monkeypatch.setattr(CallsUnderWay, "finish", interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -368,7 +368,7 @@ def of_worker(monkeypatch):
 
     def make(number, rank, steps=0, **changed):
         served = types.SimpleNamespace(**{
-            "number": number, "sync": True, "reduced": types.SimpleNamespace(steps=steps),
+            "number": number, "sync": True, "reduced": [types.SimpleNamespace(steps=steps)], "on_servers": [],
             "context": types.SimpleNamespace(rank=rank, client=client, embedded=False), **changed})
         late_joiner._all.append(served)
         return served

@@ -272,7 +272,8 @@ def test_a_wrap_shares_the_buffers_again_when_parameters_are_pushed(worker):
         model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
         optimizer = cairn.DistributedOptimizer(torch.optim.SGD(model[0].parameters(), lr=0.1), model, mode=mode)
         served_model = optimizer._served
-        assert [t.shape for t in served_model.buffers.tensors] == [(3,), (3,)]
+        [buffers] = served_model.buffers
+        assert [t.shape for t in buffers.tensors] == [(3,), (3,)]
         assert len(served_model._shared) == 2 and served_model._integers is served_model._shared[1]
         with torch.no_grad():
             model[1].running_mean.fill_(5.0)
@@ -280,7 +281,7 @@ def test_a_wrap_shares_the_buffers_again_when_parameters_are_pushed(worker):
             model[1].weight.fill_(3.0)
         optimizer.push_parameters()
         found = [torch.zeros(3), torch.zeros(3)]
-        table = served_model.buffers.table
+        table = buffers.table
         table.pull([t.data_ptr() for t in found], [3, 3], keep=found).wait()
         assert found[0].tolist() == [5.0] * 3 and found[1].tolist() == [1.0] * 3
         assert model[1].num_batches_tracked == 7 and model[1].weight.tolist() == [3.0] * 3

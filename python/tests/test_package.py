@@ -140,7 +140,7 @@ FAILS = """
 
 
     def bug():
-        optimizer._rounds = None
+        optimizer._steps = None
         optimizer.step()
 
 

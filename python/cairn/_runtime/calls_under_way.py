@@ -56,9 +56,9 @@ class CallsUnderWay:
     def __init__(self, before_wait: Callable[[_core.Pending], None] = lambda pending: None) -> None:
         """`before_wait` may do something else as long as a call has not ended."""
         self._before_wait = before_wait
-        self._ends: list[Callable[[], None] | _Once] = []
+        self._ends: list[Callable[[], object] | _Once] = []
 
-    def expect(self, pending: _core.Pending, then: Callable[[], None]) -> None:
+    def expect(self, pending: _core.Pending, then: Callable[[], None] = lambda: None) -> None:
         """`then` is called when it has ended well."""
 
         def end() -> None:
@@ -68,7 +68,7 @@ class CallsUnderWay:
 
         self._ends.append(end)
 
-    def expect_call(self, end: Callable[[], None]) -> None:
+    def expect_call(self, end: Callable[[], object]) -> None:
         """`end` may be called again after a Ctrl-C in it."""
         self._ends.append(end)
 

@@ -9,16 +9,19 @@ count their steps themselves (AllReduced.steps): how far those are from the roun
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 
 from .. import _core
+from .._allreduce.allreduced import AllReduced
 from .._tables.cpu_memory import FLOATS
 from .._tables.optimizer_settings import NO_HYPER
 from .._tables.weight import NO_WEIGHT
 from ..modes import Async
 from .served_buffers import ServedTensors
 from .served_group import ServedGroup
+from .served_parts import OnServers
 from .served_tables import ServedTables
 
 
@@ -29,11 +32,10 @@ class CatchingUp:
 
     def _tables(self) -> list[_core.DenseTable | _core.SparseTable]:
         """Those of the parts; that of the buffers comes last."""
-        served = self._served
-        tables = [part.table for part in served.parts]
-        if served.buffers is not None:
-            tables.append(served.buffers.table)
-        return [table for table in tables if table is not None]
+        return [one.table for one in self._with_rounds() if one.table is not None]
+
+    def _with_rounds(self) -> list[OnServers | ServedTensors]:
+        return [*self._served.on_servers, *self._served.buffers]
 
     def _table_of_distances(self, count: int) -> ServedTensors:
         """As many rounds, each as its distance from the first one, and that one's from the steps."""
@@ -52,21 +54,22 @@ class CatchingUp:
         if not tables:
             return
         rounds = [table.round() for table in tables]
-        steps = 0 if served.reduced is None else served.reduced.steps
+        steps = next((reduced.steps for reduced in served.reduced), 0)
         told = self._table_of_distances(len(rounds))
         told.tensors[0].copy_(torch.tensor([*(float(r - rounds[0]) for r in rounds),
                                             float(rounds[0] - steps)]))
         told.give(once=False).wait()
 
-    def catch_up(self, *, with_reduced: bool = False) -> None:
-        """Takes the values of everything, each of them after the same step."""
+    def catch_up(self, joined: list[AllReduced]) -> None:
+        """Takes the values of everything, each of them after the same step. joined: what is all-reduced
+        and has been begun by the others."""
         begun = self._served.sync and any(table.round() > 0 for table in self._tables())
-        if with_reduced and begun and not self._alone():
-            return self._catch_up_both()
+        if joined and begun and not self._alone():
+            return self._catch_up_both(*joined)
         if begun:
             self._catch_up_tables()
-        if with_reduced:
-            self._catch_up_reduced()
+        for reduced in joined:
+            self._catch_up_reduced(reduced)
 
     def _alone(self) -> bool:
         """The only worker was started again: there are no others."""
@@ -79,53 +82,57 @@ class CatchingUp:
         behind = self._behind()
         # All at once: the others may need the mark of one table before they go on with another one.
         for more in range(max(behind) or 1):
-            for group, lag in zip(served.groups, behind):
-                if lag <= more and more == 0:
-                    assert group.table is not None
-                    pending = group.table.pull(group.targets(), group.sizes, keep=group.keep())
-                    served.calls.expect(pending, group.store)
-            if served.buffers is not None and more == 0 and behind[-1] == 0:
-                served.calls.expect(served.buffers.take(when_assigned=False), served.buffers.store)
+            for one, lag in zip(self._with_rounds(), behind):
+                if lag == more == 0:
+                    self._take_values(one)
             self._begin_marks([lag > more for lag in behind])
             served.calls.finish()
 
+    def _take_values(self, one: OnServers | ServedTensors) -> None:
+        calls = self._served.calls
+        if isinstance(one, ServedGroup):
+            assert one.table is not None
+            calls.expect(one.table.pull(one.targets(), one.sizes, keep=one.keep()), one.store)
+        elif isinstance(one, ServedTensors):
+            calls.expect(one.take(when_assigned=False), one.store)
+
     def _begin_marks(self, wanted: Iterable[bool]) -> None:
         """A step without a gradient, in those of the tables that are wanted."""
-        served, wants = self._served, list(wanted)
+        served = self._served
         with served.trip():
-            for part, wants_it in zip(served.parts, wants):
-                if wants_it:
-                    pending = part.done(NO_HYPER, NO_WEIGHT, joined=True)
-                    served.calls.expect(pending, part.store if isinstance(part, ServedGroup)
-                                        else lambda: None)
-            buffers = served.buffers
-            if buffers is not None and wants[-1]:
-                shared = buffers.give_and_take(gives=False, joined=True)
-                served.calls.expect_call(lambda: (buffers.finish(shared), None)[1])
+            for one, wants_it in zip(self._with_rounds(), wanted):
+                if not wants_it:
+                    continue
+                if isinstance(one, ServedTensors):
+                    shared = one.give_and_take(gives=False, joined=True)
+                    served.calls.expect_call(partial(one.finish, shared))
+                else:
+                    pending = one.done(NO_HYPER, NO_WEIGHT, joined=True)
+                    served.calls.expect(pending, one.store if isinstance(one, ServedGroup) else lambda: None)
 
-    def _catch_up_reduced(self) -> None:
-        served, reduced = self._served, self._served.reduced
-        assert served.context is not None and reduced is not None
+    def _catch_up_reduced(self, reduced: AllReduced) -> None:
+        served = self._served
+        assert served.context is not None
         reduced.attach(served.context, served.name)
         if reduced.joined_step is not None:
             reduced.apply()
 
-    def _catch_up_both(self) -> None:
+    def _catch_up_both(self, reduced: AllReduced) -> None:
         """Tables, and parameters that are all-reduced. The others learn of this worker when they vote on
         a step, and say then which one it is. They get there only if no table waits for its mark; and a
         round in two phases is decided only after the vote. So it marks first, votes, and waits last."""
-        reduced, rounds = self._served.reduced, [table.round() for table in self._tables()]
-        assert self._served.context is not None and reduced is not None
+        rounds = [table.round() for table in self._tables()]
+        assert self._served.context is not None
         *distances, base = map(int, self._told(len(rounds)))
         marked = [r - distance - base for r, distance in zip(rounds, distances)]  # steps
         with self._served.trip():
-            ends = [self._begin_mark(i) for i in range(len(marked))]
+            ends = [self._begin_mark(one) for one in self._with_rounds()]
 
         def mark_through(step: int) -> None:
             for i in range(len(marked)):
                 while marked[i] < step:
                     ends[i]()
-                    ends[i], marked[i] = self._begin_mark(i), marked[i] + 1
+                    ends[i], marked[i] = self._begin_mark(self._with_rounds()[i]), marked[i] + 1
 
         reduced.attach(self._served.context, self._served.name)
         if reduced.joined_step is not None:
@@ -139,21 +146,16 @@ class CatchingUp:
         for end in ends:
             end()
 
-    def _begin_mark(self, index: int) -> Callable[[], None]:
+    def _begin_mark(self, one: OnServers | ServedTensors) -> Callable[[], object]:
         """A step of one table without a gradient. Call what it returns: it waits, and takes the values."""
-        served = self._served
-        if index == len(served.parts):
-            buffers = served.buffers
-            assert buffers is not None
-            shared = buffers.give_and_take(gives=False, joined=True)
-            return lambda: (buffers.finish(shared), None)[1]
-        part = served.parts[index]
-        pending = part.done(NO_HYPER, NO_WEIGHT, joined=True)
+        if isinstance(one, ServedTensors):
+            return partial(one.finish, one.give_and_take(gives=False, joined=True))
+        pending = one.done(NO_HYPER, NO_WEIGHT, joined=True)
 
         def end() -> None:
             pending.wait()
-            if isinstance(part, ServedGroup):
-                part.store()
+            if isinstance(one, ServedGroup):
+                one.store()
 
         return end
 

@@ -55,8 +55,7 @@ def join(*optimizers: Joined) -> Iterator[None]:
         yield
     finally:
         _open_blocks -= 1
-    # In Async() nobody waits for anybody, but for what is all-reduced.
-    _take_part([one for one in optimizers if one._served.sync or one._served.reduced is not None])
+    _take_part([one for one in optimizers if one._served.in_step])
 
 
 def _take_part(optimizers: list[Joined]) -> None:

@@ -9,6 +9,7 @@ one takes part there without a gradient, as in join(). It does so until the loop
 from __future__ import annotations
 
 import weakref
+from itertools import chain
 from typing import Protocol
 
 import torch
@@ -17,6 +18,7 @@ from .. import _core
 from .._runtime.calls_under_way import Awaited
 from .._tables.cpu_memory import FLOATS, INTEGERS
 from .._tables.optimizer_settings import NO_HYPER
+from .served_parts import OnServers
 from .served_tables import ServedTables
 
 PATIENCE_MS = 100  # most steps end sooner, and nobody is told
@@ -72,11 +74,14 @@ def _table(client: _core.Client) -> _core.SparseTable:
 def _place(served: ServedTables, *, given: bool) -> tuple[int, int]:
     """The optimizer, and its round: the one to which this worker has given its part, or its next. What
     is all-reduced counts its steps, of which one is under way until it is applied."""
-    if served.reduced is not None:
-        return served.number, served.reduced.steps
-    table = served.parts[0].table
-    assert table is not None
-    return served.number, table.round() - given
+    places = chain((reduced.steps for reduced in served.reduced),
+                   (_round(part) - given for part in served.on_servers))
+    return served.number, next(places)
+
+
+def _round(part: OnServers) -> int:
+    assert part.table is not None
+    return part.table.round()
 
 
 def _tell(table: _core.SparseTable, served: ServedTables) -> None:

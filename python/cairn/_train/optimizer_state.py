@@ -47,7 +47,8 @@ class OptimizerState:
     def _tell_of_rows_not_saved(self) -> None:
         served = self._served
         lost = [state for state in map(RowState, served.tables) if state.may_be_lost()]
-        if lost and not served.groups and served.reduced is None and len(lost) == len(served.tables):
+        saves = next(served.params(), None) is not None
+        if lost and not saves and len(lost) == len(served.tables):
             raise Error(f"state_dict() would save nothing of this optimizer's state: {lost[0].advice()}")
         for state in lost:
             state.warn_once("optimizer.state_dict()", f"optimizer.state_dict(): {state.advice()}")
@@ -90,8 +91,8 @@ class OptimizerState:
             self.assign_own(group)
             self.forget(group)
         self._give_rows()
-        if served.reduced is not None:
-            served.reduced.give_from_root()
+        for reduced in served.reduced:
+            reduced.give_from_root()
         self._catching_up.tell()
         if not served.sync:
             served.context.client.barrier()

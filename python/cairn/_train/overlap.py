@@ -24,10 +24,9 @@ from .._tables.optimizer_settings import Hyper
 from .._tables.weight import Weight
 from ..errors import Error, NotFiniteError
 from .served_group import ServedGroup
-from .served_parts import Part
-from .served_rows import ServedRows
+from .served_parts import OnServers
+from .served_rows import Gradients, ServedRows
 from .served_tables import ServedTables
-from .two_phase_step import Gradients
 
 
 class _Sent:
@@ -47,7 +46,7 @@ class _Sent:
 class _Hook:
     """position: of the parameter in its group; -1: a table of rows."""
 
-    def __init__(self, overlap: weakref.ref[Overlap], part: weakref.ref[Part], position: int) -> None:
+    def __init__(self, overlap: weakref.ref[Overlap], part: weakref.ref[OnServers], position: int) -> None:
         self._overlap, self._part, self._position = overlap, part, position
 
     def __call__(self, *ready: torch.Tensor) -> None:
@@ -67,8 +66,8 @@ class Overlap:
     def __init__(self, served: ServedTables, before_first: Callable[[], None]) -> None:
         """`before_first` is called before the first part of a step is sent, and may raise."""
         self._served, self._before_first = served, before_first
-        self._sent: dict[Part, _Sent] = {}
-        self._awaited: dict[Part, set[int]] = {}  # positions of parameters without a gradient yet
+        self._sent: dict[OnServers, _Sent] = {}
+        self._awaited: dict[OnServers, set[int]] = {}  # positions of parameters without a gradient yet
         self._hooked: set[int] = set()
         self._handles: list[torch.utils.hooks.RemovableHandle] = []
         weakref.finalize(self, _remove, self._handles).atexit = False
@@ -106,12 +105,12 @@ class Overlap:
             raise Error(_SECOND)
         self._begin(table)
 
-    def _may_send(self, part: Part) -> bool:
+    def _may_send(self, part: OnServers) -> bool:
         """Not before the first contact, and not while a step that a Ctrl-C interrupted is to be ended:
         step() does that first."""
         return not self._paused and part.table is not None and not self._served.calls.under_way()
 
-    def _begin(self, part: Part) -> None:
+    def _begin(self, part: OnServers) -> None:
         if not self._sent:
             self._before_first()
         served = self._served
@@ -130,7 +129,7 @@ class Overlap:
     def under_way(self) -> bool:
         return bool(self._sent)
 
-    def start(self, part: Part) -> _core.Pending | None:
+    def start(self, part: OnServers) -> _core.Pending | None:
         """This part of the step that is being made: as it was begun in backward, or begun now."""
         if part not in self._sent:
             self._begin(part)

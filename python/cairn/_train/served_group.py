@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from .. import _core
+from .._runtime.calls_under_way import CallsUnderWay
 from .._tables.cpu_memory import FLOATS
 from .._tables.optimizer_settings import GroupSettings, Hyper, check_unchanged, hyper_of
 from .._tables.tensor_pieces import TensorPieces, check_type, mask_of
@@ -146,6 +147,10 @@ class ServedGroup:
         targets, sizes = (self.targets(), self.sizes) if wanted else ([0], [sum(self.sizes)])
         return self.table.decide(targets, sizes, hyper, weight=weight.value, scale=scale, skip=skip,
                                  timeout_ms=timeout_ms, keep=self.keep())
+
+    def expect(self, calls: CallsUnderWay, pending: _core.Pending) -> None:
+        """A step in one phase waits for it."""
+        calls.expect(pending, self.store)
 
     # Values in.
     def targets(self) -> list[int]:

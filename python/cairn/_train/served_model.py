@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from .. import _core
-from .._allreduce.allreduced import AllReduced
 from .._runtime import context
 from .._runtime.calls_under_way import Awaited
 from .._tables.cpu_memory import FLOATS
@@ -85,23 +84,23 @@ class ServedModel(ServedTables):
         if integers:
             self._integers = ServedIntegers(integers)
             self._share(self._integers, "integers")
-        joins_reduced = self._joins_reduced()
-        joins = self._joins(new, tables) or joins_reduced
+        new_reduced = [] if self._reduced_begun else self.reduced
+        joined = [reduced for reduced in new_reduced if reduced.joins(ctx, self.name)]
+        joins = self._joins(new, tables) or bool(joined)
         if joins:
-            self.catching_up.catch_up(with_reduced=joins_reduced)
+            self.catching_up.catch_up(joined)
             for group in new:
                 self.state.forget(group)
         else:
             for group in new:
                 self._start(group)
-            if self.buffers is not None and not self._buffers_begun:
-                self._begin_buffers(self.buffers)
-        self._buffers_begun = True
-        if self.reduced is not None and not self._reduced_begun:
-            self._reduced_begun = True
-            if not joins_reduced:
+            for buffers in self._new_buffers():
+                self._begin_buffers(buffers)
+        self._buffers_begun = self._reduced_begun = True
+        for reduced in new_reduced:
+            if reduced not in joined:
                 self.catching_up.tell()  # a worker that joins now reads it before it votes with us
-                self.reduced.attach(ctx, self.name)
+                reduced.attach(ctx, self.name)
         if tables:
             self._start_tables(tables)
         self.catching_up.tell()
@@ -113,9 +112,13 @@ class ServedModel(ServedTables):
             return [], []
         buffers, integers, others = shared_tensors(self._model, self.params())
         if buffers:
-            self.buffers = ServedTensors(buffers)
-            self.make_table(self.buffers, "buffers", self.mode)
+            served = ServedTensors(buffers)
+            self.buffers = [served]
+            self.make_table(served, "buffers", self.mode)
         return integers, others
+
+    def _new_buffers(self) -> list[ServedTensors]:
+        return [] if self._buffers_begun else self.buffers
 
     def _joins(self, new: list[ServedGroup], tables: list[ServedRows]) -> bool:
         """The others have begun what this worker has just made. (If only some of the ordinary tables:
@@ -123,11 +126,9 @@ class ServedModel(ServedTables):
         before the first step."""
         if not self.sync or self.reduces_only:
             return False
-        begun = [group.table for group in new]
-        if self.buffers is not None and not self._buffers_begun:
-            begun.append(self.buffers.table)
-        if begun:
-            return all(table is not None and table.round() > 0 for table in begun)
+        made: list[ServedGroup | ServedTensors] = [*new, *self._new_buffers()]
+        if made:
+            return all(one.table is not None and one.table.round() > 0 for one in made)
         return any(table.table is not None and table.table.round() > 0 for table in tables)
 
     def _agree(self, ctx: context.Context) -> None:
@@ -142,12 +143,6 @@ class ServedModel(ServedTables):
             check_order(ctx.client, ctx.rank, self.number, list(self.params()),
                         lambda: agree(ctx.client, ctx.rank, name, lines))
         self._agreed_groups = self._known_groups
-
-    def _joins_reduced(self) -> bool:
-        if self.reduced is None or self._reduced_begun:
-            return False
-        assert self.context is not None
-        return AllReduced.joins(self.context, self.name)
 
     def _start_tables(self, tables: list[ServedRows]) -> None:
         """What was loaded into the root's modules is given, once; what others have loaded is dropped."""
@@ -235,8 +230,8 @@ class ServedModel(ServedTables):
 
     def _round_of_buffers(self) -> None:
         """Sync: the root's become everybody's. Every worker calls it."""
-        if self.buffers is not None:
-            while not self.buffers.finish(self.buffers.give_and_take(self.gives())):
+        for buffers in self.buffers:
+            while not buffers.finish(buffers.give_and_take(self.gives())):
                 pass  # the one who should have given its values died; another one does now
 
     def share_buffers(self) -> None:
@@ -252,14 +247,13 @@ class ServedModel(ServedTables):
                 self.assign(group, 0, group.parameter_addresses, keep=group.keep(), receives=True)
         if self.tables:
             self._push_loaded()
-        if self.reduced is not None:
-            self.reduced.give_from_root()
+        for reduced in self.reduced:
+            reduced.give_from_root()
         if self.sync:
             self._round_of_buffers()
             self._share_again(self._shared)
             return self.catching_up.tell()
-        buffers = [] if self.buffers is None else [self.buffers]
-        self._share_again([*self._shared, *buffers], waits=True)
+        self._share_again([*self._shared, *self.buffers], waits=True)
         self.pull()
 
     def _push_loaded(self) -> None:
@@ -280,8 +274,9 @@ class ServedModel(ServedTables):
                 assert group.table is not None
                 self.calls.expect(group.table.pull(group.targets(), group.sizes, keep=group.keep()),
                                   group.store)
-        if not self.sync and self.buffers is not None:
-            self.calls.expect(self.buffers.take(when_assigned=True), self.buffers.store)
+        if not self.sync:
+            for buffers in self.buffers:
+                self.calls.expect(buffers.take(when_assigned=True), buffers.store)
         self.calls.finish()
 
 

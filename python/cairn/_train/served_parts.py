@@ -17,7 +17,7 @@ from .bucket import buckets
 from .served_group import ServedGroup
 from .served_rows import ServedRows, check_no_tables
 
-Part = ServedGroup | ServedRows  # what has rounds of its own
+OnServers = ServedGroup | ServedRows  # each with a table of its own
 
 _REDUCED = GroupSettings(kind="mean", flags=0)
 
@@ -41,7 +41,7 @@ class ServedParts:
         self.optimizer, self.reduces_only, self._in_buckets = optimizer, reduces_only, in_buckets
         self.groups: list[ServedGroup] = []
         self.tables: list[ServedRows] = []
-        self.reduced: AllReduced | None = None  # what is all-reduced among the workers instead
+        self.reduced: list[AllReduced] = []  # at most one: what is all-reduced among the workers instead
         self._reduce, self._root = reduce, root_rank
         named = [] if model is None else list(model.named_parameters())
         self._names = {id(p): plain_name(n) for n, p in named}
@@ -57,21 +57,24 @@ class ServedParts:
         return self._names.get(id(param))
 
     @property
-    def parts(self) -> list[Part]:
+    def on_servers(self) -> list[OnServers]:
         return [*self.groups, *self.tables]
+
+    @property
+    def parts(self) -> list[OnServers | AllReduced]:
+        return [*self.on_servers, *self.reduced]
 
     def params(self) -> Iterator[torch.Tensor]:
         """Ordinary ones, wherever they are updated; not the handles of tables."""
-        for group in self.groups:
-            yield from group.params
-        if self.reduced is not None:
-            yield from self.reduced.params
+        for part in self._ordinary():
+            yield from part.params
 
     def parameter_names(self) -> Iterator[str]:
-        for group in self.groups:
-            yield from group.names
-        if self.reduced is not None:
-            yield from self.reduced.names
+        for part in self._ordinary():
+            yield from part.names
+
+    def _ordinary(self) -> list[ServedGroup | AllReduced]:
+        return [*self.groups, *self.reduced]
 
     def make_groups(self) -> None:
         """Those of the optimizer that are new."""
@@ -91,7 +94,10 @@ class ServedParts:
             raise ValueError('update="worker" is for parameters on the servers: leave it out, parameters '
                              "that are all-reduced are updated by the workers anyway")
         names = [self._names[id(p)] for p in reduced]
-        self.reduced = AllReduced(reduced, names, self.optimizer, self._root, reduce=self._reduce)
+        self.reduced.append(AllReduced(reduced, names, self.optimizer, self._root, reduce=self._reduce))
+        if self._in_buckets:
+            raise ValueError("overlap=True is for parameters on the servers, and some are all-reduced here: "
+                             "leave it out, or place all on the servers (cairn.assign)")
 
     def _serve(self, index: int, group: dict[str, Any], params: list[torch.Tensor]) -> None:
         if self.reduces_only:

@@ -156,6 +156,13 @@ class ServedRows:
         return self.table.decide(hyper, weight=weight.value, step=self._next, scale=scale, skip=skip,
                                  timeout_ms=timeout_ms)
 
+    def expect(self, calls: CallsUnderWay, pending: _core.Pending) -> None:
+        """A step in one phase waits for it; with a cache the next step does."""
+        if self.rows.source.cache is None:
+            return calls.expect(pending, self.store)
+        self.rows.source.leave_under_way(pending)
+        calls.expect_call(self.store)
+
     def store(self) -> None:
         """The step has ended well."""
         if self._steps_after is not None:

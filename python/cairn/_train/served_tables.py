@@ -34,7 +34,8 @@ class ServedTables(ServedParts):
         self.mode = mode
         self._wire = wire  # of the groups; tables of rows have their own
         self.calls = CallsUnderWay(self.wait_for)
-        self.buffers: ServedTensors | None = None
+        self.buffers: list[ServedTensors] = []  # at most one
+        self.updates_here = False  # in the inner optimizer's own step
         self.context: Context | None = None
         self.number, self.name = _wraps, f"optimizer-{_wraps}"
         _wraps += 1
@@ -54,6 +55,26 @@ class ServedTables(ServedParts):
     @property
     def sync(self) -> bool:
         return isinstance(self.mode, Sync)
+
+    @property
+    def in_step(self) -> bool:
+        """The workers step together: none can leave out a step, the others would wait for it."""
+        return self.sync or bool(self.reduced)
+
+    @property
+    def under_way(self) -> bool:
+        """Something was begun and has not been waited for to its end."""
+        return self.calls.under_way() or any(reduced.under_way for reduced in self.reduced)
+
+    def update_here(self) -> None:
+        """update="worker": the gradients are the workers' mean now. A round that nobody gave a
+        gradient to, or that was skipped, is no step."""
+        if all(group.applied for group in self.groups):
+            self.updates_here = True
+            try:
+                self.optimizer.step()
+            finally:
+                self.updates_here = False
 
     def trip(self) -> contextlib.AbstractContextManager[Any]:
         """Calls that are begun in the block travel together."""

@@ -31,7 +31,7 @@ def lines_of(served: ServedTables, model: torch.nn.Module | None) -> list[str]:
     """The wrap in words, one thing a line. Devices and types may differ among workers."""
     found = [f"{type(served.optimizer).__name__}, {served.settings}"]
     held = {id(param) for group in served.optimizer.param_groups for param in group["params"]}
-    reduced = set() if served.reduced is None else {id(param) for param in served.reduced.params}
+    reduced = {id(param) for part in served.reduced for param in part.params}
     for index, group in enumerate(served.optimizer.param_groups):
         if len(served.optimizer.param_groups) > 1:
             found.append(f"group {index} with {len(group['params'])} parameters")

@@ -33,7 +33,7 @@ net = served_net(40 + rank, norm=True)
 cairn.assign(net, "auto", server=[net.head])
 mode = cairn.Async() if way == "async" else cairn.Sync()
 optimizer = cairn.DistributedOptimizer(torch.optim.Adagrad(net.parameters(), lr=0.05), net, mode=mode)
-reduced = optimizer._served.reduced
+[reduced] = optimizer._served.reduced
 if is_victim and life > 0:
     assert reduced.steps > 3 and all("sum" in optimizer.state[p] for p in reduced.params)
     print(f"joined {life} {reduced.steps}", flush=True)
@@ -81,7 +81,7 @@ while ended_at is None or reduced.steps < ended_at:
 if way == "async":
     cairn.barrier()  # all pushes are there
 else:
-    tables = [part.table for part in optimizer._served.parts] + [optimizer._served.buffers.table]
+    tables = [part.table for part in (*optimizer._served.on_servers, *optimizer._served.buffers)]
     rounds = [table.round() for table in tables]
     print("rounds " + " ".join(str(r - reduced.steps) for r in rounds), flush=True)
 digest = hashlib.sha256()

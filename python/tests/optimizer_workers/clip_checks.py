@@ -264,7 +264,7 @@ def a_step_that_is_given_up_keeps_the_buffers_in_step(rank):
     served = optimizer._served
 
     def distance():
-        return served.groups[0].table.round() - served.buffers.table.round()
+        return served.groups[0].table.round() - served.buffers[0].table.round()
 
     train(model, optimizer, [batch(rank, 0)])
     before = distance()

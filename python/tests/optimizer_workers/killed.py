@@ -48,7 +48,7 @@ if again:
     state = optimizer.state_dict()["state"]
     assert len(state) == 7 and all(bool(entry["momentum_buffer"].any()) for entry in state.values())
     served = optimizer._served
-    rounds = {t.round() for t in [*(group.table for group in served.groups), served.buffers.table]}
+    rounds = {t.round() for t in [part.table for part in (*served.groups, *served.buffers)]}
     assert len(rounds) == 1, f"the tables are at different steps: {rounds}"
     (folder / "back").touch()
     print("attached", flush=True)
