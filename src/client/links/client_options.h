@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/link/backoff.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::client {
@@ -23,7 +24,7 @@ struct ClientCoreOptions {
   uint32_t max_unacked_frames = 1024;  // per connection; servers keep as many refusals
   int64_t heartbeat_us = 1'000'000;
   int64_t resend_after_us = 3'000'000;  // no answer for so long on a connection: reset it and resend
-  int64_t reconnect_min_us = 20'000, reconnect_max_us = 1'000'000;
+  Backoff::Range reconnect;
   int64_t still_waiting_log_us = 10'000'000;
   // Whether the program does nothing but wait for its calls; null: that is not known.
   std::function<bool(int64_t now_us)> program_waits;

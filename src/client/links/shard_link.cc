@@ -57,7 +57,7 @@ ShardLink::ShardLink(Peer peer, const ClientCoreOptions& options, Network& netwo
       book_(book),
       by_conn_(by_conn),
       listener_(listener),
-      link_(peer_.endpoint, {options.resend_after_us, {options.reconnect_min_us, options.reconnect_max_us}},
+      link_(peer_.endpoint, {options.resend_after_us, options.reconnect},
             Mix64(options.seed, 2 + (uint64_t{peer_.server} << 16) + peer_.thread), network, pool, *this) {}
 
 void ShardLink::Stop() {
@@ -85,7 +85,6 @@ wire::ControlMessage ShardLink::Hello() const {
 
 void ShardLink::OnReady(int64_t now_us) {
   unanswered_.WaitFromNow(now_us);
-  link_.ResetPause();
   if (unanswered_.any_sent_before()) return Rewind(now_us);
   Pump(now_us);
 }
@@ -181,7 +180,7 @@ void ShardLink::DisownBorrowed(uint64_t id, int64_t now_us) {
 }
 
 void ShardLink::End(Frame it, const Status& outcome, const wire::FrameHeader& answer, int64_t now_us) {
-  link_.ResetPause();
+  link_.Answered();
   damaged_ = 0;
   const Outgoing frame = unanswered_.TakeAnswered(it, now_us);
   if (frame.sends > 1) answer_size_.LetGo(frame.answer_bytes);  // of other copies
@@ -332,6 +331,7 @@ void ShardLink::OnControl(const wire::InFrame& frame, int64_t now_us) {
   } else if (auto* waiting = std::get_if<wire::StillWaiting>(&*message)) {
     auto it = unanswered_.Find(waiting->request);
     if (it == unanswered_.end()) return;
+    link_.Answered();
     unanswered_.NoteKept(it, now_us);
     listener_.OnStillWaiting(it->second, *waiting);
   } else if (ready() && (std::holds_alternative<wire::StateAt>(*message) ||

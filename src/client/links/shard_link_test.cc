@@ -214,7 +214,7 @@ TEST_F(LinkTest, ManyThatComeLaterComeAsSoonAsOne) {
 }
 
 TEST_F(LinkTest, WhoIsToldToComeLaterDoesNotTakeTheShardForSilent) {
-  c.options.reconnect_min_us = 500'000;
+  c.options.reconnect.min_us = 500'000;
   c.StartAll();
   Push();
   const ConnId conn = Conn();

@@ -84,7 +84,7 @@ BackupStream* Backups::StreamTo(uint16_t server, uint16_t thread) {
     route.to_thread = thread;
     route.to_incarnation = peer->incarnation;
     route.endpoint = peer->endpoint;
-    const PeerLink::Times times{context_.options().resend_after_us, {.min_us = 50'000}};
+    const PeerLink::Times times{.resend_after_us = context_.options().resend_after_us};
     stream = std::make_unique<BackupStream>(std::move(route), times, network_, context_.pool(),
                                             senders_by_conn_, listener_);
     stream->sender.Start(context_.now_us());

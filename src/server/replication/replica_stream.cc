@@ -8,12 +8,18 @@
 
 #include "base/bounds.h"
 #include "base/check.h"
+#include "base/random.h"
 #include "wire/data.h"
 
 namespace cairn::server {
 namespace {
 
 uint64_t SizeOf(const wire::InFrame& frame) { return sizeof(wire::FrameHeader) + frame.storage.size(); }
+
+uint64_t SeedOf(const ReplicaRoute& route) {
+  return Mix64(Mix64(route.from_incarnation.value, route.from_thread),
+               Mix64(route.to_incarnation.value, route.to_thread));
+}
 
 }  // namespace
 
@@ -22,7 +28,7 @@ ReplicaSender::ReplicaSender(ReplicaRoute route, const PeerLink::Times& times, N
     : route_(std::move(route)),
       by_conn_(by_conn),
       listener_(listener),
-      link_(route_.endpoint, times, std::nullopt, network, pool, *this),
+      link_(route_.endpoint, times, SeedOf(route_), network, pool, *this),
       batch_(pool) {}
 
 ReplicaSender::~ReplicaSender() { Stop(); }
@@ -133,9 +139,8 @@ void ReplicaSender::OnAck(const wire::InFrame& frame, int64_t now_us) {
   CAIRN_CHECK(queue_.size() == last_number() - confirmed_);  // what is not confirmed is kept, and no more
   if (news) {
     progress_us_ = confirmed_us_ = now_us;
-    link_.NoteSign(now_us);
+    link_.Answered();
   }
-  if (news || queue_.empty()) link_.ResetPause();
   if (news || !refused->empty()) listener_.OnConfirmed(*this, up_to, *refused, now_us);
 }
 

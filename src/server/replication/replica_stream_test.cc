@@ -75,7 +75,7 @@ class ReplicaSending : public ::testing::Test, public ReplicaSender::Listener {
   StreamNetwork net;
   SendersByConn by_conn;
   ReplicaRoute route;
-  PeerLink::Times times{.reconnect = {.min_us = 50'000}};
+  PeerLink::Times times;
   std::unique_ptr<ReplicaSender> sender;
   std::vector<Confirmation> confirmations;
   bool stop_when_confirmed = false;
@@ -199,7 +199,7 @@ TEST_F(ReplicaSending, OldRepeatedAndImpossibleConfirmationsDoNoHarm) {
   EXPECT_EQ(sender->confirmed(), 2u);
   EXPECT_FALSE(sender->ready());
   EXPECT_EQ(sender->Trouble(), "it confirms frame 4, the last sent is 3");
-  Tick(times.reconnect.min_us);
+  Tick(2 * times.reconnect.min_us);
   Greet(2);
   EXPECT_EQ(Numbers(), Numbered{3});
 }
@@ -257,7 +257,7 @@ TEST_F(ReplicaSending, SilenceMakesANewConnectionAndSendsAllAgain) {
   EXPECT_EQ(net.closed, std::vector<ConnId>{ConnId{1}});
   EXPECT_TRUE(by_conn.empty());
   EXPECT_EQ(sender->Trouble(), "it does not answer");
-  Tick(times.reconnect.min_us);
+  Tick(2 * times.reconnect.min_us);
   Greet(1);
   EXPECT_EQ(conn(), ConnId{2});
   EXPECT_EQ(by_conn.size(), 1u);
@@ -281,7 +281,7 @@ TEST_F(ReplicaSending, LargeFramesUnderWayAreProgress) {
 TEST_F(ReplicaSending, AHelloThatIsLostIsSaidAgain) {
   sender->Start(now);
   Tick(times.resend_after_us);  // it never connected
-  Tick(times.reconnect.min_us);
+  Tick(2 * times.reconnect.min_us);
   EXPECT_EQ(conn(), ConnId{2});
   sender->OnConnected(now);
   Tick(times.resend_after_us);
@@ -291,20 +291,20 @@ TEST_F(ReplicaSending, AHelloThatIsLostIsSaidAgain) {
 TEST_F(ReplicaSending, TheBackOffDoublesUpToItsBoundUntilSomethingIsConfirmed) {
   sender->Start(now);
   Push();
-  for (const int64_t wait : {50'000, 100'000, 200'000, 400'000, 800'000, 1'000'000, 1'000'000}) {
+  for (const int64_t wait : {20'000, 40'000, 80'000, 160'000, 320'000, 640'000, 1'000'000, 1'000'000}) {
     const size_t before = net.endpoints.size();
     Greet(0);
     sender->OnDisconnect(now);
     Tick(wait - 1);
     ASSERT_EQ(net.endpoints.size(), before) << wait;
-    Tick(1);
+    Tick(wait / 2 + 1);
     ASSERT_EQ(net.endpoints.size(), before + 1) << wait;
   }
   Greet(0);
   Ack(1);
   sender->OnDisconnect(now);
   const size_t before = net.endpoints.size();
-  Tick(times.reconnect.min_us);
+  Tick(2 * times.reconnect.min_us);
   EXPECT_EQ(net.endpoints.size(), before + 1);
 }
 

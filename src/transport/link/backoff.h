@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 
 #include "base/random.h"
 
@@ -15,13 +14,11 @@ class Backoff {
   struct Range {
     int64_t min_us = 20'000, max_us = 1'000'000;
   };
-  // Without a seed nothing is added.
-  Backoff(const Range& range, std::optional<uint64_t> seed)
+  Backoff(const Range& range, uint64_t seed)
       : min_us_(std::max<int64_t>(range.min_us, 1)),
         max_us_(std::max(range.max_us, min_us_)),
         next_us_(min_us_),
-        jitters_(seed.has_value()),
-        random_(seed.value_or(0)) {}
+        random_(seed) {}
 
   int64_t Next() {
     const int64_t base = next_us_;
@@ -37,12 +34,11 @@ class Backoff {
   }
 
  private:
-  int64_t Jittered(int64_t base) { return base + (jitters_ ? random_.Between(0, base / 2) : 0); }
+  int64_t Jittered(int64_t base) { return base + random_.Between(0, base / 2); }
 
   const int64_t min_us_;
   int64_t max_us_;
   int64_t next_us_;
-  bool jitters_;
   Random random_;
 };
 

@@ -19,8 +19,9 @@ class Dialer {
  public:
   struct Options {
     int64_t every_us = 1'000'000;  // between attempts that get no answer, at most
-    int64_t soonest_us = 50'000;   // after one that was refused; doubled each time, up to `every_us`
-    uint64_t seed = 1;             // pauses differ, so that not everybody comes back at one moment
+    // After one that was refused; doubled each time, up to `every_us`.
+    int64_t soonest_us = Backoff::Range{}.min_us;
+    uint64_t seed = 1;  // pauses differ, so that not everybody comes back at one moment
   };
   // `network` must outlive it. Requires a place.
   Dialer(Network& network, std::vector<wire::Endpoint> places, const Options& options);

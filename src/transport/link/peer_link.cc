@@ -6,7 +6,7 @@
 
 namespace cairn {
 
-PeerLink::PeerLink(wire::Endpoint place, const Times& times, std::optional<uint64_t> seed, Network& network,
+PeerLink::PeerLink(wire::Endpoint place, const Times& times, uint64_t seed, Network& network,
                    BufferPool& pool, User& user)
     : place_(std::move(place)),
       times_(times),
@@ -35,14 +35,14 @@ void PeerLink::Stop() {
 }
 
 void PeerLink::Reopen(int64_t now_us, std::string why) {
-  if (phase_ == Phase::kOff) return;
   if (!why.empty()) trouble_ = std::move(why);
-  if (conn_ != ConnId{}) network_.Close(conn_);
+  if (conn_ == ConnId{}) return;
+  network_.Close(conn_);
   OnDisconnect(now_us);
 }
 
 void PeerLink::OnDisconnect(int64_t now_us) {
-  if (phase_ == Phase::kOff) return;
+  if (conn_ == ConnId{}) return;
   Forget(Phase::kWaiting);
   dial_us_ = now_us + backoff_.Next();
 }
@@ -65,6 +65,7 @@ void PeerLink::Greeted(int64_t now_us) {
   if (phase_ != Phase::kGreeting) return;
   phase_ = Phase::kReady;
   trouble_.clear();
+  if (user_.Idle()) backoff_.Reset();
   memory_.OnReady(network_.FellBack(conn_), now_us);
   user_.OnReady(now_us);
 }

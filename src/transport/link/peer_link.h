@@ -1,6 +1,8 @@
 // A link to one peer that outlives its connections. It dials, says hello, and is ready once the peer has
 // answered. A connection that is lost, refused or silent is made again after a pause. What was sent on the
-// old one counts as lost: the user keeps it in a ResendQueue (resend_queue.h) and sends it again.
+// old one counts as lost: the user keeps it in a ResendQueue (resend_queue.h) and sends it again. Pauses grow
+// until the peer has answered for something, or lets us in while it has nothing to answer for: one that takes
+// a hello and then fails at what is sent gets that again more and more seldom.
 //
 // A worker has one for each shard thread, a primary's shard thread one for each that backs it up. (The
 // scheduler is looked for at several places, by several attempts at a time: dialer.h.) A state machine
@@ -8,7 +10,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -49,9 +50,9 @@ class PeerLink {
     virtual bool Idle() const = 0;
   };
 
-  // All but `place` outlive it. Pauses without a seed have no jitter.
-  PeerLink(wire::Endpoint place, const Times& times, std::optional<uint64_t> seed, Network& network,
-           BufferPool& pool, User& user);
+  // The references outlive it. `seed`: of the pauses.
+  PeerLink(wire::Endpoint place, const Times& times, uint64_t seed, Network& network, BufferPool& pool,
+           User& user);
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;
 
@@ -65,17 +66,15 @@ class PeerLink {
 
   // The peer's answer to the hello is good. Nothing happens unless it is awaited.
   void Greeted(int64_t now_us);
-  // Gives the connection up; the next one comes after a pause. `why`: in the peer's words, or what was
-  // wrong with them; empty: that is not known.
+  // The peer has taken something of what it was sent.
+  void Answered() { backoff_.Reset(); }
+  // Gives the connection up, if there is one; the next one comes after a pause. `why`: in the peer's words,
+  // or what was wrong with them; empty: that is not known.
   void Reopen(int64_t now_us, std::string why = {});
   // What the peer says goes wrong, for trouble().
   void set_trouble(std::string text) { trouble_ = std::move(text); }
   // How long the user waits before it tries again what the peer could not take: as between connections.
   int64_t Pause() { return backoff_.Next(); }
-  // The peer lives: while it is greeted, its time for the answer begins again.
-  void NoteSign(int64_t now_us) { since_us_ = now_us; }
-  // Pauses are short again.
-  void ResetPause() { backoff_.Reset(); }
   // Lost unless there is a connection.
   void Send(wire::FramePtr frame) { network_.Send(conn_, std::move(frame)); }
   void Send(const wire::ControlMessage& message) { Send(wire::EncodeControl(message, pool_)); }

@@ -86,6 +86,12 @@ class PeerLinkTest : public ::testing::Test, public PeerLink::User {
     while (lines.dialed.size() == before && now - from < 100 * kSecond) Tick(1000);
     return now - from;
   }
+  // Up to half of it is added at random; ticks are a millisecond apart.
+  void ExpectPause(int64_t base_us) {
+    const int64_t pause_us = Pause();
+    EXPECT_GE(pause_us, base_us);
+    EXPECT_LE(pause_us, base_us + base_us / 2 + 1000) << base_us;
+  }
 
   const PeerLink::Times times{.resend_after_us = kSecond, .reconnect = {.min_us = 10'000, .max_us = 80'000}};
   BufferPool pool;
@@ -171,6 +177,40 @@ TEST_F(PeerLinkTest, AConnectionThatIsNeverMadeOrNeverAnsweredIsGivenUp) {
   EXPECT_EQ(lines.closed, Conns{1}) << "since it is there";
   Tick(1);
   EXPECT_EQ(lines.closed, (Conns{1, 2}));
+}
+
+TEST_F(PeerLinkTest, PausesGrowWhileThePeerTakesNothing) {
+  link.Start(now);
+  Say(1);
+  for (const int64_t base : {10'000, 20'000, 40'000, 80'000, 80'000}) {
+    Greet();  // it lets us in, and fails at what it is sent
+    link.OnDisconnect(now);
+    ExpectPause(base);
+  }
+  Greet();
+  Answer(1);
+  link.Answered();
+  Say(2);
+  link.OnDisconnect(now);
+  ExpectPause(10'000);
+  link.OnDisconnect(now);
+  ExpectPause(20'000);
+  Answer(2);
+  Greet();
+  link.OnDisconnect(now);
+  ExpectPause(10'000);
+}
+
+TEST_F(PeerLinkTest, WhereThereIsNoConnectionNoneIsGivenUp) {
+  link.Start(now);
+  link.OnDisconnect(now);
+  Tick(10'000 - 1);
+  for (int i = 0; i < 10; ++i) link.Reopen(now, "it sends nonsense");
+  link.OnDisconnect(now);
+  EXPECT_EQ(gone, Conns{1});
+  Tick(5'000 + 1);
+  EXPECT_EQ(conns, (Conns{1, 2})) << "the pause is what it was";
+  EXPECT_EQ(link.trouble(), "it sends nonsense");
 }
 
 TEST_F(PeerLinkTest, WhatThePeerSaidIsKeptUntilItIsReady) {
