@@ -32,13 +32,15 @@ void MemoryFaults::MayStrike(const ShardName& name, const server::Shard& shard, 
     const uint32_t slot = op.header.slot;
     const wire::Backup* backup = InSyncBackup(context.durable, name, slot);
     const auto table = context.tables.find(op.header.table);
-    const bool next = shard.RoleOf(SlotId(slot)) == server::Shard::SlotRole::kBackup &&
-                      op.header.index == shard.Received(SlotId(slot)).index() + 1;
+    const Position held = shard.Received(SlotId(slot));
+    // Not before it has taken the word of the primary of now: then nobody can tell where it is.
+    const bool next = shard.RoleOf(SlotId(slot)) == server::Shard::SlotRole::kBackup && held.epoch() != 0 &&
+                      op.header.index == held.index() + 1;
     if (op.header.kind != wire::OpKind::kPush || op.payload.empty() || backup == nullptr || !next) continue;
     if (table == context.tables.end() || table->second.spec.element != ElementType::kInt64) continue;
     const size_t at = static_cast<size_t>(op.payload.data() - frame.body().data());
     frame.storage.bytes()[at] ^= std::byte{1};
-    context.damaged[{name, slot}] = {backup->added, op.header.index, shard.Received(SlotId(slot)), false};
+    context.damaged[{name, slot}] = {backup->added, op.header.index, held, false};
     world_.faults().Add(Fault::kMemory);
     world_.Log("memory", "a bit turns over in " + ToString(name) + ", slot " + std::to_string(slot) +
                              ", operation " + std::to_string(op.header.index));
