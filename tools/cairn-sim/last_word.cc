@@ -52,14 +52,20 @@ void LastWord::Compare() {
   if (context.durable.phase != wire::Phase::kRunning) return;
   std::vector<Held> all;
   StateVersion newest;
-  bool workers = false;            // without one nobody passes anything on, and nobody waits
-  Incarnation oldest{UINT64_MAX};  // of the workers
-  std::set<uint64_t> known;        // servers that some worker knows, by incarnation
+  bool workers = false;              // without one nobody passes anything on, and nobody waits
+  Incarnation oldest{UINT64_MAX};    // of the workers
+  std::set<uint64_t> living, known;  // servers, by incarnation; those that some worker knows
+  for (const auto& [name, shard] : context.shards)
+    if (!context.dead.contains(name)) living.insert(name.incarnation);
   for (uint32_t number : world_.launcher().Running()) {
     const client::ClientCore& core = world_.launcher().Find(number)->core();
     const wire::WorkerInfo* worker = context.durable.FindWorker(core.incarnation());
     if (worker == nullptr || worker->join_view.value == 0 || !core.fatal().ok()) continue;
     if (core.state()->phase != wire::Phase::kRunning) continue;  // it knows no shards to ask yet
+    // Nor does one whose servers have all been replaced: their successors don't know it for theirs.
+    if (std::ranges::none_of(core.state()->servers,
+                             [&](const auto& server) { return living.contains(server.incarnation.value); }))
+      continue;
     workers = true;
     oldest = std::min(oldest, core.incarnation());
     for (const wire::ServerInfo& server : core.state()->servers) known.insert(server.incarnation.value);
