@@ -148,7 +148,9 @@ void CallerSide::NextPart(const std::shared_ptr<Parts>& parts) {
   calls_.BeginPart(std::move(part), parts->terms.deadline_us, parts->split,
                    [&](Call<void()> call) { return Post(parts->caller, table, std::move(call)); });
   if (random_.Chance(0.5)) return NextPart(parts);
-  worker_.Later(random_.Between(0, kMostPartUs), [this, parts] { NextPart(parts); });
+  const int64_t pause_us = random_.Between(0, kMostPartUs);
+  worker_.Later(pause_us, [this, parts] { NextPart(parts); });
+  MayCloseWithin(pause_us);
 }
 
 // What PushPullCall is in the real client.
@@ -197,8 +199,15 @@ void CallerSide::OpenTrip(client::CallerId caller, int64_t for_us) {
       });
     });
     if (random_.Chance(0.3)) worker_.Later(random_.Between(0, for_us), [trip] { trip->Send(); });
+    MayCloseWithin(for_us);
     go();
   });
+}
+
+// In the middle of something: hardly anybody would hit that by chance.
+void CallerSide::MayCloseWithin(int64_t us) {
+  if (random_.Chance(worker_.world().plan().closes / 4))
+    worker_.Later(random_.Between(0, us), [this] { worker_.CloseClient(); });
 }
 
 bool CallerSide::Close(const Status& why) {

@@ -79,6 +79,7 @@ class CallerSide final : private client::CallGate::Way, private client::TableCal
   void Retry(uint64_t waiter);
   void WakeAll();
   void EndWait(uint64_t waiter, const Status& outcome);
+  void MayCloseWithin(int64_t us);
   void TookRoom(uint64_t bytes);
   void NextPart(const std::shared_ptr<Parts>& parts);
   Status Post(client::CallerId caller, TableId table, Call<void()> call);

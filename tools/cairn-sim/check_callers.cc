@@ -149,7 +149,8 @@ class OwnPush final : public PushChecker {
   void OnCallEnd(const CallEnd& end) override {
     const Given* given = Find(end);
     if (given == nullptr) return;
-    if (end.kind == CallEnd::Kind::kPushPull && end.status.ok()) {
+    // The pull relies on a connection that keeps the order, as TCP does.
+    if (end.kind == CallEnd::Kind::kPushPull && end.status.ok() && !end.overtaken) {
       for (const auto& [slot, digest] : given->parts) Check(end, *given, slot, digest);
     }
     Forget(end);
@@ -163,7 +164,10 @@ class OwnPush final : public PushChecker {
     const Position pushed = positions[*numbers.begin() - 1];
     const auto read = end.read->find(slot);
     if (read != end.read->end() && read->second.index() >= pushed.index()) return;
-    Violation(Words(given.incarnation, given.table, slot) + " is not in the values that came with it");
+    Violation(Words(given.incarnation, given.table, slot) + ", number " + std::to_string(*numbers.begin()) +
+              " at index " + std::to_string(pushed.index()) +
+              ", is not in the values that came with it, of " +
+              (read == end.read->end() ? "nowhere" : "index " + std::to_string(read->second.index())));
   }
 };
 

@@ -113,9 +113,10 @@ struct CallEnd {
   bool rogue = false;      // carried a NaN on purpose
   bool odd_hyper = false;  // used other hyper-parameters than the round has, on purpose
   bool short_deadline = false;
-  bool churned = false;  // on a table that others drop
-  bool assigns = false;  // a round of assigns
-  bool closed = false;   // the client was closed before
+  bool churned = false;    // on a table that others drop
+  bool assigns = false;    // a round of assigns
+  bool closed = false;     // the client was closed before
+  bool overtaken = false;  // some frame of this worker was, inside its connection
   bool in_parts = false;
   uint64_t call = 0;    // PreparedEvent::call; 0: none
   bool joined = false;  // a round that this worker had no more data for

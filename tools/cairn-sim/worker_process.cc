@@ -149,6 +149,7 @@ void WorkerProcess::End(CallEnd end, const Status& status) {
   end.incarnation = core_->incarnation();
   end.worker = number_;
   end.closed = callers_->closed();
+  end.overtaken = world_.fabric().overtaken(WorkerHost(number_));
   if (status.ok() && (end.kind == CallEnd::Kind::kPush || end.kind == CallEnd::Kind::kRound ||
                       end.kind == CallEnd::Kind::kDecide || end.kind == CallEnd::Kind::kPushPull)) {
     ++world_.outcome().acknowledged;
@@ -251,9 +252,11 @@ void WorkerProcess::OnDisconnect(ConnId conn) {
 }
 // As a program may do that is about to end, or gives up.
 void WorkerProcess::MaybeClose() {
-  const Plan& plan = world_.plan();
+  if (random_.Chance(world_.plan().closes * kTickUs / 1e6)) CloseClient();
+}
+
+void WorkerProcess::CloseClient() {
   if (world_.healed() || leave_sent_ || lanes_.empty() || !core_->fatal().ok() || callers_->closed()) return;
-  if (!random_.Chance(plan.closes * kTickUs / 1e6)) return;
   if (calls_ > 0) world_.context().deeds.Add(Deed::kClosed);
   callers_->Close({Code::kCancelled, "this client is closed"});
   core_->Cancel(world_.now_us());

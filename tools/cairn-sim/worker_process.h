@@ -73,9 +73,12 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   // may meet it: there is nobody left to tell it.
   static constexpr int64_t kCallTimeoutUs = 90'000'000;
 
+  // The program closes its client, whatever is under way, if faults still last.
+  void CloseClient();
+
  private:
   void Tick();
-  void MaybeClose();
+  void MaybeClose();  // now and then
   void AfterCall();
   void OnStarted(const Status& status);
   void CreateAll();

@@ -11,7 +11,7 @@
 namespace cairn::server {
 namespace {
 
-constexpr ClientIndex kClient{3};
+constexpr ClientIndex kWriter{3};
 const Status kWhy{Code::kInvalidArgument, "not finite"};
 
 std::vector<std::byte> Bytes(uint64_t last, const std::vector<uint64_t>& refused) {
@@ -28,28 +28,28 @@ std::vector<std::byte> Bytes(uint64_t last, const std::vector<uint64_t>& refused
 
 bool Loads(SequenceNumbers& numbers, const std::vector<std::byte>& bytes) {
   ByteReader in(bytes);
-  return numbers.Load(&kClient, in) && in.at_end();
+  return numbers.Load(&kWriter, in) && in.at_end();
 }
 
 TEST(SequenceNumbers, ACopyHasTheLastNumberAndTheRefusals) {
   SequenceNumbers numbers(10);
-  numbers.Use(kClient, Seq{1});
-  numbers.UseRefused(kClient, Seq{2}, kWhy);
-  numbers.Use(kClient, Seq{3});
+  numbers.Use(kWriter, Seq{1});
+  numbers.UseRefused(kWriter, Seq{2}, kWhy);
+  numbers.Use(kWriter, Seq{3});
   ByteWriter out;
-  numbers.Save(kClient, out);
+  numbers.Save(kWriter, out);
   SequenceNumbers copy(10);
   ASSERT_TRUE(Loads(copy, out.Take()));
-  EXPECT_EQ(copy.last(kClient), Seq{3});
-  EXPECT_EQ(copy.RefusalOf(kClient, Seq{1}), nullptr);
-  ASSERT_NE(copy.RefusalOf(kClient, Seq{2}), nullptr);
-  EXPECT_EQ(copy.RefusalOf(kClient, Seq{2})->message(), kWhy.message());
+  EXPECT_EQ(copy.last(kWriter), Seq{3});
+  EXPECT_EQ(copy.RefusalOf(kWriter, Seq{1}), nullptr);
+  ASSERT_NE(copy.RefusalOf(kWriter, Seq{2}), nullptr);
+  EXPECT_EQ(copy.RefusalOf(kWriter, Seq{2})->message(), kWhy.message());
 }
 
 TEST(SequenceNumbers, TheLastNumberMayBeARefusedOne) {
   SequenceNumbers numbers(10);
   EXPECT_TRUE(Loads(numbers, Bytes(2, {1, 2})));
-  EXPECT_EQ(numbers.last(kClient), Seq{2});
+  EXPECT_EQ(numbers.last(kWriter), Seq{2});
 }
 
 TEST(SequenceNumbers, NumbersThatDoNotRiseAreNotTaken) {
@@ -68,8 +68,8 @@ TEST(SequenceNumbers, AClientThatComesTwiceIsNotTaken) {
 
 TEST(SequenceNumbersDeathTest, ANumberIsUsedOnce) {
   SequenceNumbers numbers(10);
-  numbers.Use(kClient, Seq{4});
-  EXPECT_DEATH(numbers.Use(kClient, Seq{4}), "broken invariant");
+  numbers.Use(kWriter, Seq{4});
+  EXPECT_DEATH(numbers.Use(kWriter, Seq{4}), "broken invariant");
 }
 
 }  // namespace

@@ -291,6 +291,7 @@ void Fabric::Carry(Connection* connection, int to_side, const Bytes& bytes) {
   }
   if (random_.Chance(profile_.reorder)) {
     Count(Fault::kReorder, *connection);
+    for (const End& end : connection->ends) overtaken_.insert(process(end.process).host);
     to.astray = true;
     queue_.At(now + delay + random_.Between(0, profile_.reorder_us),
               [=, this] { Deliver(connection, to_side, bytes, false); });

@@ -138,6 +138,8 @@ class Fabric {
   EventQueue& queue() { return queue_; }
   // Frames lost, overtaken, doubled or reset on connections of this process's host.
   uint64_t incidents(int host) const;
+  // A frame from or to this host was overtaken inside its connection, which TCP does not do.
+  bool overtaken(int host) const { return overtaken_.contains(host); }
 
  private:
   friend class Port;
@@ -230,6 +232,7 @@ class Fabric {
   std::map<std::pair<int, int>, int64_t> slow_links_;
   std::set<std::pair<int, int>> loss_limits_;
   std::map<int, uint64_t> incidents_;
+  std::set<int> overtaken_;
   std::map<const Port*, int64_t> next_old_answer_us_;
 };
 
