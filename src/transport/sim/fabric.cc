@@ -248,6 +248,11 @@ void Fabric::Count(Fault fault, const Connection& connection) {
   for (const End& end : connection.ends) ++incidents_[process(end.process).host];
 }
 
+// Copies come out of turn too.
+void Fabric::NoteOvertaken(const Connection& connection) {
+  for (const End& end : connection.ends) overtaken_.insert(process(end.process).host);
+}
+
 // Decides the fate of one frame.
 void Fabric::Carry(Connection* connection, int to_side, const Bytes& bytes) {
   End& to = connection->ends[to_side];
@@ -280,18 +285,20 @@ void Fabric::Carry(Connection* connection, int to_side, const Bytes& bytes) {
   if (random_.Chance(profile_.late_duplicate)) {
     Count(Fault::kLateDuplicate, *connection);
     to.astray = true;
+    NoteOvertaken(*connection);
     queue_.At(now + random_.Between(profile_.late_us / 16, profile_.late_us),
               [=, this] { Deliver(connection, to_side, bytes, true); });
   }
   if (random_.Chance(profile_.duplicate)) {
     Count(Fault::kDuplicate, *connection);
     to.astray = true;
+    NoteOvertaken(*connection);
     queue_.At(now + delay + random_.Between(0, 4 * profile_.jitter_us + 1000),
               [=, this] { Deliver(connection, to_side, bytes, false); });
   }
   if (random_.Chance(profile_.reorder)) {
     Count(Fault::kReorder, *connection);
-    for (const End& end : connection->ends) overtaken_.insert(process(end.process).host);
+    NoteOvertaken(*connection);
     to.astray = true;
     queue_.At(now + delay + random_.Between(0, profile_.reorder_us),
               [=, this] { Deliver(connection, to_side, bytes, false); });

@@ -210,6 +210,7 @@ class Fabric {
   bool HostUp(int host) const;
   const Link* Blocked(int from_process, int to_process) const;
   void Count(Fault fault, const Connection& connection);
+  void NoteOvertaken(const Connection& connection);
 
   EventQueue& queue_;
   Random random_, pieces_;
