@@ -125,7 +125,7 @@ class WholePush final : public PushChecker {
   void CheckWhole(const Given& given) {
     for (const auto& [slot, digest] : given.parts) {
       const std::set<uint64_t>& numbers = NumbersOf(given, slot, digest);
-      const auto told = [&](const std::string& what) {
+      const auto told = [&, slot = slot](const std::string& what) {
         Violation(Words(given.incarnation, given.table, slot) + " has ended well and " + what);
       };
       if (numbers.size() != 1) return told("was sent " + std::to_string(numbers.size()) + " times");
