@@ -32,6 +32,7 @@ std::optional<JobWatch::News> JobWatch::Take() {
   if (!answer) return std::nullopt;
   News news{.first = last() == nullptr};
   silent_ = !answer->summary.has_value();
+  const int64_t asked_ms = answer->asked_ms;
   if (answer->summary) {
     Count(*answer->summary);
     const ClusterSummary& summary = *answer->summary;
@@ -43,7 +44,7 @@ std::optional<JobWatch::News> JobWatch::Take() {
     news.summary = summary;
     if (!news.seen.over) last_ = *std::move(answer);
   }
-  news.seen.asked_ms = answer->asked_ms;
+  news.seen.asked_ms = asked_ms;
   return news;
 }
 
