@@ -84,7 +84,7 @@ Status BlockingCall::Wait() { return *WaitFor(-1); }
 Status WaitForOne(std::shared_ptr<BlockingCall>& under_way, std::function<Status()> call) {
   if (!under_way || !under_way->abandoned()) under_way = BlockingCall::Start(std::move(call));
   const std::shared_ptr<BlockingCall> mine = under_way;
-  const Status status = mine->Wait();
+  Status status = mine->Wait();
   if (under_way == mine) under_way.reset();
   return status;
 }

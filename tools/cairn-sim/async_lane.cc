@@ -18,6 +18,9 @@ Lane::Lane(WorkerProcess& worker) : worker_(worker), random_(worker.random().Nex
 
 namespace {
 
+// Longer than a worker whose core has ended may have calls under way: closing sends what a trip holds.
+constexpr int64_t kLongTripUs = 400'000;
+
 class AsyncLane final : public Lane {
  public:
   AsyncLane(WorkerProcess& worker, const TablePlan& plan, const wire::TableInfo& info)
@@ -34,7 +37,8 @@ class AsyncLane final : public Lane {
     while (left_ > 0 && under_way_ < plan_.window && worker_.core().fatal().ok()) {
       // A core that holds pushes back has its queue filled only now and then.
       if (!worker_.core().has_room() && under_way_ > 0 && !random_.Chance(0.2)) break;
-      if (random_.Chance(plan().trips)) worker_.callers().OpenTrip(caller_, random_.Between(0, 4000));
+      if (random_.Chance(plan().trips))
+        worker_.callers().OpenTrip(caller_, random_.Between(0, random_.Chance(0.1) ? kLongTripUs : 4'000));
       if (random_.Chance(0.25)) Pull(false, [](const Status&) {});
       --left_;
       const PushOp op = NextOp();

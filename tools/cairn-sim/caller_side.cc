@@ -114,10 +114,10 @@ void CallerSide::Post(client::OpenTrip::Calls calls) {
   running_.Run(calls);
 }
 
-void CallerSide::Begin(client::CallerId caller, client::Request request, client::TableCalls::Terms terms,
-                       Ended ended) {
+void CallerSide::Begin(client::CallerId caller, client::Request request,
+                       const client::TableCalls::Terms& terms, const Ended& ended) {
   const TableId table = request.table;
-  const Status begun = calls_.Begin(std::move(request), std::move(terms), ended,
+  const Status begun = calls_.Begin(std::move(request), terms, ended,
                                     [&](Call<void()> call) { return Post(caller, table, std::move(call)); });
   if (!begun.ok()) ended(begun);
 }
@@ -179,7 +179,7 @@ class CallerSide::PushPullRun final : public client::PushPull::Driver {
   client::PushPull run_;
 };
 
-void CallerSide::BeginPushPull(client::CallerId caller, Both both, Ended ended) {
+void CallerSide::BeginPushPull(client::CallerId caller, Both both, const Ended& ended) {
   const TableId table = both.push.table;
   const uint64_t reserved = both.reserved;
   auto run = std::make_shared<PushPullRun>(*this, std::move(both), ended);

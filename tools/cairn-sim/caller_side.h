@@ -36,7 +36,8 @@ class CallerSide final : private client::CallGate::Way, private client::TableCal
   // It waits for room at the bound. `then` is told, at once or later, whether it has it.
   void Reserve(client::CallerId caller, uint64_t bytes, int64_t deadline_us, Ended then);
   void FreeReserved(uint64_t bytes) { FreeRoom(bytes); }
-  void Begin(client::CallerId caller, client::Request request, client::TableCalls::Terms terms, Ended ended);
+  void Begin(client::CallerId caller, client::Request request, const client::TableCalls::Terms& terms,
+             const Ended& ended);
   // One push in several requests; `go` runs when all are handed over, which takes its time.
   void BeginParts(client::CallerId caller, std::vector<client::Request> parts, uint64_t whole,
                   const client::TableCalls::Terms& terms, Ended ended, Go go);
@@ -46,7 +47,7 @@ class CallerSide final : private client::CallGate::Way, private client::TableCal
     uint64_t reserved = 0;
     std::function<Result<client::Request>()> prepare_pull;
   };
-  void BeginPushPull(client::CallerId caller, Both both, Ended ended);
+  void BeginPushPull(client::CallerId caller, Both both, const Ended& ended);
   // Calls of this caller are collected for so long, or until it needs one of them to be sent.
   void OpenTrip(client::CallerId caller, int64_t for_us);
 

@@ -144,7 +144,7 @@ class Results {
     const MutexLock lock(mutex_);
     if (terminal_) std::fprintf(stderr, "\r%-40s\r", "");
     for (size_t i = 0; i < hashes_.size(); ++i)
-      std::printf("seed %llu  trace hash %016llx\n", static_cast<unsigned long long>(options_.start + i),
+      std::printf("seed %llu  trace hash %016llx\n", static_cast<unsigned long long>(options_.start) + i,
                   static_cast<unsigned long long>(hashes_[i]));
     return PrintTotals(totals_);
   }

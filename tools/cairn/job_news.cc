@@ -24,7 +24,7 @@ std::vector<std::string> JobNews::Next(const ClusterSummary& summary, uint32_t g
     case Standstill::News::kNone: break;
     case Standstill::News::kStandsStill: out.push_back(StandsStill(summary, given_up)); break;
     case Standstill::News::kGoesOn:
-      out.push_back("the job goes on: every partition has enough owners in sync again");
+      out.emplace_back("the job goes on: every partition has enough owners in sync again");
   }
   return out;
 }

@@ -40,6 +40,7 @@ std::vector<NodeName> NodeProcesses::TakeEnded() {
     if (node.TakeEnd()) ended.emplace_back(node.traceback_ms() != 0 ? node.traceback_ms() : INT64_MAX, name);
   std::sort(ended.begin(), ended.end());
   std::vector<NodeName> names;
+  names.reserve(ended.size());
   for (const auto& [when, name] : ended) names.push_back(name);
   return names;
 }

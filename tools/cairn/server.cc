@@ -158,15 +158,15 @@ int RunServer(const ServerFlags& flags) {
   }
   // Before it registers: if it dies, its launcher knows whose end to report.
   if (flags.ready_fd >= 0) TellLauncher(flags.ready_fd, kUidWord + std::to_string(options->control.uid));
+  options->on_listening = [ready_fd = flags.ready_fd](const wire::Endpoint& endpoint) {
+    LogLine("Server listening on " + wire::ToString(endpoint) +
+            " selected port: " + std::to_string(endpoint.port));
+    if (ready_fd < 0) return;
+    TellLauncher(ready_fd, wire::ToString(endpoint));
+    close(ready_fd);
+  };
   Result<std::unique_ptr<server::ServerNode>> node = server::ServerNode::Start(*std::move(options));
   if (!node.ok()) return Complain(node.status().message());
-  const wire::Endpoint endpoint = (*node)->endpoint();
-  LogLine("Server listening on " + wire::ToString(endpoint) +
-          " selected port: " + std::to_string(endpoint.port));
-  if (flags.ready_fd >= 0) {
-    TellLauncher(flags.ready_fd, wire::ToString(endpoint));
-    close(flags.ready_fd);
-  }
   Drain drain(**node, schedulers, flags.drain_timeout_s * 1000);
   interrupt.Arm([&node, &hosted, &drain](int signal) {
     // The scheduler in this process would go too, and nobody could move anything.

@@ -52,7 +52,7 @@ class TableCalls {
   // not ok either, says what the caller is to be told, and `ended`, void(const Status&), is never called.
   // Else that is called once, on the core's thread.
   template <class Ended, class Post>
-  Status Begin(Request request, Terms terms, Ended ended, Post&& post);
+  Status Begin(Request request, const Terms& terms, Ended ended, Post&& post);
   // A part of a split push that is not the last. Where it is not taken, nor is what follows.
   template <class Post>
   void BeginPart(Request part, int64_t deadline_us, std::shared_ptr<SplitPush> split, Post&& post);
@@ -67,7 +67,7 @@ class TableCalls {
 };
 
 template <class Ended, class Post>
-Status TableCalls::Begin(Request request, Terms terms, Ended ended, Post&& post) {
+Status TableCalls::Begin(Request request, const Terms& terms, Ended ended, Post&& post) {
   request.deadline_us = terms.deadline_us;
   request.info = terms.info;
   const auto end = [this, ended, reserved = terms.reserved](const Status& status) {

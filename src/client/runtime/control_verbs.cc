@@ -82,9 +82,9 @@ Result<std::vector<wire::TableInfo>> ControlVerbs::CreateTables(std::vector<Tabl
         parts->made.resize(cut.size());
         parts->left = cut.size();
         for (size_t i = 0; i < cut.size(); ++i) {
-          auto ended = [parts, i, done](Result<std::vector<wire::TableInfo>> result) {
+          auto ended = [parts, i, done](const Result<std::vector<wire::TableInfo>>& result) {
             if (result.ok()) {
-              parts->made[i] = *std::move(result);
+              parts->made[i] = *result;
             } else if (parts->failed.ok()) {
               parts->failed = result.status();
             }

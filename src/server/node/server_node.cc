@@ -65,6 +65,7 @@ class Node final : public ServerNode {
     const Result<std::string> advertised = AdvertisedHost();
     if (!advertised.ok()) return advertised.status();
     endpoint_ = {*advertised, options_.advertise_port != 0 ? options_.advertise_port : listening};
+    if (options_.on_listening) options_.on_listening(endpoint_);
     MakeShards();
     MakeControl();
     listener_->Start([this](AcceptedConnection accepted) { Route(std::move(accepted)); });

@@ -30,6 +30,8 @@ struct ServerNodeOptions {
   uint32_t threads = 1;
   // Connections whose first frame is not a Hello: for a scheduler that shares this port.
   std::function<void(transport::AcceptedConnection)> on_other_connection;
+  // Once it listens, before it tells anybody so.
+  std::function<void(const wire::Endpoint&)> on_listening;
   std::function<void(const std::string&)> log;  // default: standard error
 };
 
