@@ -51,6 +51,10 @@ int main(int argc, char** argv) {
   app.add_flag("--planted-bugs", hunt, "switch on one planted bug after the other and catch each");
   app.add_option("--most-seeds", planted.most_seeds, "seeds to try per planted bug");
   app.add_option("--at-least", planted.at_least, "planted bugs that have to be caught (all)");
+  auto* known = app.add_option("--known", planted.known,
+                               "file with the seed that caught each planted bug before, to be tried first");
+  app.add_flag("--remember", planted.remember, "write the seeds that catch them now into that file")
+      ->needs(known);
   app.add_option("--bug", bug, "switch on this planted bug (with --seed or --planted-bugs)");
   app.add_flag("--growth", growth, "print how the scheduler's messages and bytes grow with the cluster");
   CLI11_PARSE(app, argc, argv);

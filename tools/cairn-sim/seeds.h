@@ -29,6 +29,8 @@ struct PlantedOptions {
   uint64_t most_seeds = 2000;  // per bug
   uint64_t at_least = 0;       // bugs that must be caught; 0: all
   std::string only;            // one bug by name; empty: all
+  std::string known;           // file with seeds that caught them before: these are tried first
+  bool remember = false;       // write those that catch them now into that file
   unsigned threads = 0;
 };
 int RunPlantedBugs(const PlantedOptions& options);
