@@ -48,7 +48,7 @@ def test_a_stalled_round_names_its_table_and_who_is_missing(pair, cairn_bin):
     values = torch.ones(4)
     tables = [client.create_dense("w", 4, mode="sync", optimizer="sgd") for client in (first, second)]
     pushed = tables[0].push([values.data_ptr()], [4], keep=values)
-    until(lambda text: re.search(r'^  round 0 of "w" waits for rank 1 since \d+ s$', text, re.M))
+    until(lambda text: re.search(r'^  round 0 of "w" has waited \d+ s for rank 1$', text, re.M))
     round_ = json.loads(status("--json"))["stalled_rounds"][0]
     assert (round_["table"], round_["round"], round_["missing_ranks"]) == ("w", 0, [1])
     assert round_["seconds"] >= 2

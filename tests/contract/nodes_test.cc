@@ -199,8 +199,17 @@ TEST(Nodes, BadOptionsAreErrors) {
   options.port = scheduler->endpoint().port;
   EXPECT_EQ(SchedulerNode::Start(options).status().code(), Code::kUnavailable);
   auto server = ForServer(scheduler->endpoint());
-  server.threads = 0;
-  EXPECT_EQ(ServerNode::Start(server).status().code(), Code::kInvalidArgument);
+  for (uint32_t threads : {0u, 1025u}) {
+    server.threads = threads;
+    EXPECT_EQ(ServerNode::Start(server).status().code(), Code::kInvalidArgument) << threads;
+  }
+}
+
+TEST(Nodes, AServerMayHaveAsManyThreadsAsTheSchedulerLetsIn) {
+  auto scheduler = Must(SchedulerNode::Start(ForScheduler(1, 1)));
+  auto server = ForServer(scheduler->endpoint());
+  server.threads = 300;
+  EXPECT_TRUE(ServerNode::Start(server).ok());
 }
 
 }  // namespace

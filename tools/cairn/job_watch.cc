@@ -17,7 +17,7 @@ cluster::JobSeen SeenIn(const ClusterSummary& summary) {
 
 }  // namespace
 
-// The numbers of the servers of now become those of the job so far.
+// The numbers of the current servers become those of the job so far.
 void JobWatch::Count(ClusterSummary& summary) {
   std::vector<cluster::ServerCounts> servers;
   for (const ClusterSummary::Server& server : summary.each) servers.push_back(server.counts);

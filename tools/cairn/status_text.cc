@@ -205,7 +205,7 @@ std::string OwnersText(const Json& status) {
     replicated += Number(Part(server, "stats"), "replicated_bytes");
   }
   // They count from their own start, so this is no sum over the job.
-  text += "; the servers of now have sent " + Short(replicated, "B") + " to backups, " +
+  text += "; the current servers have sent " + Short(replicated, "B") + " to backups, " +
           Short(unconfirmed, "B") + " unconfirmed\n";
   return text;
 }
@@ -223,7 +223,7 @@ std::string MovesText(const Json& moves) {
   return text;
 }
 
-// "round 118 of "w" waits for ranks 1, 2 and 38 more since 12 s"
+// "round 118 of "w" has waited 12 s for ranks 1, 2 and 38 more"
 std::string StalledText(const Json& rounds) {
   std::string text;
   for (const Json& round : rounds) {
@@ -234,9 +234,9 @@ std::string StalledText(const Json& rounds) {
     if (const double more = Number(round, "missing") - static_cast<double>(named.size()); more > 0)
       ranks += " and " + Short(more) + " more";
     const bool one = named.size() == 1 && Number(round, "missing") <= 1;
-    text += "  round " + Text(round, "round") + " of \"" + Text(round, "table") + "\" waits" +
-            (ranks.empty() ? "" : std::string(" for ") + (one ? "rank " : "ranks ") + ranks) + " since " +
-            std::to_string(static_cast<int64_t>(Number(round, "seconds"))) + " s\n";
+    text += "  round " + Text(round, "round") + " of \"" + Text(round, "table") + "\" has waited " +
+            std::to_string(static_cast<int64_t>(Number(round, "seconds"))) + " s" +
+            (ranks.empty() ? "" : std::string(" for ") + (one ? "rank " : "ranks ") + ranks) + "\n";
   }
   return text;
 }

@@ -25,7 +25,7 @@ namespace {
 using transport::AcceptedConnection;
 using transport::Loop;
 
-constexpr uint32_t kMaxThreads = 256;
+constexpr uint32_t kMaxThreads = 1024;  // as many as the scheduler lets in (kMaxServerThreads)
 constexpr int64_t kTickUs = 100'000;
 constexpr int64_t kFormingTickUs = 20'000;  // until registered: retries are short
 constexpr int64_t kEndTickUs = 5'000;
