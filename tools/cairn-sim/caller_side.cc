@@ -159,9 +159,8 @@ class CallerSide::PushPullRun final : public client::PushPull::Driver {
   PushPullRun(CallerSide& side, Both both, Ended ended)
       : side_(side), both_(std::move(both)), ended_(std::move(ended)), run_(side.core(), *this) {}
 
-  void Start(std::shared_ptr<PushPullRun> self) {
-    run_.Start(std::move(both_.push), std::move(both_.pull), side_.trip(), both_.deadline_us,
-               std::move(self));
+  void Start(const std::shared_ptr<PushPullRun>& self) {
+    run_.Start(std::move(both_.push), std::move(both_.pull), side_.trip(), both_.deadline_us, self);
   }
 
  private:

@@ -190,7 +190,7 @@ void WorkerProcess::Submit(client::Request request, CallEnd end, std::shared_ptr
                            std::function<void(const Status&)> done) {
   client::TableCalls::Terms terms{.deadline_us = request.deadline_us};
   if (client::IsRound(request.kind)) terms.info = &data->told;
-  callers_->Begin(kNoTrips, std::move(request), std::move(terms),
+  callers_->Begin(kNoTrips, std::move(request), terms,
                   CallBegins(std::move(end), std::move(data), std::move(done)));
 }
 

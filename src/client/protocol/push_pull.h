@@ -29,17 +29,17 @@ class PushPull {
 
   PushPull(ClientCore& core, Driver& driver) : core_(core), driver_(driver) {}
 
-  // Both are prepared, and have no deadline, trip or end yet. `alive` is kept until OnEnded: what this and
-  // the driver are parts of. Once.
-  void Start(Request push, Request pull, uint64_t trip, int64_t deadline_us, std::shared_ptr<void> alive);
+  // Both are prepared, and have no deadline, trip or end yet. `alive` is what this and the driver are parts
+  // of: the requests keep it, so it goes with the core if that ends before them. Once.
+  void Start(Request push, Request pull, uint64_t trip, int64_t deadline_us,
+             const std::shared_ptr<void>& alive);
 
  private:
-  void ExpectPull(Request& pull);
-  void GoOn();
+  void ExpectPull(Request& pull, const std::shared_ptr<void>& alive);
+  void GoOn(const std::shared_ptr<void>& alive);
 
   ClientCore& core_;
   Driver& driver_;
-  std::shared_ptr<void> alive_;
   int64_t deadline_us_ = 0;
   uint64_t rewinds_ = 0;  // of the core, when both were submitted
   bool push_ended_ = false;

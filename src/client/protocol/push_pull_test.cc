@@ -135,5 +135,28 @@ TEST_F(PushPullTest, ItEndsLikeAPushThatFailsAndOnlyWhenThePullHasEndedToo) {
   EXPECT_EQ(out, -1);
 }
 
+TEST_F(PushPullTest, ItIsKeptUntilItHasEndedAndNoLongerThanTheCore) {
+  for (const bool ends : {true, false}) {
+    ended.reset();
+    pushes_ended = 0;
+    auto alive = std::make_shared<int>(0);
+    const std::weak_ptr<int> watched = alive;
+    call.emplace(*c.core, *this);
+    call->Start(Push(), PreparePull().value(), 1, c.now + 600'000'000, alive);
+    alive.reset();
+    c.Run();
+    EXPECT_FALSE(watched.expired());
+    if (ends) {
+      Ack();
+      AnswerPull(1, 1);
+      EXPECT_TRUE(ended && ended->ok());
+    } else {
+      c.core.reset();  // its process has been killed: nobody is told
+      EXPECT_FALSE(ended);
+    }
+    EXPECT_TRUE(watched.expired());
+  }
+}
+
 }  // namespace
 }  // namespace cairn::client

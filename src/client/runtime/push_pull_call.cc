@@ -20,10 +20,9 @@ PushPullCall::PushPullCall(LoopSide& loop, client::UnackedBytes& unacked,
   call_.mask = {};  // the caller's, and only for the push
 }
 
-void PushPullCall::Start(uint64_t trip, std::shared_ptr<PushPullCall> self) {
+void PushPullCall::Start(uint64_t trip, const std::shared_ptr<PushPullCall>& self) {
   loop_.CallBegun();
-  both_.Start(std::move(prepared_.push), std::move(prepared_.pull), trip, prepared_.deadline_us,
-              std::move(self));
+  both_.Start(std::move(prepared_.push), std::move(prepared_.pull), trip, prepared_.deadline_us, self);
   loop_.Publish();
 }
 

@@ -28,7 +28,7 @@ class PushPullCall final : public client::PushPull::Driver {
                const TableCall& call, std::shared_ptr<PendingState> state, Prepared prepared);
 
   // In this trip. `self` is this one. Once.
-  void Start(uint64_t trip, std::shared_ptr<PushPullCall> self);
+  void Start(uint64_t trip, const std::shared_ptr<PushPullCall>& self);
 
  private:
   int64_t NowUs() const override { return LoopSide::NowUs(); }
