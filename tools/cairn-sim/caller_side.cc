@@ -191,9 +191,11 @@ void CallerSide::BeginPushPull(client::CallerId caller, Both both, const Ended& 
 void CallerSide::OpenTrip(client::CallerId caller, int64_t for_us) {
   Do(caller, [this, caller, for_us](const Go& go) {
     const auto trip = gate_.BeginTrip(caller);
+    ++open_trips_;
     worker_.Later(for_us, [this, caller, trip] {
       Do(caller, [this, trip](const Go& end) {
         gate_.EndTrip(trip.get());
+        --open_trips_;
         end();
       });
     });

@@ -54,6 +54,8 @@ class CallerSide final : private client::CallGate::Way, private client::TableCal
   // No call is taken any more, and those that wait end. False if it was closed before.
   bool Close(const Status& why);
   bool closed() const { return !gate_.closed().ok(); }
+  // Some caller has a trip open: calls that it has begun may not have been sent yet.
+  bool trip_open() const { return open_trips_ > 0; }
 
  private:
   class PushPullRun;
@@ -107,7 +109,8 @@ class CallerSide final : private client::CallGate::Way, private client::TableCal
   std::map<uint64_t, Waiter> waiting_;  // at the bound
   uint64_t waiters_ = 0;                // so far
   std::set<uint32_t> tables_in_trip_;
-  uint32_t in_trip_ = 0;        // calls that were begun in a trip and not sent yet
+  uint32_t in_trip_ = 0;  // calls that were begun in a trip and not sent yet
+  uint32_t open_trips_ = 0;
   uint32_t between_parts_ = 0;  // pushes of which some parts are handed over
 };
 

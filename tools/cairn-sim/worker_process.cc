@@ -286,6 +286,9 @@ void WorkerProcess::AfterCall() {
 }
 
 void WorkerProcess::OnFatal() {
+  // What waits in a trip ends with the trip; if the client was closed, with that.
+  if (calls_ > 0 && callers_->trip_open() && !callers_->closed())
+    return Later(kTickUs, [this] { OnFatal(); });
   if (calls_ > 0) {
     world_.context().report("liveness",
                             "worker " + std::to_string(number_) + " has " + std::to_string(calls_) +
