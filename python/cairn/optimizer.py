@@ -36,7 +36,8 @@ class ParametersChangedError(Error):
 class DistributedOptimizer(torch.optim.Optimizer):
     """Wraps an optimizer so that all workers train one model.
 
-    optimizer: SGD, Adagrad, Adam, AdamW or RMSprop; any other (but LBFGS) with update="worker".
+    optimizer: SGD, Adagrad, Adam, AdamW, RMSprop or cairn.optim.FTRL; any other (but LBFGS) with
+        update="worker". Tables of rows have SGD, Adagrad, SparseAdam, RowwiseAdagrad and FTRL.
     model: for the names in messages, for its buffers (BatchNorm: the first worker's are the truth)
         and for parameters that the optimizer does not hold. Optional.
     mode: cairn.Sync() or cairn.Async().
