@@ -1,4 +1,4 @@
-"""Guards the shape of the tree, so that people need not: layers, file sizes, headers, stray tests,
+"""Guards the shape of the tree, so that people need not: layers, rooms, headers, stray tests,
 whitespace. CMakeLists.txt is the one place that orders the layers. Run by ctest, or with pytest."""
 import concurrent.futures
 import json
@@ -101,6 +101,13 @@ def test_every_source_has_its_header_beside_it():
         if path.with_suffix(".h") not in FILES and not public.exists() and path.as_posix() not in WITHOUT_HEADER:
             problems.append(f"{path}: no {path.stem}.h beside it or in include/cairn")
     report(problems)
+
+
+def test_planted_bugs_name_rules_that_are_there():
+    rules = re.findall(r"^(\d+)\. \*\*", read("docs/internals/consistency.md"), re.M)
+    bugs = re.findall(r'^CAIRN_PLANTED\((\w+), "(\d[^"]*)"', read("src/base/planted_bugs.inc"), re.M)
+    assert bugs
+    report([f"{bug}: consistency.md has no rule {rule}" for bug, rule in bugs if rule not in rules])
 
 
 def room(path):
