@@ -25,6 +25,7 @@ struct EmbeddedOptions {
   std::string cluster_id;      // empty: made up
   int64_t heartbeat_ms = 1'000;
   int64_t dead_after_ms = 5'000;
+  int64_t lost_after_ms = 60'000;
   int64_t rejoin_grace_ms = 30'000;
   int64_t deadlock_after_ms = 60'000;  // workers that wait for each other so long get an error; 0: never
 

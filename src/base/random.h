@@ -35,4 +35,7 @@ class Random {
   uint64_t state_;
 };
 
+// From the system: another one at every start, nothing that anybody could foresee.
+uint64_t RandomNumber();
+
 }  // namespace cairn

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cluster/environment/environment.h"
+#include "cluster/environment/scheduler_settings.h"
 #include "scheduler/node/scheduler_node.h"
 #include "server/node/server_node.h"
 #include "transport/tcp/sockets.h"
@@ -30,10 +31,13 @@ Result<EmbeddedOptions> EmbeddedOptions::FromEnvironment() {
   options.threads_per_server = environment->server_threads.value_or(options.threads_per_server);
   options.slots = environment->slots.value_or(options.slots);
   options.cluster_id = cluster_id;
-  options.heartbeat_ms = environment->heartbeat_ms.value_or(options.heartbeat_ms);
-  options.dead_after_ms = environment->dead_after_ms.value_or(options.dead_after_ms);
-  options.rejoin_grace_ms = environment->rejoin_grace_ms.value_or(options.rejoin_grace_ms);
-  options.deadlock_after_ms = environment->deadlock_after_ms.value_or(options.deadlock_after_ms);
+  scheduler::SchedulerOptions core;
+  cluster::ApplySettings(*environment, core);
+  options.heartbeat_ms = core.heartbeat_us / 1000;
+  options.dead_after_ms = core.dead_after_us / 1000;
+  options.lost_after_ms = core.lost_after_us / 1000;
+  options.rejoin_grace_ms = core.rejoin_grace_us / 1000;
+  options.deadlock_after_ms = core.deadlock_after_us / 1000;
   return options;
 }
 
@@ -55,6 +59,7 @@ Result<std::unique_ptr<EmbeddedCluster>> EmbeddedCluster::Start(const EmbeddedOp
   scheduler.core.cluster_id = options.cluster_id;
   scheduler.core.heartbeat_us = options.heartbeat_ms * 1000;
   scheduler.core.dead_after_us = options.dead_after_ms * 1000;
+  scheduler.core.lost_after_us = options.lost_after_ms * 1000;
   scheduler.core.rejoin_grace_us = options.rejoin_grace_ms * 1000;
   scheduler.core.deadlock_after_us = options.deadlock_after_ms * 1000;
   scheduler.host = host;

@@ -1,6 +1,6 @@
 // ClusterState: all that the scheduler has decided, as one versioned value. It is a function of
 // the scheduler's log; every node holds the newest it has heard of and never goes back. Small on
-// purpose: it is sent whole.
+// purpose: where a difference (state_delta.h) does not do, it is sent whole.
 #pragma once
 
 #include <cstddef>

@@ -150,7 +150,7 @@ struct Leave {
 struct LeaveReply {
   Incarnation incarnation;
 };
-// Launcher → scheduler: this rank does not come back; and: end the job with this error.
+// Launcher → scheduler: this rank does not come back.
 struct GiveUp {
   uint32_t rank = 0;
 };
@@ -159,6 +159,7 @@ struct ProcessEnded {
   uint64_t uid = 0;  // of its registration
   bool out_of_memory = false;
 };
+// Launcher → scheduler: end the job with this error.
 struct AbortJob {
   std::string reason;
 };

@@ -9,19 +9,21 @@ constexpr int64_t kSchedulerTickUs = 100'000;
 constexpr int64_t kLeaseSeconds = 5;
 constexpr int64_t kLeaseUs = kLeaseSeconds * 1'000'000;
 constexpr int64_t kFirstCampaignUs = 500'000;
-constexpr int64_t kLongWaitUs = 500'000;  // for its store: nobody could be heard meanwhile
+
+std::string NameOf(uint32_t number) {
+  return number == 0 ? "scheduler" : "scheduler " + std::to_string(number);
+}
 }  // namespace
 
 SchedulerProcess::SchedulerProcess(World& world, uint32_t number)
     : world_(world),
       number_(number),
+      process_(world.fabric().AddProcess(SchedulerHost(number), NameOf(number))),
+      port_(world.fabric().AddPort(process_, NameOf(number),
+                                   Actor{.role = wire::Role::kScheduler, .index = number}.Tag(), this)),
       log_([this](const std::string& line) { world_.Log("scheduler " + std::to_string(number_), line); }),
-      leadership_(world.plan().lost_after_us) {
-  const std::string name = number == 0 ? "scheduler" : "scheduler " + std::to_string(number);
-  process_ = world.fabric().AddProcess(SchedulerHost(number), name);
-  const Actor actor{.role = wire::Role::kScheduler, .index = number};
-  port_ = world.fabric().AddPort(process_, name, actor.Tag(), this);
-}
+      seat_({.several = world.etcd() != nullptr, .lost_after_us = world.plan().lost_after_us}, *port_,
+            world.pool(), log_, *this) {}
 
 scheduler::SchedulerOptions SchedulerProcess::Options() const {
   const Plan& plan = world_.plan();
@@ -48,6 +50,7 @@ void SchedulerProcess::Start() {
                          {.max_body_bytes = scheduler::kMaxBodyToScheduler,
                           .max_first_bytes = world_.plan().max_first_bytes,
                           .accepts = wire::IsForNodes});
+  Tick();
   if (world_.etcd() == nullptr) return Lead(world_.store());
   kv_ = std::make_unique<SimKv>(world_, *world_.etcd(), process_, world_.random().Next());
   scheduler::EtcdElectionOptions options;
@@ -70,14 +73,13 @@ void SchedulerProcess::StepAfter(int64_t us) {
 
 void SchedulerProcess::Step(uint64_t turn) {
   if (turn != turn_) return;
-  leadership_.OnTick(world_.now_us());
   step_us_ = world_.now_us();
   const uint64_t unanswered = kv_->unanswered();
-  const int64_t pause_us = candidacy_->Step(!leadership_.resigned());
+  const int64_t pause_us = candidacy_->Step(!seat_.resigned());
   if (!alive() || pause_us == scheduler::Candidacy::kNever) return;
   if (kv_->unanswered() == unanswered) etcd_heard_us_ = step_us_;
   const bool silent = world_.now_us() - etcd_heard_us_ >= kLeaseUs;
-  if (silent && leads() && candidacy_->leads() && leadership_.answers())
+  if (silent && candidacy_->leads() && seat_.answers())
     world_.context().report("leader-answers", "scheduler " + std::to_string(number_) +
                                                   " has not heard etcd for as long as its lease lasts, and "
                                                   "goes on as the leader");
@@ -90,11 +92,15 @@ void SchedulerProcess::OnWon(int64_t revision) {
   world_.fabric().Run(process_, world_.now_us(), [this, revision] { LeadFrom(revision); });
 }
 
-void SchedulerProcess::OnEtcd(bool heard) { leadership_.OnEtcd(heard); }
+void SchedulerProcess::OnEtcd(bool heard) {
+  seat_.OnEtcd(heard);
+  AfterCall();
+}
 
-void SchedulerProcess::OnLost(Status) { world_.KillScheduler(number_, true); }
+void SchedulerProcess::OnLost(Status why) { seat_.OnLost(why); }
 
 void SchedulerProcess::LeadFrom(int64_t revision) {
+  seat_.OnWon();
   if (world_.context().durable.term.value > 0) world_.context().deeds.Add(Deed::kNewLeader);
   world_.Log("scheduler " + std::to_string(number_), "leads, revision " + std::to_string(revision));
   store_kv_ = std::make_unique<SimKv>(world_, *world_.etcd(), process_, world_.random().Next());
@@ -104,33 +110,22 @@ void SchedulerProcess::LeadFrom(int64_t revision) {
   options.now_us = [kv = store_kv_.get()] { return kv->now_us(); };
   options.pause = [kv = store_kv_.get()](int64_t us) { kv->Pause(us); };
   store_ = std::make_unique<scheduler::EtcdStore>(*store_kv_, options);
-  leadership_.OnWon();
   Lead(*store_);
 }
 
-void SchedulerProcess::Resign() {
+void SchedulerProcess::EndReign(std::unique_ptr<scheduler::Scheduler> scheduler) {
   world_.context().deeds.Add(Deed::kResigned);
   world_.Log("scheduler " + std::to_string(number_), "resigns: it hears nobody");
-  leadership_.Resign(world_.now_us());
-  ++reigns_;
-  world_.Dispose([dead = std::shared_ptr<scheduler::Scheduler>(std::move(core_))] {});
+  world_.Dispose([dead = std::shared_ptr<scheduler::Scheduler>(std::move(scheduler))] {});
+}
+
+void SchedulerProcess::StandBack() {
   // The real candidate is a thread of its own: what it has asked etcd may be answered, or given up, later.
   if (world_.random().Chance(0.5))
     world_.fabric().Run(process_, world_.now_us() + world_.random().Between(1'000, 1'500'000), [this] {
-      if (!leads()) leadership_.OnEtcd(false);
+      if (!leads()) OnEtcd(false);
     });
   StepAfter(0);
-}
-
-// What was sent to it while it waited for its store is handled behind that.
-template <class Function>
-void SchedulerProcess::Call(Function function) {
-  const int64_t start_us = world_.now_us();
-  function(start_us);
-  if (!alive()) return;
-  if (const int64_t waited_us = world_.now_us() - start_us; waited_us >= kLongWaitUs)
-    core_->OnWaited(waited_us);
-  AfterCall();
 }
 
 void SchedulerProcess::Lead(scheduler::MetaStore& store) {
@@ -149,43 +144,38 @@ void SchedulerProcess::Lead(scheduler::MetaStore& store) {
       world_.context().report("liveness", "the scheduler can't start: " + started.status().ToString());
     return world_.KillScheduler(number_, true);
   }
-  core_ = std::move(started).value();
+  seat_.Lead(std::move(started).value());
   AfterCall();
-  world_.fabric().Run(process_, world_.now_us() + kSchedulerTickUs, [this, reign = reigns_] { Tick(reign); });
 }
 
-void SchedulerProcess::Tick(uint64_t reign) {
-  if (core_ == nullptr || reign != reigns_) return;
-  Call([this](int64_t now_us) { core_->OnTick(now_us); });
-  if (alive() && world_.etcd() != nullptr && core_->cut_off()) return Resign();
-  world_.fabric().Run(process_, world_.now_us() + kSchedulerTickUs, [this, reign = reigns_] { Tick(reign); });
+void SchedulerProcess::Tick() {
+  seat_.OnTick();
+  AfterCall();
+  if (alive()) world_.fabric().Run(process_, world_.now_us() + kSchedulerTickUs, [this] { Tick(); });
 }
 
 void SchedulerProcess::OnMessage(ConnId conn, wire::InFrame& frame) {
-  if (leadership_.OnFound()) StepAfter(0);
-  if (core_ == nullptr || leadership_.away()) {
-    if (core_ != nullptr && world_.now_us() - etcd_heard_us_ < kLeaseUs)
-      world_.context().report("leader-answers", "scheduler " + std::to_string(number_) +
-                                                    " leads, etcd hears it, and it sends a node away");
-    const wire::Refusal refusal{frame.header.request_id, Code::kUnavailable, "this scheduler does not lead"};
-    port_->Send(conn, wire::EncodeControl(refusal, world_.pool()));
-    return port_->Close(conn);
-  }
-  Call([&](int64_t now_us) { core_->OnMessage(conn, frame, now_us); });
+  if (leads() && !seat_.answers() && world_.now_us() - etcd_heard_us_ < kLeaseUs)
+    world_.context().report("leader-answers", "scheduler " + std::to_string(number_) +
+                                                  " leads, etcd hears it, and it sends a node away");
+  seat_.OnMessage(conn, frame);
+  AfterCall();
 }
 
 void SchedulerProcess::OnDisconnect(ConnId conn) {
-  if (core_ == nullptr) return;
-  Call([&](int64_t now_us) { core_->OnDisconnect(conn, now_us); });
+  seat_.OnDisconnect(conn);
+  AfterCall();
 }
 
 void SchedulerProcess::AfterCall() {
+  if (alive() && world_.etcd() == nullptr && world_.store().dying()) world_.KillScheduler(number_, true);
+}
+
+void SchedulerProcess::OnOver(const Status&, bool at_once) {
   if (!alive()) return;  // killed while it waited for its store
-  if ((world_.etcd() == nullptr && world_.store().dying()) || !core_->fatal().ok()) {
-    world_.KillScheduler(number_, true);
-  } else if (core_->finished()) {
-    world_.OnSchedulerLeft(*this);
-  }
+  const bool dying = world_.etcd() == nullptr && world_.store().dying();
+  if (at_once || dying) return world_.KillScheduler(number_, true);
+  world_.OnSchedulerLeft(*this);
 }
 
 }  // namespace cairn::sim

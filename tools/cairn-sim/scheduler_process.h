@@ -1,6 +1,5 @@
-// A simulated scheduler process: drives scheduler::Scheduler as the real node does. With a key-value
-// store there are several, of which one leads; the others refuse everybody and try to, as the candidacy of
-// the real node says.
+// A simulated scheduler process: the real seat of a scheduler (scheduler/core/seat.h) and, with a key-value
+// store, the real candidacy: then there are several, of which one leads.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +7,8 @@
 #include <string>
 
 #include "base/log.h"
-#include "scheduler/core/leadership.h"
 #include "scheduler/core/scheduler.h"
+#include "scheduler/core/seat.h"
 #include "scheduler/metastore/candidacy.h"
 #include "scheduler/metastore/etcd_election.h"
 #include "scheduler/metastore/etcd_store.h"
@@ -19,13 +18,15 @@
 
 namespace cairn::sim {
 
-class SchedulerProcess final : public PortHandler, public scheduler::Candidacy::Listener {
+class SchedulerProcess final : public PortHandler,
+                               public scheduler::Candidacy::Listener,
+                               private scheduler::SchedulerSeat::Driver {
  public:
   SchedulerProcess(World& world, uint32_t number);
   int process() const { return process_; }
   uint32_t number() const { return number_; }
   void Start();
-  bool leads() const { return core_ != nullptr; }
+  bool leads() const { return seat_.leads(); }
 
   void OnConnected(ConnId) override {}
   void OnMessage(ConnId conn, wire::InFrame& frame) override;
@@ -42,13 +43,17 @@ class SchedulerProcess final : public PortHandler, public scheduler::Candidacy::
   void OnWon(int64_t revision) override;
   void OnEtcd(bool heard) override;
   void OnLost(Status why) override;
-  // Ends with the reign that it was begun in.
-  void Tick(uint64_t reign);
-  void Resign();
+  void Tick();
   void LeadFrom(int64_t revision);
+  // The store may be about to die with the process.
   void AfterCall();
-  template <class Function>
-  void Call(Function function);
+  // SchedulerSeat::Driver.
+  int64_t NowUs() const override { return world_.now_us(); }
+  void Stand() override { StepAfter(0); }
+  void StandBack() override;
+  void EndReign(std::unique_ptr<scheduler::Scheduler> scheduler) override;
+  void OnOver(const Status& why, bool at_once) override;
+  bool dead() const override { return !alive(); }
   bool alive() const { return world_.fabric().alive(process_); }
 
   World& world_;
@@ -60,13 +65,11 @@ class SchedulerProcess final : public PortHandler, public scheduler::Candidacy::
   std::unique_ptr<SimKv> store_kv_;
   std::unique_ptr<scheduler::EtcdElection> election_;
   std::unique_ptr<scheduler::EtcdStore> store_;
-  std::unique_ptr<scheduler::Scheduler> core_;
   std::unique_ptr<scheduler::Candidacy> candidacy_;
   uint64_t turn_ = 0;
   int64_t step_us_ = 0;        // when the last step began
   int64_t etcd_heard_us_ = 0;  // when the last one began in which etcd has answered everything
-  scheduler::Leadership leadership_;
-  uint64_t reigns_ = 0;  // that have ended
+  scheduler::SchedulerSeat seat_;
 };
 
 }  // namespace cairn::sim

@@ -14,7 +14,6 @@ namespace cairn::sim {
 
 namespace {
 constexpr int64_t kServerTickUs = 100'000;
-constexpr int64_t kReportEveryUs = 1'000'000;
 }  // namespace
 
 // One shard, its port, and the observer through which the checkers see it.
@@ -71,12 +70,14 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     world_.memory_faults().Look(name_, *shard_);
     shard_->OnState(std::move(state), world_.now_us());
     world_.memory_faults().Look(name_, *shard_);
-    After();
+    Look();
+    (void)shard_->TakeNewsFlag();
+    Report();
   }
 
   void OnConnected(ConnId conn) override {
     shard_->OnConnected(conn, world_.now_us());
-    After();
+    Look();
   }
   void OnMessage(ConnId conn, wire::InFrame& frame) override {
     std::set<uint32_t> replicated;
@@ -90,11 +91,12 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
     world_.memory_faults().Look(name_, *shard_);
     for (uint32_t slot : replicated) world_.Tell([&](Checker& c) { c.OnReplicated(name_, SlotId(slot)); });
     world_.Tell([&](Checker& c) { c.OnEarlyBytes(name_, shard_->early_bytes(), early_budget_); });
-    After();
+    Look();
+    if (timer_.AfterMessage(shard_->TakeNewsFlag(), world_.now_us())) Report();
   }
   void OnDisconnect(ConnId conn) override {
     shard_->OnDisconnect(conn, world_.now_us());
-    After();
+    Look();
   }
   uint64_t MostBodyBytes(const wire::FrameHeader& header) const override {
     return shard_->MostBodyBytes(header);
@@ -199,29 +201,22 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
   }
   void Tick() {
     shard_->OnTick(world_.now_us());
-    After();
+    Look();
+    if (timer_.OnTick(shard_->TakeNewsFlag(), world_.now_us())) Report();
     world_.fabric().Run(owner_.process_, world_.now_us() + kServerTickUs, [this] { Tick(); });
   }
-  // As the real node does: at once if something has changed, otherwise every second.
-  void After() {
+  void Look() {
     const auto high_water = shard_->high_water();
     world_.Tell([&](Checker& c) { c.OnHighWater(name_, high_water); });
-    const bool news = shard_->TakeNewsFlag();
-    const bool due = world_.now_us() - reported_us_ >= kReportEveryUs;
-    if (!news && !due && shard_->version() == told_.version && shard_->hold_view() == told_.hold_view) return;
-    reported_us_ = world_.now_us();
-    told_.version = shard_->version();
-    told_.hold_view = shard_->hold_view();
-    told_.hold_rounds = shard_->hold_rounds();
-    told_.stats = shard_->stats();
-    told_.news = shard_->news();
-    told_.loads = shard_->loads();
-    told_.hot = shard_->hot_rows();
-    told_.stalled = shard_->stalled();
-    if (shard_->passed_state() != nullptr && told_.passed_state == nullptr)
+  }
+  void Report() {
+    server::ShardReport report = server::ReportOf(*shard_);
+    timer_.Reported(report, world_.now_us());
+    if (report.passed_state != nullptr && passed_state_ == nullptr)
       world_.context().deeds.Add(Deed::kStatePassed);
-    told_.passed_state = shard_->passed_state();
-    owner_.Post(&owner_.last_report_us_, [this, report = told_] { owner_.OnReport(name_.thread, report); });
+    passed_state_ = report.passed_state;
+    owner_.Post(&owner_.last_report_us_,
+                [this, told = std::move(report)] { owner_.OnReport(name_.thread, told); });
   }
 
   ServerProcess& owner_;
@@ -232,8 +227,8 @@ class ServerProcess::ShardThread final : public PortHandler, public server::Shar
   std::unique_ptr<server::Shard> shard_;
   std::shared_ptr<const wire::ClusterState> state_;  // the newest that it was given
   std::map<uint32_t, Position> held_;                // by slot, before the newest state
-  server::ShardReport told_;
-  int64_t reported_us_ = 0;
+  server::ReportTimer timer_;
+  std::shared_ptr<const wire::ClusterState> passed_state_;  // in the last report
   int64_t last_post_us_ = 0;
 };
 

@@ -42,7 +42,7 @@ CLI::Validator Within(T low, T high) {
 int Complain(const std::string& message);
 int ComplainOfUsage(const std::string& message);  // the same, with kUsageError
 // A line for the user on standard error, in one write.
-void LogLine(const std::string& line);
+void PrintLine(const std::string& line);
 
 // The environment of a process that was started as `role`: an error where it says another role.
 Result<cluster::Environment> EnvironmentOf(wire::Role role);

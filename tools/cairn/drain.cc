@@ -49,13 +49,13 @@ void Drain::Begin() {
   if (begun_.exchange(true)) return;
   begun_ms_ = heard_ms_ = MonotonicMs();
   if (timeout_ms_ == 0) return StopBecause("no time was given to move its partitions away");
-  LogLine("its partitions move to other servers first; a second signal ends it at once");
+  PrintLine("its partitions move to other servers first; a second signal ends it at once");
   node_.Drain();
   thread_ = std::thread([this] { Loop(); });
 }
 
 void Drain::StopBecause(const std::string& why) {
-  LogLine("goes at once: " + why);
+  PrintLine("goes at once: " + why);
   stopped_ = true;
   node_.Stop();
 }
@@ -128,7 +128,7 @@ std::string Drain::Obstacle(int64_t now_ms) {
         std::to_string(must_stay) + " wants " + std::to_string(must_stay) +
         ". Start another one, and it goes when that has the copies; a second signal ends it at once, and "
         "then requests wait until another one comes";
-  if (std::exchange(shown_, progress) != progress) LogLine(progress);
+  if (std::exchange(shown_, progress) != progress) PrintLine(progress);
   return "";
 }
 

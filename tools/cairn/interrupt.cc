@@ -36,7 +36,7 @@ void Interrupt::Arm(std::function<void(int)> stop) {
     while (sigwait(&set, &came) == 0 && came != kWakeUp) {
       if (signal_ != 0) _exit(128 + came);
       signal_ = came;
-      LogLine(std::string("told to stop by ") + (came == SIGINT ? "SIGINT" : "SIGTERM"));
+      PrintLine(std::string("told to stop by ") + (came == SIGINT ? "SIGINT" : "SIGTERM"));
       stop(came);
     }
   });

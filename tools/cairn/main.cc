@@ -13,13 +13,13 @@
 
 namespace cairn::tool {
 
-void LogLine(const std::string& line) {
+void PrintLine(const std::string& line) {
   const std::string text = line + "\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
 int Complain(const std::string& message) {
-  LogLine("cairn: " + message);
+  PrintLine("cairn: " + message);
   return 1;
 }
 

@@ -1,15 +1,14 @@
 // cairn scheduler: one scheduler as a process of its own.
-#include <unistd.h>
-
 #include <memory>
 #include <optional>
 
+#include "cluster/environment/scheduler_settings.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "job_files.h"
 #include "meeting_place.h"
 #include "progress.h"
-#include "scheduler/core/deadlock_watch.h"
+#include "ready_words.h"
 #include "scheduler/node/scheduler_node.h"
 #include "transport/tcp/sockets.h"
 
@@ -44,25 +43,26 @@ scheduler::SchedulerNodeOptions OptionsOf(const SchedulerFlags& flags,
   Choose(options.host, flags.host, environment.host || !one ? environment.host : environment.scheduler_host);
   Choose(options.port, flags.port, environment.port || !one ? environment.port : environment.scheduler_port);
   Choose(options.state_dir, flags.state_dir, environment.state_dir);
-  Choose(options.core.cluster_id, flags.cluster_id, environment.cluster_id);
-  Choose(options.core.expected_servers, flags.servers, environment.servers);
-  Choose(options.core.expected_workers, flags.workers, environment.workers);
-  Choose(options.core.slot_count, flags.slots, environment.slots);
   options.core.replicas = 0;  // as the number of servers suggests
-  Choose(options.core.replicas, flags.replicas, environment.replicas);
-  Choose(options.core.min_in_sync, flags.min_in_sync, environment.min_in_sync);
-  const auto milliseconds = [](int64_t& out_us, std::optional<int64_t> flag,
-                               std::optional<int64_t> variable) {
-    int64_t ms = out_us / 1000;
-    Choose(ms, flag, variable);
-    out_us = ms * 1000;
+  cluster::ApplySettings(environment, options.core);
+  const auto set = [](auto& option, const auto& flag) {
+    if (flag) option = *flag;
   };
-  milliseconds(options.core.heartbeat_us, flags.heartbeat_ms, environment.heartbeat_ms);
-  milliseconds(options.core.dead_after_us, flags.dead_after_ms, environment.dead_after_ms);
-  milliseconds(options.core.lost_after_us, flags.lost_after_ms, environment.lost_after_ms);
-  milliseconds(options.core.rejoin_grace_us, flags.rejoin_grace_ms, environment.rejoin_grace_ms);
-  milliseconds(options.core.deadlock_after_us, flags.deadlock_after_ms, environment.deadlock_after_ms);
-  options.log = LogLine;
+  const auto set_ms = [](int64_t& option_us, const std::optional<int64_t>& flag_ms) {
+    if (flag_ms) option_us = *flag_ms * 1000;
+  };
+  set(options.core.cluster_id, flags.cluster_id);
+  set(options.core.expected_servers, flags.servers);
+  set(options.core.expected_workers, flags.workers);
+  set(options.core.slot_count, flags.slots);
+  set(options.core.replicas, flags.replicas);
+  set(options.core.min_in_sync, flags.min_in_sync);
+  set_ms(options.core.heartbeat_us, flags.heartbeat_ms);
+  set_ms(options.core.dead_after_us, flags.dead_after_ms);
+  set_ms(options.core.lost_after_us, flags.lost_after_ms);
+  set_ms(options.core.rejoin_grace_us, flags.rejoin_grace_ms);
+  set_ms(options.core.deadlock_after_us, flags.deadlock_after_ms);
+  options.log = PrintLine;
   return options;
 }
 
@@ -89,31 +89,12 @@ Status ReadMeta(const SchedulerFlags& flags, const cluster::Environment& environ
   return {Code::kInvalidArgument, "with --meta nodes must know where every scheduler is: give --port"};
 }
 
-// A line for the launcher.
-void Tell(int fd, const std::string& text) {
-  const std::string line = text + "\n";
-  for (size_t at = 0; at < line.size();) {
-    const ssize_t written = write(fd, line.data() + at, line.size() - at);
-    if (written <= 0) return;
-    at += static_cast<size_t>(written);
-  }
-}
-
 int RunScheduler(const SchedulerFlags& flags) {
   const Result<cluster::Environment> environment = EnvironmentOf(wire::Role::kScheduler);
   if (!environment.ok()) return Complain(environment.status().message());
   scheduler::SchedulerNodeOptions options = OptionsOf(flags, *environment);
   if (Status meta = ReadMeta(flags, *environment, options); !meta.ok())
     return ComplainOfUsage(meta.message());
-  if (options.core.dead_after_us < 2 * options.core.heartbeat_us)
-    return ComplainOfUsage(
-        "--dead-after-ms must be at least twice --heartbeat-ms: a healthy node would be taken for dead");
-  const int64_t deadlock_us = options.core.deadlock_after_us;
-  if (deadlock_us != 0 && deadlock_us < scheduler::DeadlockWatch::kLeastUs)
-    return ComplainOfUsage("--deadlock-after-ms (CAIRN_DEADLOCK_AFTER_MS) is " +
-                           std::to_string(deadlock_us / 1000) + ": give 0 for never, or at least " +
-                           std::to_string(scheduler::DeadlockWatch::kLeastUs / 1000) +
-                           ", since what is known of who waits is a few seconds old");
   Interrupt interrupt;
   Result<std::unique_ptr<scheduler::SchedulerNode>> node = scheduler::SchedulerNode::Start(options);
   if (!node.ok()) {
@@ -121,15 +102,15 @@ int RunScheduler(const SchedulerFlags& flags) {
     return node.status().code() == Code::kInvalidArgument ? kUsageError : 1;
   }
   if (options.core.replicas > options.core.expected_servers) {
-    LogLine("--replicas " + std::to_string(options.core.replicas) + ": with " +
-            Counted(options.core.expected_servers, "server") + " each partition has " +
-            (options.core.expected_servers == 1 ? "one copy" : "as many copies") +
-            ", until more servers come (cairn scale)");
+    PrintLine("--replicas " + std::to_string(options.core.replicas) + ": with " +
+              Counted(options.core.expected_servers, "server") + " each partition has " +
+              (options.core.expected_servers == 1 ? "one copy" : "as many copies") +
+              ", until more servers come (cairn scale)");
   }
   interrupt.Arm([&node](int) { (*node)->Stop(); });
   JobFile job_file;
   if (flags.ready_fd >= 0) {
-    Tell(flags.ready_fd, std::to_string((*node)->endpoint().port));
+    TellLauncher(flags.ready_fd, std::to_string((*node)->endpoint().port));
   } else if (options.etcd.members.empty()) {
     // For `cairn status`; it is no reason to complain that it must be given the address.
     const wire::Endpoint listens = (*node)->endpoint();
@@ -142,7 +123,7 @@ int RunScheduler(const SchedulerFlags& flags) {
   }
   const Status status = (*node)->Wait();
   interrupt.Disarm();
-  if (flags.ready_fd >= 0) Tell(flags.ready_fd, (*node)->final_status());
+  TellLauncher(flags.ready_fd, (*node)->final_status());
   if (interrupt.signal() != 0) return 128 + interrupt.signal();
   if (status.code() == Code::kJobFailed) return 1;  // the node has said why
   return status.ok() ? 0 : Complain("scheduler: " + status.message());

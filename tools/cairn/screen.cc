@@ -60,7 +60,7 @@ int Screen::Flush() {
 void Screen::Say(const std::string& line) {
   EraseProgress();
   error_ = WriteOutput();  // told by the next Flush
-  LogLine(line);
+  PrintLine(line);
   DrawProgress();
 }
 

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/random.h"
+#include "cluster/environment/scheduler_settings.h"
 #include "cluster/supervise/process_end.h"
 #include "commands.h"
 #include "drain.h"
@@ -68,8 +70,8 @@ Result<server::ServerNodeOptions> OptionsOf(const ServerFlags& flags,
     options.advertise_port = endpoint->port;
   }
   options.threads = flags.threads ? *flags.threads : environment.server_threads.value_or(1);
-  options.control.uid = server::NewUid();
-  options.log = LogLine;
+  options.control.uid = RandomNumber();
+  options.log = PrintLine;
   return options;
 }
 
@@ -78,29 +80,15 @@ Result<std::unique_ptr<scheduler::SchedulerNode>> HostScheduler(const cluster::E
   scheduler::SchedulerNodeOptions options;
   options.listen = false;
   options.advertised = environment.scheduler();
-  options.core.cluster_id = environment.cluster_id.value_or("");
-  options.core.expected_servers = environment.servers.value_or(1);
-  options.core.expected_workers = environment.workers.value_or(1);
-  options.core.slot_count = environment.slots.value_or(options.core.slot_count);
-  options.core.replicas = environment.replicas.value_or(0);
-  options.core.min_in_sync = environment.min_in_sync.value_or(options.core.min_in_sync);
-  if (environment.heartbeat_ms) options.core.heartbeat_us = *environment.heartbeat_ms * 1000;
-  if (environment.dead_after_ms) options.core.dead_after_us = *environment.dead_after_ms * 1000;
-  if (environment.lost_after_ms) options.core.lost_after_us = *environment.lost_after_ms * 1000;
-  if (environment.rejoin_grace_ms) options.core.rejoin_grace_us = *environment.rejoin_grace_ms * 1000;
-  if (environment.deadlock_after_ms) options.core.deadlock_after_us = *environment.deadlock_after_ms * 1000;
-  options.log = LogLine;
+  options.core.replicas = 0;  // as the number of servers suggests
+  cluster::ApplySettings(environment, options.core);
+  options.log = PrintLine;
   return scheduler::SchedulerNode::Start(std::move(options));
 }
 
 // A Python program that serves inside a call (fleet.run_server) must not leave its server behind.
 // False if that program is gone already.
 bool EndWith(pid_t parent) { return prctl(PR_SET_PDEATHSIG, SIGINT) == 0 && getppid() == parent; }
-
-void TellLauncher(int fd, const std::string& word) {
-  const std::string line = word + "\n";
-  [[maybe_unused]] const ssize_t written = write(fd, line.data(), line.size());
-}
 
 // The address that is to be advertised, where the user has not said it. A signal ends the wait, too.
 Status FindOwnAddress(const Endpoints& schedulers, Interrupt& interrupt, server::ServerNodeOptions& options) {
@@ -120,7 +108,7 @@ Status FindOwnAddress(const Endpoints& schedulers, Interrupt& interrupt, server:
   };
   const Result<std::string> address = AwaitOwnAddress(
       schedulers,
-      {.timeout_ms = options.control.register_deadline_us / 1000, .log = LogLine, .pause = pause});
+      {.timeout_ms = options.control.register_deadline_us / 1000, .log = PrintLine, .pause = pause});
   interrupt.Disarm();
   if (!address.ok()) return address.status();
   if (options.host.empty()) {
@@ -144,7 +132,7 @@ int RunServer(const ServerFlags& flags) {
   if (Status found = FindOwnAddress(schedulers, interrupt, *options); !found.ok())
     return interrupt.signal() != 0 ? 128 + interrupt.signal() : Complain(found.message());
   OwnNames names{options->host, options->advertise_host};
-  if (Status sensible = ExplainOwnNames(names, LogLine); !sensible.ok())
+  if (Status sensible = ExplainOwnNames(names, PrintLine); !sensible.ok())
     return ComplainOfUsage(sensible.message());
   options->advertise_host = names.advertise;
   std::unique_ptr<scheduler::SchedulerNode> hosted;
@@ -157,13 +145,12 @@ int RunServer(const ServerFlags& flags) {
     };
   }
   // Before it registers: if it dies, its launcher knows whose end to report.
-  if (flags.ready_fd >= 0) TellLauncher(flags.ready_fd, kUidWord + std::to_string(options->control.uid));
+  TellLauncher(flags.ready_fd, kUidWord + std::to_string(options->control.uid));
   options->on_listening = [ready_fd = flags.ready_fd](const wire::Endpoint& endpoint) {
-    LogLine("Server listening on " + wire::ToString(endpoint) +
-            " selected port: " + std::to_string(endpoint.port));
-    if (ready_fd < 0) return;
+    PrintLine("Server listening on " + wire::ToString(endpoint) +
+              " selected port: " + std::to_string(endpoint.port));
     TellLauncher(ready_fd, wire::ToString(endpoint));
-    close(ready_fd);
+    if (ready_fd >= 0) close(ready_fd);
   };
   Result<std::unique_ptr<server::ServerNode>> node = server::ServerNode::Start(*std::move(options));
   if (!node.ok()) return Complain(node.status().message());

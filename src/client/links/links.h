@@ -33,7 +33,7 @@ class Links {
     std::vector<std::unique_ptr<ShardLink>> gone;  // taken out: their servers are no more
     std::vector<ShardLink*> fresh;                 // made, and not connected yet
   };
-  // Requires CheckState (scheduler_link.h) to have said yes to the state.
+  // Requires CheckState (client/links/check_state.h) to have said yes to the state.
   Followed Follow(const wire::ClusterState& state, Incarnation worker);
 
   // In the order (server, thread).

@@ -6,49 +6,23 @@
 #include <vector>
 
 #include "base/planted.h"
+#include "base/random.h"
+#include "client/links/check_state.h"
 
 namespace cairn::client {
 namespace {
-constexpr size_t kMaxSlots = 65536;
-constexpr uint32_t kMaxThreads = 1024;
 constexpr int32_t kNoRank = 65536;  // above every rank
-// A connection on which so many heartbeats in a row get no answer is not relied on alone.
-constexpr int64_t kSilentHeartbeats = 2;
 }  // namespace
-
-Status CheckState(const wire::ClusterState& state) {
-  const auto bad = [](const char* what) {
-    return Status(Code::kProtocol, std::string("bad state: ") + what);
-  };
-  if (state.slots.size() > kMaxSlots) return bad("too many slots");
-  if (state.slots.empty()) return state.phase == wire::Phase::kRunning ? bad("no slots") : Status::Ok();
-  std::vector<uint32_t> threads;  // by index of the server; 0: there is none
-  for (const wire::ServerInfo& server : state.servers) {
-    // Ascending; those of servers that are gone may be missing.
-    if (server.index < threads.size() || server.index >= wire::kNoServer) return bad("server indexes");
-    if (server.threads == 0 || server.threads > kMaxThreads) return bad("threads of a server");
-    threads.resize(server.index + 1);
-    threads[server.index] = server.threads;
-  }
-  for (const wire::SlotOwner& owner : state.slots) {
-    if (owner.server >= threads.size() || owner.thread >= threads[owner.server]) {
-      return bad("a slot's owner");
-    }
-  }
-  return Status::Ok();
-}
 
 SchedulerLink::SchedulerLink(const ClientCoreOptions& options, Network& network, BufferPool& pool,
                              Listener& listener)
     : options_(options),
-      network_(network),
-      pool_(pool),
       listener_(listener),
-      dialer_(network, options.schedulers.empty() ? std::vector{options.scheduler} : options.schedulers,
-              {.every_us = options.heartbeat_us,
-               .soonest_us = options.reconnect.min_us,
-               .seed = Mix64(options.seed, 1)}),
-      heartbeat_us_(options.heartbeat_us),
+      link_({.places = options.schedulers.empty() ? std::vector{options.scheduler} : options.schedulers,
+             .heartbeat_us = options.heartbeat_us,
+             .soonest_us = options.reconnect.min_us,
+             .seed = Mix64(options.seed, 1)},
+            network, pool),
       cluster_id_(options.cluster_id),
       state_(std::make_shared<const wire::ClusterState>()) {}
 
@@ -56,36 +30,20 @@ void SchedulerLink::Start(int64_t now_us) {
   if (on_) return;
   on_ = true;
   heard_us_ = now_us;
-  dialer_.OnTick(now_us);
+  link_.Start(now_us);
 }
 
 void SchedulerLink::Stop() {
-  dialer_.Stop();
-  if (conn_.value != 0) network_.Close(conn_);
-  conn_ = {};
+  link_.Close();
   on_ = heartbeats_ = false;
 }
 
-// Whoever answers next is the leader, or says that it is not.
-void SchedulerLink::Reopen(int64_t now_us) {
-  if (conn_.value != 0) network_.Close(conn_);
-  conn_ = {};
-  dialer_.DialSoon(now_us);
-}
-
 void SchedulerLink::OnConnected(ConnId conn, int64_t now_us) {
-  if (!dialer_.OnConnected(conn)) return;
-  if (conn_.value != 0) network_.Close(conn_);  // a silent one
-  conn_ = conn;
-  since_us_ = now_us;
-  ++connection_number_;
-  Say(now_us);
+  if (link_.OnConnected(conn, now_us)) Say(now_us);
 }
 
 void SchedulerLink::OnDisconnect(ConnId conn, int64_t now_us) {
-  if (dialer_.OnDisconnect(conn, now_us) || conn != conn_) return;
-  conn_ = {};
-  dialer_.DialSoon(now_us);
+  if (link_.OnDisconnect(conn, now_us)) link_.DialAgain(now_us);
 }
 
 void SchedulerLink::Say(int64_t now_us) {
@@ -94,17 +52,12 @@ void SchedulerLink::Say(int64_t now_us) {
 
 void SchedulerLink::OnTick(int64_t now_us) {
   if (!on_) return;
-  const bool silent = now_us - std::max(heard_us_, since_us_) >= kSilentHeartbeats * heartbeat_us_;
-  if (!connected() || silent) dialer_.OnTick(now_us);
+  link_.OnTick(now_us);
   if (connected() && now_us >= beat_us_) Say(now_us);
 }
 
-void SchedulerLink::Send(const wire::ControlMessage& message) {
-  if (connected()) network_.Send(conn_, wire::EncodeControl(message, pool_));
-}
-
 void SchedulerLink::SendRegister(int64_t now_us) {
-  beat_us_ = now_us + heartbeat_us_;
+  beat_us_ = now_us + link_.heartbeat_us();
   wire::Register message;
   message.cluster_id = cluster_id_;
   message.role = wire::Role::kWorker;
@@ -116,7 +69,7 @@ void SchedulerLink::SendRegister(int64_t now_us) {
 }
 
 void SchedulerLink::Heartbeat(int64_t now_us) {
-  beat_us_ = now_us + heartbeat_us_;
+  beat_us_ = now_us + link_.heartbeat_us();
   if (!heartbeats_ || !registered()) return;
   wire::Heartbeat message;
   message.incarnation = incarnation_;
@@ -134,13 +87,13 @@ uint64_t SchedulerLink::EnterBarrier(int64_t now_us) {
 }
 
 void SchedulerLink::OnMessage(ConnId conn, const wire::InFrame& frame, int64_t now_us) {
-  if (conn != conn_) return;
+  if (!link_.Is(conn)) return;
   Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
-  if (!message.ok()) return Reopen(now_us);  // not what a scheduler says
+  if (!message.ok()) return link_.Drop(now_us);  // not what a scheduler says
   if (!StandsBy(*message)) {
     heard_us_ = now_us;
     ever_heard_ = true;
-    dialer_.Stop();  // it was only slow
+    link_.OnHeard(now_us);
   }
   if (auto* m = std::get_if<wire::Registered>(&*message)) return Take(*m, now_us);
   if (auto* m = std::get_if<wire::HeartbeatReply>(&*message)) return Take(*m, now_us);
@@ -163,7 +116,7 @@ void SchedulerLink::OnMessage(ConnId conn, const wire::InFrame& frame, int64_t n
 bool SchedulerLink::StandsBy(const wire::ControlMessage& message) const {
   const auto* refusal = std::get_if<wire::Refusal>(&message);
   return refusal != nullptr && refusal->request == 0 && refusal->code == Code::kUnavailable &&
-         dialer_.places().size() > 1;
+         link_.several();
 }
 
 // A leader of an older term has nothing to say any more.
@@ -188,10 +141,7 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
                              " and now calls it " + std::to_string(message.incarnation.value),
                          now_us);
   }
-  if (!TakeTerm(message.term)) {
-    if (dialer_.places().size() > 1) Reopen(now_us);
-    return;
-  }
+  if (!TakeTerm(message.term)) return link_.LeaveForAnother(now_us);
   if (std::exchange(register_again_, false)) Heartbeat(now_us);
   if (registered()) return;
   if (!options_.cluster_id.empty() && message.cluster_id != options_.cluster_id) {
@@ -199,7 +149,7 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
                                                      "\", not \"" + options_.cluster_id + "\""},
                                now_us);
   }
-  dialer_.ResetPause();
+  link_.OnLed();
   TakeHeartbeat(message.heartbeat_ms);
   cluster_id_ = message.cluster_id;
   incarnation_ = message.incarnation;
@@ -213,17 +163,14 @@ void SchedulerLink::Take(const wire::Registered& message, int64_t now_us) {
 // The scheduler knows how often it wants to hear of its nodes; one of an older version says nothing.
 void SchedulerLink::TakeHeartbeat(uint32_t heartbeat_ms) {
   if (heartbeat_ms == 0) return;
-  heartbeat_us_ = int64_t{heartbeat_ms} * 1000;
-  dialer_.set_every_us(heartbeat_us_);
+  link_.SetHeartbeat(int64_t{heartbeat_ms} * 1000);
 }
 
 void SchedulerLink::Take(const wire::HeartbeatReply& message, int64_t now_us) {
   if (!registered()) return;
-  if (!TakeTerm(message.term)) {  // it has been replaced and does not know it yet
-    if (dialer_.places().size() > 1) Reopen(now_us);
-    return;
-  }
-  dialer_.ResetPause();
+  // Of an older term: it has been replaced and does not know it yet.
+  if (!TakeTerm(message.term)) return link_.LeaveForAnother(now_us);
+  link_.OnLed();
   TakeHeartbeat(message.heartbeat_ms);
   awaiting_ = message.awaiting;
   blocked_ = message.blocked_slots > 0;
@@ -247,12 +194,12 @@ void SchedulerLink::Take(const wire::Refusal& message, int64_t now_us) {
   last_refusal_ = message.text;
   // One that does not know this worker says so too: it answers who it is when it is told who we are.
   if (message.code == Code::kUnavailable && registered()) register_again_ = true;
-  if (StandsBy(message)) return Reopen(now_us);
+  if (StandsBy(message)) return link_.Drop(now_us);
   if (message.code == Code::kUnavailable) return;  // the timer tries again
   const bool unknown = registered() && register_again_ && message.code == Code::kInvalidArgument;
   if (registered() && (unknown || message.code == Code::kProtocol)) {
     // The others may still be ours, and one that was replaced does not know who came later.
-    if (dialer_.places().size() > 1) return Reopen(now_us);
+    if (link_.several()) return link_.Drop(now_us);
     if (!unknown)
       return listener_.OnRefused({message.code, Named() + " is another one now: " + message.text}, now_us);
     return EndForLostLog("does not know this worker, which was rank " + std::to_string(rank_.value), now_us);
@@ -262,17 +209,17 @@ void SchedulerLink::Take(const wire::Refusal& message, int64_t now_us) {
 
 std::string SchedulerLink::Named() const {
   std::string text = "the scheduler at ";
-  for (size_t i = 0; i < dialer_.places().size(); ++i)
-    text += (i == 0 ? "" : " or ") + wire::ToString(dialer_.places()[i]);
+  for (size_t i = 0; i < link_.places().size(); ++i)
+    text += (i == 0 ? "" : " or ") + wire::ToString(link_.places()[i]);
   return text;
 }
 
 bool SchedulerLink::Silent(int64_t now_us) const {
-  return now_us - heard_us_ >= 2 * heartbeat_us_ + options_.resend_after_us;
+  return now_us - heard_us_ >= 2 * link_.heartbeat_us() + options_.resend_after_us;
 }
 
 bool SchedulerLink::Quiet(int64_t now_us) const {
-  return registered() && now_us - heard_us_ >= kSilentHeartbeats * heartbeat_us_;
+  return registered() && now_us - heard_us_ >= LeaderLink::kSilentHeartbeats * link_.heartbeat_us();
 }
 
 std::string SchedulerLink::Awaiting(int64_t now_us) const {

@@ -1,6 +1,5 @@
-// The worker's connection to the scheduler: registration, heartbeats, the newest state, barrier
-// counts. Everything is repeated until answered. While there is no connection, or it is silent, others
-// are tried, at the next of the schedulers if there are several: one of them leads, the others stand by.
+// What a worker and its scheduler say to each other: registration, heartbeats, the newest state, barrier
+// counts. Everything is repeated until answered. How it connects: transport/link/leader_link.h.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +11,12 @@
 #include "base/ids.h"
 #include "cairn/status.h"
 #include "client/links/client_options.h"
-#include "transport/link/dialer.h"
+#include "transport/link/leader_link.h"
 #include "transport/network.h"
 #include "wire/cluster_state.h"
 #include "wire/control.h"
 
 namespace cairn::client {
-
-// Whether a state that came from the network can be used: owners exist, numbers are in bounds.
-Status CheckState(const wire::ClusterState& state);
 
 class SchedulerLink {
  public:
@@ -41,17 +37,17 @@ class SchedulerLink {
   void Start(int64_t now_us);
   void Stop();  // for good
   // Whether events of this connection are for the link.
-  bool Owns(ConnId conn) const { return conn.value != 0 && (conn == conn_ || dialer_.Dials(conn)); }
+  bool Owns(ConnId conn) const { return link_.Owns(conn); }
   void OnConnected(ConnId conn, int64_t now_us);
   void OnMessage(ConnId conn, const wire::InFrame& frame, int64_t now_us);
   void OnDisconnect(ConnId conn, int64_t now_us);
   void OnTick(int64_t now_us);
 
   bool registered() const { return incarnation_.value != 0; }
-  bool connected() const { return conn_.value != 0; }
+  bool connected() const { return link_.connected(); }
   // Counts connections: a caller repeats what it had sent on an older one.
-  uint64_t connection_number() const { return connection_number_; }
-  void Send(const wire::ControlMessage& message);
+  uint64_t connection_number() const { return link_.connection_number(); }
+  void Send(const wire::ControlMessage& message) { link_.Send(message); }
   void Heartbeat(int64_t now_us);
   // After this no heartbeats: a worker that has left has no incarnation to be alive with.
   void StopHeartbeats() { heartbeats_ = false; }
@@ -72,7 +68,7 @@ class SchedulerLink {
   bool Silent(int64_t now_us) const;
   // It has not been heard for two heartbeats: others may know more than it has told us.
   bool Quiet(int64_t now_us) const;
-  int64_t heartbeat_us() const { return heartbeat_us_; }
+  int64_t heartbeat_us() const { return link_.heartbeat_us(); }
   // A state that another node has passed on.
   void TakePassed(wire::StateMessage& message, int64_t now_us) { Take(message, now_us); }
   // What the scheduler last said about who is awaited.
@@ -83,7 +79,6 @@ class SchedulerLink {
  private:
   // "the scheduler at 10.0.0.1:8118 or 10.0.0.2:8118"
   std::string Named() const;
-  void Reopen(int64_t now_us);
   void TakeHeartbeat(uint32_t heartbeat_ms);
   void SendRegister(int64_t now_us);
   // What is said every so often: who it is, or that it is alive.
@@ -97,18 +92,12 @@ class SchedulerLink {
   void Take(const wire::Refusal& message, int64_t now_us);
 
   const ClientCoreOptions& options_;
-  Network& network_;
-  BufferPool& pool_;
   Listener& listener_;
-  Dialer dialer_;
+  LeaderLink link_;
   bool on_ = false;
-  ConnId conn_;  // 0: none yet, or lost
-  uint64_t connection_number_ = 0;
   bool heartbeats_ = true;
-  int64_t heartbeat_us_;  // as the scheduler says
-  int64_t since_us_ = 0;  // connected since
-  int64_t heard_us_ = 0;
-  int64_t beat_us_ = 0;  // next heartbeat or registration
+  int64_t heard_us_ = 0;  // a scheduler that leads
+  int64_t beat_us_ = 0;   // next heartbeat or registration
   bool ever_heard_ = false;
   bool register_again_ = false;  // a scheduler that is heard does not know this worker
   std::string last_refusal_;

@@ -28,7 +28,7 @@ class DensePlan {
     uint32_t first = 0, end = 0;  // its slots
   };
 
-  // Requires a state that CheckState (scheduler_link.h) has said yes to, with slots.
+  // Requires a state that CheckState (client/links/check_state.h) has said yes to, with slots.
   DensePlan(const wire::TableInfo& table, const wire::ClusterState& state);
 
   // It was made for this very table and slot map. Most new states have the map of the last one.

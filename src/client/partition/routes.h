@@ -17,7 +17,7 @@ class Routes {
     uint16_t server = 0, thread = 0;
     uint32_t first = 0, end = 0;  // its slots, as indexes into slots()
   };
-  // Requires CheckState (scheduler_link.h) to have said yes to the state.
+  // Requires CheckState (client/links/check_state.h) to have said yes to the state.
   void Build(const wire::ClusterState& state);
   std::span<const Thread> threads() const { return threads_; }
   std::span<const uint32_t> slots() const { return slots_; }

@@ -14,6 +14,7 @@
 #include "base/buffer.h"
 #include "base/call.h"
 #include "base/ids.h"
+#include "base/log.h"
 #include "base/recycled.h"
 #include "cairn/client.h"
 #include "cairn/status.h"
@@ -29,7 +30,6 @@ namespace cairn::client {
 
 class ClientCore {
  public:
-  using LogLine = std::function<void(const std::string&)>;
   using Done = std::function<void(Status)>;
   using TableDone = std::function<void(Result<wire::TableInfo>)>;
   using TablesDone = std::function<void(Result<std::vector<wire::TableInfo>>)>;

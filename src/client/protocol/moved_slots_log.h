@@ -7,13 +7,13 @@
 #include <set>
 #include <string>
 
+#include "base/log.h"
 #include "wire/cluster_state.h"
 
 namespace cairn::client {
 
 class MovedSlotsLog {
  public:
-  using LogLine = std::function<void(const std::string&)>;
   MovedSlotsLog(const LogLine& log, int64_t every_us) : log_(log), every_us_(every_us) {}
 
   // Both have the same number of slots.

@@ -19,7 +19,7 @@ class MovedSlotsLogTest : public ::testing::Test {
   }
   wire::ClusterState before, now;
   std::vector<std::string> lines;
-  const MovedSlotsLog::LogLine add = [this](const std::string& line) { lines.push_back(line); };
+  const LogLine add = [this](const std::string& line) { lines.push_back(line); };
   MovedSlotsLog log{add, 1000};
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
+#include "base/log.h"
 #include "cairn/status.h"
 #include "client/links/links.h"
 #include "client/links/scheduler_link.h"
@@ -33,8 +34,6 @@ namespace cairn::client {
 
 class Requests {
  public:
-  using LogLine = MovedSlotsLog::LogLine;
-
   // `observer` may be null. All others outlive this.
   Requests(const ClientCoreOptions& options, const SchedulerLink& scheduler, Links& links, SlotBook& book,
            NewestState& newest, const WaitingWords& words, Completions& completions, ClientObserver* observer,

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/log.h"
 #include "cairn/status.h"
 #include "client/protocol/client_core.h"
 #include "client/protocol/completions.h"
@@ -16,7 +17,6 @@ namespace cairn::client {
 
 class StartCall {
  public:
-  using LogLine = std::function<void(const std::string&)>;
   StartCall(const LogLine& log, const WaitingWords& words, Completions& completions)
       : log_(log), words_(words), completions_(completions) {}
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "base/log.h"
 #include "client/protocol/control_calls.h"
 #include "client/protocol/request_table.h"
 #include "client/protocol/waiting_words.h"
@@ -14,7 +15,6 @@ namespace cairn::client {
 
 class WaitingLog {
  public:
-  using LogLine = std::function<void(const std::string&)>;
   WaitingLog(const LogLine& log, int64_t every_us, const RequestTable& requests, const ControlCalls& calls,
              const WaitingWords& words, int64_t now_us)
       : log_(log),

@@ -2,11 +2,11 @@
 
 #include <functional>
 #include <future>
-#include <random>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "base/random.h"
 #include "transport/tcp/sockets.h"
 
 namespace cairn {
@@ -16,11 +16,6 @@ using transport::Loop;
 
 constexpr int64_t kBusyTickUs = 20'000;
 constexpr int64_t kIdleTickUs = 100'000;
-
-uint64_t RandomNumber() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) | device();
-}
 }  // namespace
 
 LoopSide::LoopSide(const ClientOptions& options, std::shared_ptr<client::UserWaits> waits)

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/random.h"
+#include "scheduler/core/deadlock_watch.h"
 #include "scheduler/rules/membership.h"
 #include "scheduler/rules/user_text.h"
 
@@ -41,6 +42,15 @@ Status CheckOptions(const SchedulerOptions& o) {
     return {Code::kInvalidArgument, "the cluster id is too long or has control characters"};
   if (o.heartbeat_us <= 0 || o.dead_after_us <= 0 || o.rejoin_grace_us < 0 || o.deadlock_after_us < 0)
     return {Code::kInvalidArgument, "heartbeat and dead-after must be above 0"};
+  if (o.dead_after_us < 2 * o.heartbeat_us)
+    return {Code::kInvalidArgument,
+            "--dead-after-ms (CAIRN_DEAD_AFTER_MS) must be at least twice --heartbeat-ms "
+            "(CAIRN_HEARTBEAT_MS): a healthy node would be taken for dead"};
+  if (o.deadlock_after_us != 0 && o.deadlock_after_us < DeadlockWatch::kLeastUs)
+    return {Code::kInvalidArgument,
+            "--deadlock-after-ms (CAIRN_DEADLOCK_AFTER_MS) is " + std::to_string(o.deadlock_after_us / 1000) +
+                ": give 0 for never, or at least " + std::to_string(DeadlockWatch::kLeastUs / 1000) +
+                ", since what is known of who waits is a few seconds old"};
   return Status::Ok();
 }
 

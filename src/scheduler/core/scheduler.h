@@ -11,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
+#include "base/log.h"
 #include "cairn/status.h"
 #include "scheduler/metastore/metastore.h"
 #include "scheduler/placement/traffic.h"
@@ -66,8 +67,6 @@ class SchedulerObserver {
 
 class Scheduler {
  public:
-  using LogLine = std::function<void(const std::string&)>;  // lines for the user, without a prefix
-
   // Replays the store. A term is logged before this returns. An error means that the scheduler
   // can't run (a damaged log, a full disk); the message says what to do.
   static Result<std::unique_ptr<Scheduler>> Start(const SchedulerOptions& options, MetaStore& store,

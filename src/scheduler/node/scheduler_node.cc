@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
-#include <random>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
-#include "scheduler/core/known_connections.h"
-#include "scheduler/core/leadership.h"
+#include "base/random.h"
+#include "scheduler/core/seat.h"
 #include "scheduler/metastore/etcd_store.h"
 #include "scheduler/metastore/local_log.h"
 #include "scheduler/metastore/memory_store.h"
@@ -27,14 +25,8 @@ using transport::Loop;
 
 constexpr int64_t kTickUs = 50'000;
 constexpr int64_t kEndTickUs = 5'000;
-constexpr int64_t kLongWaitUs = 20'000;  // of a call that writes: a disk's or etcd's hesitation
 
-uint64_t RandomNumber() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) | device();
-}
-
-class Node final : public SchedulerNode, private Candidacy::Listener {
+class Node final : public SchedulerNode, private Candidacy::Listener, private SchedulerSeat::Driver {
  public:
   explicit Node(SchedulerNodeOptions options)
       : options_(std::move(options)),
@@ -42,10 +34,11 @@ class Node final : public SchedulerNode, private Candidacy::Listener {
         loop_("cairn-sched"),
         network_(loop_, pool_,
                  {.on_connected = [](ConnId) {},
-                  .on_message = [this](ConnId conn, wire::InFrame& frame) { OnMessage(conn, frame); },
-                  .on_disconnect = [this](ConnId conn) { OnDisconnect(conn); }},
-                 {.max_accepted_body_bytes = kMaxBodyToScheduler, .accepts = wire::IsForNodes, .log = log_}) {
-  }
+                  .on_message = [this](ConnId conn, wire::InFrame& frame) { seat_.OnMessage(conn, frame); },
+                  .on_disconnect = [this](ConnId conn) { seat_.OnDisconnect(conn); }},
+                 {.max_accepted_body_bytes = kMaxBodyToScheduler, .accepts = wire::IsForNodes, .log = log_}),
+        seat_({.several = has_etcd(), .lost_after_us = options_.core.lost_after_us}, network_, pool_, log_,
+              *this) {}
 
   // The candidate first: it posts to the loop.
   ~Node() override {
@@ -92,10 +85,10 @@ class Node final : public SchedulerNode, private Candidacy::Listener {
 
   Status Wait() override { return end_.Wait(); }
 
-  std::string final_status() const override { return final_status_; }
+  std::string final_status() const override { return seat_.final_status(); }
 
   void Stop() override {
-    loop_.Post([this] { End(Status::Ok()); });
+    loop_.Post([this] { seat_.Stop(); });
   }
 
  private:
@@ -113,7 +106,7 @@ class Node final : public SchedulerNode, private Candidacy::Listener {
   Status StartScheduler() {
     auto scheduler = Scheduler::Start(options_.core, *store_, network_, pool_, Loop::NowUs(), log_);
     if (!scheduler.ok()) return scheduler.status();
-    scheduler_ = std::move(*scheduler);
+    seat_.Lead(std::move(*scheduler));
     return Status::Ok();
   }
 
@@ -133,29 +126,23 @@ class Node final : public SchedulerNode, private Candidacy::Listener {
 
   // Candidacy::Listener, on the candidate's thread.
   void OnStandby(const std::string& leader) override {
-    loop_.Post([this, leader] { Follow(leader); });
+    loop_.Post([this, leader] { seat_.OnStandby(leader); });
   }
   void OnWon(int64_t revision) override {
     loop_.Post([this, revision] { Lead(revision); });
   }
   void OnEtcd(bool heard) override {
-    loop_.Post([this, heard] { NoteEtcd(heard); });
+    loop_.Post([this, heard] { seat_.OnEtcd(heard); });
   }
   void OnLost(Status why) override {
-    loop_.Post([this, why] { EndNow(why); });
+    loop_.Post([this, why] { seat_.OnLost(why); });
   }
 
   // Everything below runs on the loop.
 
-  void Follow(const std::string& leader) {
-    if (leader_ == leader) return;
-    leader_ = leader;
-    if (!leader.empty()) log_("standing by: the scheduler at " + leader + " leads");
-  }
-
   void Lead(int64_t revision) {
-    if (result_) return;
-    leadership_.OnWon();
+    if (seat_.over()) return;
+    seat_.OnWon();
     log_("this scheduler leads (revision " + std::to_string(revision) + " of etcd)");
     kv_ = std::make_unique<EtcdGateway>(options_.etcd.members);
     EtcdStoreOptions store;
@@ -164,108 +151,33 @@ class Node final : public SchedulerNode, private Candidacy::Listener {
     store.now_us = Loop::NowUs;
     store.pause = [](int64_t us) { std::this_thread::sleep_for(std::chrono::microseconds(us)); };
     store_ = std::make_unique<EtcdStore>(*kv_, std::move(store));
-    if (Status started = StartScheduler(); !started.ok()) return EndNow(started);
-    LookForEnd();
-  }
-
-  // Without etcd nothing can be decided, and another one may lead already: nodes that stay here would
-  // be missed there. So they are sent away; whoever finds no other leader comes again.
-  void NoteEtcd(bool heard) {
-    if (result_ || !leadership_.OnEtcd(heard)) return;
-    log_(!heard
-             ? "etcd has not answered for so long that another scheduler may lead: this one stops answering"
-             : "etcd answers again, and this scheduler still leads");
-    if (!heard || !scheduler_) return;
-    for (ConnId conn : connections_.TakeEnded())
-      Call([&](int64_t now_us) { scheduler_->OnDisconnect(conn, now_us); });
+    if (Status started = StartScheduler(); !started.ok()) seat_.OnNotStarted(started);
   }
 
   bool has_etcd() const { return !options_.etcd.members.empty(); }
-  bool leads() const { return scheduler_ != nullptr && (!has_etcd() || leadership_.answers()); }
 
-  void SendAway(ConnId conn) {
-    const std::string where = leader_.empty() ? "; nobody leads yet" : "; the leader is at " + leader_;
-    const wire::Refusal refusal{0, Code::kUnavailable,
-                                leadership_.away() ? "this scheduler can't reach etcd, another one may lead"
-                                                   : "this scheduler is a standby" + where};
-    network_.Send(conn, wire::EncodeControl(refusal, pool_));
-    network_.Close(conn);
-    connections_.SendAway(conn);
-  }
-
-  // Whoever holds the key and hears nobody keeps those who could lead from it.
-  void Resign() {
-    log_("nobody is heard, so another scheduler should lead: this one stands again when a node finds it");
-    candidate_->Resign();
-    leadership_.Resign(Loop::NowUs());
-    for (ConnId conn : connections_.TakeAll()) network_.Close(conn);
-    scheduler_.reset();
+  // SchedulerSeat::Driver.
+  int64_t NowUs() const override { return Loop::NowUs(); }
+  void Stand() override { candidate_->Stand(); }
+  void StandBack() override { candidate_->Resign(); }
+  void EndReign(std::unique_ptr<Scheduler> scheduler) override {
+    scheduler.reset();
     store_.reset();
     kv_.reset();
   }
-
-  void OnMessage(ConnId conn, wire::InFrame& frame) {
-    if (result_) return;
-    if (leadership_.OnFound()) candidate_->Stand();
-    if (!leads()) return SendAway(conn);
-    if (has_etcd()) connections_.Deliver(conn);
-    Call([&](int64_t now_us) { scheduler_->OnMessage(conn, frame, now_us); });
-  }
-
-  void OnDisconnect(ConnId conn) {
-    if (result_) return;
-    if (has_etcd() && !connections_.End(conn, leads())) return;
-    Call([&](int64_t now_us) { scheduler_->OnDisconnect(conn, now_us); });
-  }
-
-  // What was sent to the scheduler while it waited for etcd is still in the sockets.
-  template <class Function>
-  void Call(Function function) {
-    const int64_t start_us = Loop::NowUs();
-    function(start_us);
-    if (const int64_t waited_us = Loop::NowUs() - start_us; waited_us >= kLongWaitUs)
-      scheduler_->OnWaited(waited_us);
-    LookForEnd();
+  // The last frames leave first; OnTick says when.
+  void OnOver(const Status& why, bool at_once) override {
+    if (listener_) listener_->Close();
+    if (at_once) return end_.Set(why);
+    give_up_us_ = Loop::NowUs() + transport::kLastFlushUs;
+    network_.CloseAll();
   }
 
   int64_t OnTick() {
-    if (!result_) {
-      if (leadership_.OnTick(Loop::NowUs())) candidate_->Stand();
-      if (!leads()) return kTickUs;
-      Call([&](int64_t now_us) { scheduler_->OnTick(now_us); });
-      if (!result_ && has_etcd() && scheduler_->cut_off()) {
-        Resign();
-        return kTickUs;
-      }
-      return std::min(kTickUs, scheduler_->next_tick_us());
-    }
-    if (network_.alive() == 0 || Loop::NowUs() >= give_up_us_) end_.Set(*result_);
+    seat_.OnTick();
+    if (!seat_.over()) return seat_.NextTickUs(kTickUs);
+    if (network_.alive() == 0 || Loop::NowUs() >= give_up_us_) end_.Set(seat_.result());
     return kEndTickUs;
-  }
-
-  void LookForEnd() {
-    if (Status fatal = scheduler_->fatal(); !fatal.ok()) return EndNow(fatal);
-    if (!scheduler_->finished()) return;
-    const wire::ClusterState& state = scheduler_->state();
-    if (!result_) final_status_ = scheduler_->StatusJson(Loop::NowUs());
-    End(state.phase == wire::Phase::kFailed ? Status(Code::kJobFailed, state.failure) : Status::Ok());
-  }
-
-  // Nothing may be told after a failed append, or once another one leads: nothing is flushed either.
-  void EndNow(const Status& why) {
-    if (result_) return;
-    result_ = why;
-    if (listener_) listener_->Close();
-    end_.Set(why);
-  }
-
-  // The last frames leave first; OnTick says when.
-  void End(Status result) {
-    if (result_) return;
-    result_ = std::move(result);
-    give_up_us_ = Loop::NowUs() + transport::kLastFlushUs;
-    if (listener_) listener_->Close();
-    network_.CloseAll();
   }
 
   SchedulerNodeOptions options_;
@@ -276,14 +188,9 @@ class Node final : public SchedulerNode, private Candidacy::Listener {
   std::unique_ptr<transport::Listener> listener_;
   std::unique_ptr<EtcdGateway> kv_;  // of the store
   std::unique_ptr<MetaStore> store_;
-  std::unique_ptr<Scheduler> scheduler_;
   wire::Endpoint endpoint_;
-  std::string leader_;  // while standing by: where the leader is, empty if that is not known
-  Leadership leadership_{options_.core.lost_after_us};  // with etcd
-  KnownConnections connections_;                        // with etcd
-  std::optional<Status> result_;                        // set: over, or flushing
+  SchedulerSeat seat_;  // its final status is read when end_ is set
   int64_t give_up_us_ = 0;
-  std::string final_status_;  // written before end_ is set, read after
   transport::NodeEnd end_;
   std::unique_ptr<CandidateNode> candidate_;  // with etcd
 };

@@ -11,8 +11,8 @@
 
 #include "base/check.h"
 #include "base/planted.h"
-#include "server/control/scheduler_link.h"
 #include "server/control/server_reports.h"
+#include "transport/link/leader_link.h"
 
 namespace cairn::server {
 namespace {
@@ -23,6 +23,12 @@ constexpr int64_t kWaitingLogEveryUs = 10'000'000;
 constexpr int64_t kEndPatienceUs = 3'000'000;
 
 std::string Seconds(int64_t us) { return std::to_string(us / 1'000'000) + " s"; }
+
+std::vector<wire::Endpoint> Places(const ServerControlOptions& options) {
+  std::vector<wire::Endpoint> places{options.scheduler};
+  places.insert(places.end(), options.standbys.begin(), options.standbys.end());
+  return places;
+}
 
 bool Over(const wire::ClusterState& state) {
   return state.phase == wire::Phase::kEnded || state.phase == wire::Phase::kFailed;
@@ -50,6 +56,7 @@ class ServerControlImpl final : public ServerControl {
   bool Heard(Term term, int64_t now_us);  // false: from a scheduler that has been replaced
   void TakeHeartbeat(uint32_t heartbeat_ms);
   void Log(const std::string& line) const;
+  std::string Schedulers() const;  // all of them, for the user
   void OnLeft(const wire::LeaveReply& message);
   void Finish(Status result);
   void OnState(wire::ClusterState state, int64_t now_us);
@@ -65,7 +72,7 @@ class ServerControlImpl final : public ServerControl {
   const int64_t start_us_;
   int64_t waiting_said_us_ = -1'000'000'000;  // when it last said that no scheduler answers
 
-  SchedulerLink link_;
+  LeaderLink link_;
   int64_t heard_us_;  // a scheduler that leads, for orphans
   int64_t said_us_ = 0;
 
@@ -92,9 +99,19 @@ ServerControlImpl::ServerControlImpl(const ServerControlOptions& options, Networ
       events_(std::move(events)),
       log_(std::move(log)),
       start_us_(now_us),
-      link_(options_, network, pool, now_us),
+      link_({.places = Places(options), .heartbeat_us = options.heartbeat_us, .seed = options.uid}, network,
+            pool),
       heard_us_(now_us),
-      cluster_id_(options.cluster_id) {}
+      cluster_id_(options.cluster_id) {
+  link_.Start(now_us);
+}
+
+std::string ServerControlImpl::Schedulers() const {
+  std::string text = link_.several() ? "the schedulers at " : "the scheduler at ";
+  for (size_t i = 0; i < link_.places().size(); ++i)
+    text += (i == 0 ? "" : ", ") + ToString(link_.places()[i]);
+  return text;
+}
 
 void ServerControlImpl::OnConnected(ConnId conn, int64_t now_us) {
   if (finished_ || !link_.OnConnected(conn, now_us)) return;
@@ -107,7 +124,7 @@ void ServerControlImpl::OnDisconnect(ConnId conn, int64_t now_us) {
   if (finished_ || !link_.OnDisconnect(conn, now_us)) return;
   // The scheduler leaves when it has our confirmation, so a lost connection is its answer.
   if (ending_ && end_said_) return LeaveJob();
-  if (known_ && !register_again_) Log("lost the scheduler at " + link_.Place() + ", reconnecting");
+  if (known_ && !register_again_) Log("lost the scheduler at " + ToString(link_.place()) + ", reconnecting");
   link_.DialAgain(now_us);
 }
 
@@ -116,16 +133,16 @@ void ServerControlImpl::OnTick(int64_t now_us) {
   if (ending_ && now_us - ending_since_us_ >= kEndPatienceUs) return LeaveJob();
   if (!known_ && now_us - start_us_ >= options_.register_deadline_us) {
     return Finish({Code::kDeadlineExceeded,
-                   link_.Schedulers() + " did not answer within " + Seconds(options_.register_deadline_us)});
+                   Schedulers() + " did not answer within " + Seconds(options_.register_deadline_us)});
   }
   if (known_ && now_us - heard_us_ >= options_.orphan_after_us) {
-    return Finish({Code::kUnavailable, link_.Schedulers() + " did not answer for " +
+    return Finish({Code::kUnavailable, Schedulers() + " did not answer for " +
                                            Seconds(options_.orphan_after_us) + ": this server leaves"});
   }
   if (!known_ && now_us - start_us_ >= kFirstWaitingLogUs &&
       now_us - waiting_said_us_ >= kWaitingLogEveryUs) {
     waiting_said_us_ = now_us;
-    Log("no answer from " + link_.Schedulers() + " yet");
+    Log("no answer from " + Schedulers() + " yet");
   }
   link_.OnTick(now_us);
   if (link_.connected() && now_us - said_us_ >= link_.heartbeat_us()) Say(now_us);
@@ -151,7 +168,8 @@ void ServerControlImpl::OnMessage(ConnId conn, const wire::InFrame& frame, int64
   if (!link_.Is(conn) || finished_) return;
   Result<wire::ControlMessage> message = wire::DecodeControl(frame.header, frame.body());
   if (!message.ok()) {
-    Log("the scheduler at " + link_.Place() + " sent what is no message: " + message.status().message());
+    Log("the scheduler at " + ToString(link_.place()) +
+        " sent what is no message: " + message.status().message());
     return link_.Drop(now_us);
   }
   link_.OnHeard(now_us);
@@ -209,9 +227,10 @@ void ServerControlImpl::OnRegistered(const wire::Registered& message, int64_t no
   }
   if (message.incarnation == incarnation_) return;
   // A scheduler that lost its log would give our slots to others.
-  Finish({Code::kProtocol, "the scheduler at " + link_.Place() + " knew this server as incarnation " +
-                               std::to_string(incarnation_.value) + " and now calls it " +
-                               std::to_string(message.incarnation.value) + ": was its log lost?"});
+  Finish({Code::kProtocol, "the scheduler at " + ToString(link_.place()) +
+                               " knew this server as incarnation " + std::to_string(incarnation_.value) +
+                               " and now calls it " + std::to_string(message.incarnation.value) +
+                               ": was its log lost?"});
 }
 
 void ServerControlImpl::OnRefusal(const wire::Refusal& message, int64_t now_us) {

@@ -10,7 +10,9 @@
 
 #include "base/buffer.h"
 #include "base/ids.h"
+#include "base/log.h"
 #include "cairn/status.h"
+#include "server/control/shard_report.h"
 #include "server/shard/shard.h"
 #include "transport/network.h"
 #include "wire/control.h"
@@ -31,23 +33,8 @@ struct ServerControlOptions {
   std::function<MemoryLeft()> memory_left;     // asked for each heartbeat; empty: not known
 };
 
-// What one shard thread last said; the driver keeps one per thread and hands all of them over.
-struct ShardReport {
-  StateVersion version;
-  ViewNumber hold_view;
-  std::vector<wire::TableRound> hold_rounds;
-  wire::NodeStats stats;
-  std::vector<wire::SlotNews> news;
-  std::vector<wire::SlotLoad> loads;
-  Shard::HotReport hot;
-  uint64_t reusable_bytes = 0;  // Shard::reusable_bytes
-  std::vector<wire::StalledRound> stalled;
-  std::shared_ptr<const wire::ClusterState> passed_state;  // Shard::passed_state
-};
-
 class ServerControl {
  public:
-  using LogLine = std::function<void(const std::string&)>;
   struct Events {
     std::function<void(uint32_t index, Incarnation)> on_registered;
     std::function<void(std::shared_ptr<const wire::ClusterState>)> on_state;  // to every shard

@@ -2,13 +2,13 @@
 
 #include <atomic>
 #include <optional>
-#include <random>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/log.h"
 #include "base/memory_limits.h"
+#include "base/random.h"
 #include "server/node/shard_node.h"
 #include "table/memory/page_supply.h"
 #include "transport/tcp/listener.h"
@@ -122,7 +122,7 @@ class Node final : public ServerNode {
   void MakeControl() {
     options_.control.endpoint = endpoint_;
     options_.control.threads = options_.threads;
-    if (options_.control.uid == 0) options_.control.uid = NewUid();
+    if (options_.control.uid == 0) options_.control.uid = RandomNumber();
     options_.control.memory_left = [files = MemoryFilesOfThisProcess()] { return ReadMemoryLeft(files); };
     ServerControl::Events events;
     events.on_registered = [this](uint32_t index, Incarnation incarnation) {
@@ -237,11 +237,6 @@ class Node final : public ServerNode {
   transport::NodeEnd end_;
 };
 }  // namespace
-
-uint64_t NewUid() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) | device();
-}
 
 Result<std::unique_ptr<ServerNode>> ServerNode::Start(ServerNodeOptions options) {
   auto node = std::make_unique<Node>(std::move(options));

@@ -17,9 +17,6 @@ class AcceptedConnection;  // transport/tcp/listener.h
 
 namespace cairn::server {
 
-// Random, for a start of a server.
-uint64_t NewUid();
-
 struct ServerNodeOptions {
   ServerControlOptions control;    // endpoint and threads are filled in by the node; the uid if it is 0
   std::string host = "127.0.0.1";  // to listen on

@@ -8,11 +8,6 @@ namespace cairn::server {
 namespace {
 using transport::Loop;
 constexpr int64_t kShardTickUs = 100'000;
-constexpr int64_t kReportEveryUs = 1'000'000;
-// A report says something of every slot. Of few it is made with every piece of news; of many not more often
-// than this, nor less often than the tick.
-constexpr size_t kFewSlots = 4096;
-constexpr int64_t kGapUsASlot = 2;
 }  // namespace
 
 ShardNode::ShardNode(const ShardOptions& options, transport::ReceiptBudget& receipts, OnReport on_report,
@@ -26,8 +21,7 @@ ShardNode::ShardNode(const ShardOptions& options, transport::ReceiptBudget& rece
            .on_message =
                [this](ConnId conn, wire::InFrame& frame) {
                  shard_->OnMessage(conn, frame, Loop::NowUs());
-                 has_news_ |= shard_->TakeNewsFlag();
-                 if (has_news_ && Loop::NowUs() - last_report_us_ >= report_gap_us_) Report();
+                 if (timer_.AfterMessage(shard_->TakeNewsFlag(), Loop::NowUs())) Report();
                },
            .on_disconnect = [this](ConnId conn) { shard_->OnDisconnect(conn, Loop::NowUs()); }},
           {.accepts = IsHelloReply,
@@ -58,6 +52,7 @@ void ShardNode::Registered(uint32_t server_index, Incarnation incarnation) {
 void ShardNode::State(std::shared_ptr<const wire::ClusterState> state) {
   loop_.Post([this, state = std::move(state)] {
     shard_->OnState(state, Loop::NowUs());
+    (void)shard_->TakeNewsFlag();
     Report();
   });
 }
@@ -68,22 +63,16 @@ void ShardNode::CloseConnections() {
 
 int64_t ShardNode::OnTick() {
   shard_->OnTick(Loop::NowUs());
-  has_news_ |= shard_->TakeNewsFlag();
-  if (has_news_ || Loop::NowUs() - last_report_us_ >= kReportEveryUs) Report();
+  if (timer_.OnTick(shard_->TakeNewsFlag(), Loop::NowUs())) Report();
   return kShardTickUs;
 }
 
 void ShardNode::Report() {
-  last_report_us_ = Loop::NowUs();
-  has_news_ = false;
-  wire::NodeStats stats = shard_->stats();
-  stats.bytes_in = network_.bytes_in();  // as they travelled: frames may have been coded
-  stats.bytes_out = network_.bytes_out();
-  std::vector<wire::SlotLoad> loads = shard_->loads();
-  report_gap_us_ = loads.size() > kFewSlots ? static_cast<int64_t>(loads.size()) * kGapUsASlot : 0;
-  on_report_(options_.thread, {shard_->version(), shard_->hold_view(), shard_->hold_rounds(), stats,
-                               shard_->news(), std::move(loads), shard_->hot_rows(), shard_->reusable_bytes(),
-                               shard_->stalled(), shard_->passed_state()});
+  ShardReport report = ReportOf(*shard_);
+  report.stats.bytes_in = network_.bytes_in();  // as they travelled: frames may have been coded
+  report.stats.bytes_out = network_.bytes_out();
+  timer_.Reported(report, Loop::NowUs());
+  on_report_(options_.thread, std::move(report));
 }
 
 }  // namespace cairn::server

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/log.h"
-#include "server/control/server_control.h"
+#include "server/control/shard_report.h"
 #include "server/shard/shard.h"
 #include "transport/tcp/listener.h"
 #include "transport/tcp/loop.h"
@@ -18,7 +18,7 @@ namespace cairn::server {
 
 class ShardNode {
  public:
-  // Called on the shard's loop: after each state, and with a tick about once a second.
+  // Called on the shard's loop: after each state, and when a ReportTimer says so.
   using OnReport = std::function<void(uint32_t thread, ShardReport)>;
 
   // `receipts` is that of the whole server and outlives it.
@@ -42,9 +42,7 @@ class ShardNode {
   transport::Loop loop_;
   transport::TcpNetwork network_;
   std::unique_ptr<Shard> shard_;
-  int64_t last_report_us_ = 0;
-  int64_t report_gap_us_ = 0;
-  bool has_news_ = false;  // that no report has said yet
+  ReportTimer timer_;
 };
 
 }  // namespace cairn::server

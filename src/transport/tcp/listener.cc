@@ -29,7 +29,7 @@ constexpr int64_t kAcceptRetryMs = 100;
 // How often the handshake deadlines are looked at, while somebody waits.
 constexpr int64_t kSweepMs = 250;
 // Lines about bad peers: at most one in so long, so that nobody can fill the log.
-constexpr int64_t kLogEveryUs = 1'000'000;
+constexpr int64_t kAcceptLogEveryUs = 1'000'000;
 
 class TcpListener final : public Listener, public Connection::Owner {
  public:
@@ -150,7 +150,7 @@ class TcpListener final : public Listener, public Connection::Owner {
   void Say(const std::string& line) {
     const int64_t now_us = Loop::NowUs();
     if (now_us < quiet_until_us_) return;
-    quiet_until_us_ = now_us + kLogEveryUs;
+    quiet_until_us_ = now_us + kAcceptLogEveryUs;
     options_.log(line);
   }
 
