@@ -162,7 +162,14 @@ struct PullOptions {
 using ConstPieces = std::span<const std::span<const float>>;
 using Pieces = std::span<const std::span<float>>;
 
+struct EndStepOptions {
+  bool last = false;  // no step follows: nobody waits for this worker in this table any more
+};
+
 // A handle; cheap to copy; valid as long as its Client.
+//
+// Bounded tables (TableSpec::staleness): a Pull waits until no worker is more than `staleness` steps behind
+// this one. EndStep says that a step is over, every push of it begun; it waits for nothing.
 //
 // Sync tables: Push, PushPull and Done each finish one round of this worker; a Pull gives the
 // values after this worker's last finished round, and waits for it. The arrays must stay unchanged
@@ -181,6 +188,7 @@ class DenseTable {
   Pending PushPull(std::span<const float> gradient, std::span<float> out,
                    const PushPullOptions& options = {});
   Pending Done(const DoneOptions& options = {});
+  Status EndStep(const EndStepOptions& options = {});
   // The same for a model whose tensors lie here and there. DonePull: a bare done, then the values.
   Pending Push(ConstPieces gradient, const PushOptions& options = {});
   Pending Pull(Pieces out, const PullOptions& options = {});
@@ -218,6 +226,7 @@ class SparseTable {
   Pending PushPull(std::span<const RowKey> keys, std::span<const float> rows, std::span<float> out,
                    const PushPullOptions& options = {});
   Pending Done(const DoneOptions& options = {});
+  Status EndStep(const EndStepOptions& options = {});
   // A round in two phases, as of DenseTable. With options.not_finite or options.joined without keys.
   Pending Contribute(std::span<const RowKey> keys, std::span<const float> rows,
                      const ContributeOptions& options = {});
@@ -281,6 +290,9 @@ class Client {
     uint64_t sent = 0, received = 0;
   };
   Result<Traffic> traffic() const;
+  // How many of this worker's reads of bounded tables (frames of them) have seen others 0, 1, 2 … steps
+  // behind; the 33rd number stands for 32 and more. Blocks for a moment.
+  Result<std::vector<uint64_t>> staleness() const;
   uint64_t incarnation() const;
 
   // Idempotent by name; the same name with a different spec is kAlreadyExists.

@@ -87,6 +87,9 @@ struct Init {
   bool operator==(const Init&) const = default;
 };
 
+// TableSpec::staleness of a table that has no bound.
+inline constexpr uint32_t kUnbounded = UINT32_MAX;
+
 // Two specs are the same table exactly when every field is equal.
 struct TableSpec {
   std::string name;
@@ -108,6 +111,9 @@ struct TableSpec {
   WireFormat wire = WireFormat::kPlain;
   float wire_topk = 0.0f;  // kTopK: which part of the elements, above 0 and at most 1
   Storage storage = Storage::kFull;
+  // Async only: a worker reads only when no other is more than so many steps behind it (EndStep). 0: as in
+  // lock-step.
+  uint32_t staleness = kUnbounded;
 
   bool operator==(const TableSpec&) const = default;
 };

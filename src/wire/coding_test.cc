@@ -219,7 +219,7 @@ TEST(Coding, OnlyFramesWithSectionsAndNeverRefusals) {
   header.flags = kFlagCoded;
   header.body_bytes = 100;
   for (FrameType type : {FrameType::kControl, FrameType::kPushReply, FrameType::kError, FrameType::kReplicate,
-                         FrameType::kReplicaAck}) {
+                         FrameType::kReplicaAck, FrameType::kClock}) {
     header.type = type;
     EXPECT_FALSE(CheckHeader(header, kMaxBodyBytes).ok()) << static_cast<int>(type);
   }

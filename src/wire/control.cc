@@ -66,10 +66,11 @@ Offset<void> Pack(FlatBufferBuilder& b, const Heartbeat& m) {
   const auto packed_pulled = pulled.empty() ? Work() : b.CreateVector(pulled);
   const auto packed_rows = hot_rows.empty() ? Rows() : b.CreateVectorOfStructs(hot_rows);
   const auto packed_sampled = sampled.empty() ? Sampled() : b.CreateVectorOfStructs(sampled);
+  const auto packed_staleness = m.staleness.empty() ? Work() : b.CreateVector(m.staleness);
   return fb::CreateHeartbeat(b, m.incarnation.value, m.uid, m.version.value, m.barrier_count,
                              m.hold_view.value, open_rounds, m.end_confirmed, stats, m.hold_version.value,
                              m.leaving, packed_news, packed_loads, packed_pushed, packed_pulled, packed_rows,
-                             packed_sampled, packed_stalled)
+                             packed_sampled, packed_stalled, packed_staleness)
       .Union();
 }
 Offset<void> Pack(FlatBufferBuilder& b, const HeartbeatReply& m) {
@@ -308,6 +309,11 @@ Status Unpack(const fb::Heartbeat& in, Budget& budget, Heartbeat* out) {
       if (out->stalled.back().missing_ranks.size() > kMaxMissingNamed)
         return BadControl("too many missing ranks");
     }
+  }
+  if (const auto* staleness = in.staleness(); staleness != nullptr && budget.TakeNumbers(*staleness)) {
+    if (staleness->size() > kStalenessKinds)
+      return BadControl(std::to_string(staleness->size()) + " kinds of staleness");
+    out->staleness.assign(staleness->begin(), staleness->end());
   }
   return Status::Ok();
 }

@@ -92,6 +92,7 @@ struct SampledTable {  // what the counts of its hot rows are shares of
   uint64_t count = 0;
   bool operator==(const SampledTable&) const = default;
 };
+inline constexpr size_t kStalenessKinds = 33;
 // Of one heartbeat.
 inline constexpr size_t kMaxHotRows = 64, kMaxSampledTables = 64;
 // Node → scheduler, every heartbeat interval and whenever something in it changed.
@@ -111,6 +112,9 @@ struct Heartbeat {
   std::vector<HotRow> hot_rows;       // servers: at most kMaxHotRows
   std::vector<SampledTable> sampled;  // servers: at most kMaxSampledTables
   std::vector<StalledRound> stalled;  // servers: at most kMaxStalledRounds
+  // Workers: how many of their reads of bounded tables saw others 0, 1, 2 … steps behind. At most
+  // kStalenessKinds; the last of so many stands for more, too.
+  std::vector<uint64_t> staleness;
 };
 struct HeartbeatReply {
   Term term;

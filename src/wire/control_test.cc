@@ -29,7 +29,7 @@ auto Fields(const Heartbeat& m) {
                   m.end_confirmed, s.pushes, s.pulls, s.rounds, s.bytes_in, s.bytes_out, s.rows,
                   s.memory_bytes, s.connections, s.round_trips, s.replicated_bytes, s.unconfirmed_bytes,
                   s.dense_bytes, s.memory.kind, s.memory.bytes, s.memory.group, m.hold_version, m.leaving,
-                  m.news, m.loads, m.hot_rows, m.sampled, m.stalled);
+                  m.news, m.loads, m.hot_rows, m.sampled, m.stalled, m.staleness);
 }
 auto Fields(const HeartbeatReply& m) {
   return std::tie(m.term, m.version, m.barrier_open, m.awaiting, m.blocked_slots, m.heartbeat_ms);
@@ -111,7 +111,8 @@ TEST_F(Control, EveryMessageComesThroughWithEveryField) {
 }
 
 TEST_F(Control, WhatServersSayOfMemoryAndOfHeldAnswersComesThrough) {
-  const std::vector<ControlMessage> messages = {SampleMemoryHeartbeat(), SampleHeldAnswer()};
+  const std::vector<ControlMessage> messages = {SampleMemoryHeartbeat(), SampleStalenessHeartbeat(),
+                                                SampleHeldAnswer()};
   for (const ControlMessage& message : messages) {
     const InFrame in = Send(message);
     const Result<ControlMessage> out = DecodeControl(in.header, in.body());

@@ -127,10 +127,33 @@ FramePtr EncodeData(DataParts parts, BufferPool& pool) {
 
 std::span<SlotEntry> MutableEntries(Frame& frame) {
   const FrameHeader& header = frame.header();
+  if (header.type == FrameType::kClock) return {};
   CAIRN_CHECK(HasSections(header.type, header.flags));
   const BodyLayout at = LayOut(header.type, header.entry_count, 0, 0, 0);
   std::byte* first = frame.head.data() + sizeof(FrameHeader) + at.entries;
   return {reinterpret_cast<SlotEntry*>(first), header.entry_count};
+}
+
+FramePtr EncodeClock(TableId table, StateVersion state_version, bool last, BufferPool& pool) {
+  auto frame = MakeRecycled<Frame>();
+  frame->head = pool.Get(sizeof(FrameHeader));
+  FrameHeader header;
+  header.type = FrameType::kClock;
+  header.flags = last ? kFlagDone : 0;
+  header.table = table.value;
+  header.state_version = state_version.value;
+  std::memcpy(frame->head.data(), &header, sizeof(header));
+  Seal(*frame);
+  return frame;
+}
+
+FramePtr EncodeClockReply(const FrameHeader& request, Round start, StateVersion state_version,
+                          BufferPool& pool) {
+  FramePtr frame = StartReply(FrameType::kClockReply, request, 0, pool);
+  frame->header().round = start.value;
+  frame->header().state_version = state_version.value;
+  Seal(*frame);
+  return frame;
 }
 
 FramePtr EncodePushReply(const FrameHeader& request, std::span<const SlotEntry> problems,

@@ -131,8 +131,15 @@ struct DataParts {
   bool transient = false;          // Frame::transient
 };
 FramePtr EncodeData(DataParts parts, BufferPool& pool);
-// The entries of an encoded data frame, to number them before they are sent; Seal() again after.
+// The entries of an encoded data frame, to number them before they are sent; Seal() again after. A clock has
+// none.
 std::span<SlotEntry> MutableEntries(Frame& frame);
+
+// A worker has ended so many steps of a bounded table; `last`: all that it will. The round, 0 here, is set
+// when it is sent.
+FramePtr EncodeClock(TableId table, StateVersion state_version, bool last, BufferPool& pool);
+FramePtr EncodeClockReply(const FrameHeader& request, Round start, StateVersion state_version,
+                          BufferPool& pool);
 
 FramePtr EncodePushReply(const FrameHeader& request, std::span<const SlotEntry> problems,
                          std::string_view text, BufferPool& pool);

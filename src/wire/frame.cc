@@ -25,16 +25,19 @@ uint16_t AllowedFlags(FrameType type) {
     case FrameType::kPull: return kFlagSyncPull | kFlagValuesChecked | kFlagAssigned | kFlagTrip | kFlagCoded;
     case FrameType::kPullReply: return kFlagValuesChecked | kFlagCoded;
     case FrameType::kReplicate: return kFlagValuesChecked | kFlagBodyUnchecked;
+    case FrameType::kClock: return kFlagDone | kFlagValuesChecked | kFlagTrip;
     default: return kFlagValuesChecked;
   }
 }
 
 bool MayHaveEntries(FrameType type) {
-  return type != FrameType::kControl && type != FrameType::kError && type != FrameType::kReplicate;
+  return type != FrameType::kControl && type != FrameType::kError && type != FrameType::kReplicate &&
+         type < FrameType::kClock;
 }
 
 uint32_t MostBodyBytes(FrameType type) {
   if (type == FrameType::kControl) return kMaxControlBytes;
+  if (type >= FrameType::kClock) return 0;
   return type == FrameType::kReplicate ? kMaxBodyBytes + kOpRoom : kMaxBodyBytes;
 }
 
@@ -82,7 +85,7 @@ Status CheckHeader(const FrameHeader& header, uint32_t max_body_bytes) {
                     std::to_string(kProtocolVersion) + ": run the same release everywhere");
   }
   const FrameType type = header.type;
-  if (type < FrameType::kControl || type > FrameType::kReplicaAck) {
+  if (type < FrameType::kControl || type > FrameType::kClockReply) {
     return BadFrame("unknown type " + std::to_string(static_cast<int>(type)));
   }
   if ((header.flags & ~AllowedFlags(type)) != 0) {

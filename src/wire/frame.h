@@ -39,13 +39,18 @@ enum class FrameType : uint8_t {
   kError = 9,        // answers one request with a code and a text
   kReplicate = 10,   // primary → backup: operations of slots, replica.h; request_id counts from 1
   kReplicaAck = 11,  // backup → primary: every frame up to request_id is taken; entries: slots refused
+  // Bounded tables; both are a header alone.
+  kClock = 12,       // worker → shard: it has finished `round` steps of the table; 0: it asks where to begin
+  kClockReply = 13,  // `round`: the fewest steps that another worker has told of; 0: none has
 };
 
 enum FrameFlag : uint16_t {
-  kFlagDone = 1 << 0,            // kContribute: carries the done mark of its round for this shard
+  kFlagDone = 1 << 0,            // kContribute: carries the done mark of its round for this shard;
+                                 // kClock: no step of this worker follows
   kFlagPullAfter = 1 << 1,       // kContribute/kDone: the reply carries the values after the round
   kFlagValuesChecked = 1 << 2,   // the checksum covers the values too
-  kFlagSyncPull = 1 << 3,        // kPull: wait until `round` rounds are closed
+  kFlagSyncPull = 1 << 3,        // kPull: wait until `round` rounds are closed; of a bounded table: until no
+                                 // worker is too far behind `round` steps
   kFlagRefused = 1 << 4,         // kRoundReply: the round was refused; entries are problems, then a text
   kFlagReport = 1 << 5,          // kRoundReply: the round is summed up, not closed; values are SlotReports
   kFlagAllJoined = 1 << 6,       // kRoundReply: every live worker had marked the round with kParamJoined

@@ -205,15 +205,27 @@ TEST(CheckHeader, EntriesAndKeysMustFitWhateverTheirNumber) {
 }
 
 TEST(CheckHeader, EntriesAndKeysOnlyWhereTheyBelong) {
-  for (FrameType type : {FrameType::kControl, FrameType::kError, FrameType::kReplicate}) {
+  for (FrameType type : {FrameType::kControl, FrameType::kError, FrameType::kReplicate, FrameType::kClock,
+                         FrameType::kClockReply}) {
     FrameHeader header = Good(type);
     header.entry_count = 1;
     EXPECT_FALSE(CheckHeader(header, kMaxBodyBytes).ok());
   }
   for (FrameType type : {FrameType::kControl, FrameType::kError, FrameType::kPushReply, FrameType::kPullReply,
-                         FrameType::kRoundReply, FrameType::kReplicate, FrameType::kReplicaAck}) {
+                         FrameType::kRoundReply, FrameType::kReplicate, FrameType::kReplicaAck,
+                         FrameType::kClock, FrameType::kClockReply}) {
     FrameHeader header = Good(type);
     header.key_count = 1;
+    EXPECT_FALSE(CheckHeader(header, kMaxBodyBytes).ok());
+  }
+}
+
+TEST(CheckHeader, ClocksHaveNoBody) {
+  for (FrameType type : {FrameType::kClock, FrameType::kClockReply}) {
+    FrameHeader header = Good(type);
+    header.body_bytes = 0;
+    EXPECT_TRUE(CheckHeader(header, kMaxBodyBytes).ok());
+    header.body_bytes = 1;
     EXPECT_FALSE(CheckHeader(header, kMaxBodyBytes).ok());
   }
 }

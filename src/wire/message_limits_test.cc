@@ -46,6 +46,7 @@ TEST_F(MessageLimits, AHeartbeatNamesAFewOfEach) {
   at_most.sampled.resize(kMaxSampledTables);
   at_most.stalled.resize(kMaxStalledRounds);
   for (StalledRound& round : at_most.stalled) round.missing_ranks.resize(kMaxMissingNamed);
+  at_most.staleness.resize(kStalenessKinds);
   EXPECT_TRUE(Comes(at_most));
   const auto with = [&](auto change) {
     Heartbeat more = at_most;
@@ -55,6 +56,7 @@ TEST_F(MessageLimits, AHeartbeatNamesAFewOfEach) {
   EXPECT_FALSE(with([](Heartbeat& h) { h.hot_rows.emplace_back(); }));
   EXPECT_FALSE(with([](Heartbeat& h) { h.sampled.emplace_back(); }));
   EXPECT_FALSE(with([](Heartbeat& h) { h.stalled.emplace_back(); }));
+  EXPECT_FALSE(with([](Heartbeat& h) { h.staleness.emplace_back(); }));
   EXPECT_FALSE(with([](Heartbeat& h) { h.stalled.back().missing_ranks.push_back(1); }));
 }
 

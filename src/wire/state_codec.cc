@@ -213,7 +213,7 @@ Offset<fb::TableSpec> PackSpec(FlatBufferBuilder& b, const TableSpec& spec) {
                              static_cast<uint8_t>(spec.init.kind), spec.init.a, spec.init.b, spec.init.seed,
                              spec.optimizer_flags, spec.initial_state, segments, spec.init.stream,
                              static_cast<uint8_t>(spec.wire), spec.wire_topk,
-                             static_cast<uint8_t>(spec.storage));
+                             static_cast<uint8_t>(spec.storage), spec.staleness);
 }
 
 // What tables rely on: ends that ascend, the last one being the end of the table.
@@ -250,6 +250,7 @@ Status UnpackSpec(const fb::TableSpec& in, Budget& budget, TableSpec* out) {
   out->optimizer_flags = in.optimizer_flags();
   out->initial_state = in.initial_state();
   out->wire_topk = in.wire_topk();
+  out->staleness = in.staleness();
   if (const auto* segments = in.segments(); segments != nullptr && budget.TakeNumbers(*segments))
     out->segments.assign(segments->begin(), segments->end());
   if (Status wrong = CheckSegments(*out); !wrong.ok()) return wrong;

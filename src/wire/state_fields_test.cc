@@ -43,9 +43,9 @@ auto Fields(Init& s) {
 }
 auto Fields(TableSpec& s) {
   auto& [name, kind, element, mode, optimizer, non_finite, deterministic, size, dim, init, flags, initial,
-         segments, wire, wire_topk, storage] = s;
+         segments, wire, wire_topk, storage, staleness] = s;
   return std::tie(name, kind, element, mode, optimizer, non_finite, deterministic, size, dim, init, flags,
-                  initial, segments, wire, wire_topk, storage);
+                  initial, segments, wire, wire_topk, storage, staleness);
 }
 auto Fields(TableInfo& s) {
   auto& [id, spec, created_view] = s;

@@ -82,6 +82,15 @@ inline Heartbeat SampleMemoryHeartbeat() {
   return heartbeat;
 }
 
+// Of a worker that reads bounded tables.
+inline Heartbeat SampleStalenessHeartbeat() {
+  Heartbeat heartbeat;
+  heartbeat.incarnation = Incarnation{13};
+  heartbeat.uid = 78;
+  heartbeat.staleness = {900, 80, 7, 1};
+  return heartbeat;
+}
+
 inline StillWaiting SampleHeldAnswer() {
   return {105, TableId{4}, Round{0}, {}, "server 1 thread 0 to confirm"};
 }
@@ -265,6 +274,11 @@ inline std::vector<NamedFrame> SampleData(BufferPool& pool) {
   request.table = 4;
   const SlotEntry problems[] = {{1, static_cast<uint32_t>(Code::kUnavailable), 6},
                                 {4, static_cast<uint32_t>(Code::kNotFinite), 8}};
+  FramePtr clock = EncodeClock(TableId{5}, StateVersion{17}, true, pool);
+  clock->header().round = 12;
+  Seal(*clock);
+  all.push_back({"clock", clock});
+  all.push_back({"clock_reply", EncodeClockReply(request, Round{11}, StateVersion{18}, pool)});
   all.push_back({"push_reply_ok", EncodePushReply(request, {}, "", pool)});
   all.push_back({"push_reply_problems", EncodePushReply(request, problems, "slot 4: NaN in row 2", pool)});
   all.push_back({"error", EncodeError(request, {Code::kRetired, "incarnation 12 was declared dead"}, pool)});

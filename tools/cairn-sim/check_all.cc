@@ -17,7 +17,7 @@ std::vector<std::unique_ptr<Checker>> MakeCheckers(Context& context) {
                     MakeEqualHashes,    MakePlacement,    MakeAppliedCommitted,
                     MakeInOrder,        MakeEqualNumbers, MakeReplicaAmplification,
                     MakeDeeds,          MakeGradients,    MakeWholePush,
-                    MakeOwnPush,        MakeRoom}) {
+                    MakeOwnPush,        MakeRoom,         MakeBounded}) {
     all.push_back(make(context));
   }
   return all;

@@ -188,7 +188,8 @@ class ReadsCommitted final : public AnswerChecker {
                   std::span<const std::byte> body) override {
     // A sync pull is answered by a shard only when its slots have closed the rounds it waits for.
     if (from.role == wire::Role::kWorker && header.type == wire::FrameType::kPull &&
-        (header.flags & wire::kFlagSyncPull) != 0) {
+        (header.flags & wire::kFlagSyncPull) != 0 &&
+        context_.tables.at(header.table).spec.mode == Mode::kSync) {
       needs_[{header.incarnation, header.request_id}] = header.round;
     }
     const bool pull = header.type == wire::FrameType::kPullReply;

@@ -177,6 +177,8 @@ const char* Name(Deed deed) {
     case Deed::kPushPull: return "push-pulls";
     case Deed::kPulledAgain: return "pulled again after a push";
     case Deed::kTripOfTables: return "trips of several tables";
+    case Deed::kAtTheBound: return "bounded read at its bound";
+    case Deed::kClockBeginsLate: return "clock that begins late";
     case Deed::kClosed: return "client closed in mid-call";
     case Deed::kClosedInTrip: return "closed in a trip";
     case Deed::kClosedWaiting: return "closed while one waits";

@@ -90,6 +90,23 @@ struct RoomEvent {
   uint64_t bytes = 0;
   bool taken = false;
 };
+// A worker has ended so many steps of a bounded table; `last`: it makes no more.
+struct StepEnd {
+  Incarnation worker;
+  TableId table;
+  uint64_t steps = 0;
+  bool last = false;
+};
+// A read of a bounded table has begun: of equally many rows of each worker that its reader knew of, each of
+// which counts that worker's steps. The call (CallEnd has the same) ends with them.
+struct BoundedRead {
+  uint64_t call = 0;
+  TableId table;
+  uint32_t staleness = 0;
+  Incarnation reader;
+  Round clock;  // the reader's, when it asked, or less
+  std::vector<Incarnation> workers;
+};
 // A call of a worker has ended.
 struct CallEnd {
   enum class Kind {
@@ -239,6 +256,9 @@ class Checker {
   virtual void OnPrepared(const PreparedEvent&) {}
   virtual void OnRoom(const RoomEvent&) {}
   virtual void OnCallEnd(const CallEnd&) {}
+  virtual void OnStepEnd(const StepEnd&) {}
+  virtual void OnClockBegins(Incarnation /*worker*/, TableId, Round /*start*/) {}
+  virtual void OnBoundedRead(const BoundedRead&) {}
   virtual void OnBarrier(uint32_t /*worker*/, Incarnation, uint64_t /*count*/, bool /*passed*/) {}
   // The wire, at the moment of sending.
   virtual void OnControlSent(const Actor& /*from*/, const Actor* /*to*/, const wire::ControlMessage&) {}

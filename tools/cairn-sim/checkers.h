@@ -20,6 +20,8 @@ CheckerPtr MakeOwnPush(Context& context);    // own-push
 CheckerPtr MakeRoom(Context& context);       // room
 // check_sums.cc
 CheckerPtr MakeExactSums(Context& context);  // exact-sums
+// check_bounded.cc
+CheckerPtr MakeBounded(Context& context);  // bounded
 // check_rounds.cc
 CheckerPtr MakeRoundOnce(Context& context);     // round-once
 CheckerPtr MakeNextRound(Context& context);     // next-round

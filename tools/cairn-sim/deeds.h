@@ -66,6 +66,8 @@ enum class Deed : uint8_t {
   kClosedInTrip,    // while a trip of it is open
   kClosedWaiting,   // while a caller waits for room
   kClosedBetweenParts,
+  kAtTheBound,       // a read of a bounded table has exactly as much of another worker as it must
+  kClockBeginsLate,  // a worker that has joined later takes part from where the others are
   kCount
 };
 inline constexpr size_t kDeedKinds = static_cast<size_t>(Deed::kCount);

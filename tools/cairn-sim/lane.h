@@ -56,6 +56,8 @@ class Lane {
 
 std::unique_ptr<Lane> MakeAsyncLane(WorkerProcess& worker, const TablePlan& plan,
                                     const wire::TableInfo& info);
+std::unique_ptr<Lane> MakeBoundedLane(WorkerProcess& worker, const TablePlan& plan,
+                                      const wire::TableInfo& info);
 std::unique_ptr<Lane> MakeRoundLane(WorkerProcess& worker, const TablePlan& plan,
                                     const wire::TableInfo& info);
 std::unique_ptr<Lane> MakeBarrierLane(WorkerProcess& worker, uint32_t barriers);

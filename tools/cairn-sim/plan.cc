@@ -324,6 +324,18 @@ void MakeCallers(Plan& plan, Random random) {
   if (plan.severity > 0 && !plan.only_cuts && random.Chance(0.2)) plan.closes = 0.05;
 }
 
+// A table that workers read within a bound of each other's steps. Drawn apart, and last: no other table is
+// another one for it.
+void MakeBounded(Plan& plan, Random random) {
+  if (!random.Chance(0.4)) return;
+  TablePlan t;
+  t.spec = {.name = "bounded", .kind = TableKind::kSparse, .element = ElementType::kInt64, .dim = 1};
+  constexpr uint32_t kStaleness[] = {0, 0, 1, 3};
+  t.spec.staleness = kStaleness[random.Below(std::size(kStaleness))];
+  t.ops = static_cast<uint32_t>(plan.workers > 8 ? random.Between(1, 3) : random.Between(4, 12));
+  plan.tables.push_back(std::move(t));
+}
+
 // How long a scheduler waits before it gives partitions up, and cuts of it, which are shorter than that.
 // Under some seeds nothing else goes wrong. Drawn apart too.
 void MakeSchedulerCuts(Plan& plan, Random random) {
@@ -417,6 +429,7 @@ Plan MakePlan(uint64_t seed) {
       plan.schedulers > 1 && !plan.only_cuts && !plan.lose_server && Random(Mix64(seed, 0x21EAD)).Chance(0.5);
   plan.impatient = Random(Mix64(seed, 0x74AFF1C)).Chance(0.3);
   MakeWireFormats(plan, Random(Mix64(seed, 0xC0DED)));
+  MakeBounded(plan, Random(Mix64(seed, 0xB0DED)));
   return plan;
 }
 

@@ -93,8 +93,10 @@ void WorkerProcess::StartLanes() {
   for (size_t i = 0; i < tables_.size(); ++i) {
     TablePlan plan = world_.plan().tables[i];
     if (short_life_) plan.ops = std::max<uint32_t>(1, plan.ops / 4);
-    lanes_.push_back(plan.spec.mode == Mode::kSync ? MakeRoundLane(*this, plan, tables_[i])
-                                                   : MakeAsyncLane(*this, plan, tables_[i]));
+    const auto make = plan.spec.mode == Mode::kSync       ? MakeRoundLane
+                      : plan.spec.staleness != kUnbounded ? MakeBoundedLane
+                                                          : MakeAsyncLane;
+    lanes_.push_back(make(*this, plan, tables_[i]));
   }
   if (world_.plan().barriers > 0) lanes_.push_back(MakeBarrierLane(*this, world_.plan().barriers));
   if (world_.plan().churn_tables) lanes_.push_back(MakeChurnLane(*this));

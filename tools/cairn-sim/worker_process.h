@@ -64,6 +64,9 @@ class WorkerProcess final : public PortHandler, public client::ClientObserver {
   void OnAcknowledged(SlotId slot, Incarnation incarnation, Seq seq) override;
   void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
                            const Status& outcome) override;
+  void OnClockBegins(Incarnation incarnation, TableId table, Round start) override {
+    world_.Tell([&](Checker& c) { c.OnClockBegins(incarnation, table, start); });
+  }
   void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position,
               const std::byte* to) override;
 

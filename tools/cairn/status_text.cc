@@ -117,6 +117,21 @@ std::string ServersText(const Json& servers) {
   return table.Text();
 }
 
+// How many steps behind others were when this worker read: "0: 91 %, 1: 8 %, 2: 1 %".
+std::string StalenessText(const Json& counts) {
+  double all = 0;
+  for (const Json& count : counts) all += count.is_number() ? count.get<double>() : 0;
+  std::string text;
+  for (size_t steps = 0; all > 0 && steps < counts.size(); ++steps) {
+    const double share = 100 * (counts[steps].is_number() ? counts[steps].get<double>() : 0) / all;
+    if (share < 0.5) continue;
+    const bool more = steps + 1 == wire::kStalenessKinds;
+    text += (text.empty() ? "" : ", ") + std::to_string(steps) + (more ? " or more" : "") + ": " +
+            std::to_string(static_cast<int>(share + 0.5)) + " %";
+  }
+  return text;
+}
+
 // Numbers that no worker reports are not shown: a column of zeros would look like a worker that does
 // nothing.
 std::string WorkersText(const Json& workers) {
@@ -134,12 +149,16 @@ std::string WorkersText(const Json& workers) {
   });
   std::vector<std::string> head = {"worker", "host", "heard", "view"};
   for (const Column& column : columns) head.emplace_back(column.head);
+  const bool bounded = std::any_of(workers.begin(), workers.end(),
+                                   [](const Json& worker) { return worker.contains("staleness"); });
+  if (bounded) head.emplace_back("others behind, in steps");
   Table table(head);
   for (const Json& worker : workers) {
     std::vector<std::string> row = {Text(worker, "rank"), Text(worker, "host"), Heard(worker),
                                     Text(worker, "join_view")};
     for (const Column& column : columns)
       row.push_back(Short(Number(Part(worker, "stats"), column.key), column.unit));
+    if (bounded) row.push_back(StalenessText(Part(worker, "staleness")));
     table.Add(row);
   }
   return table.Text();

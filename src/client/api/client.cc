@@ -161,6 +161,9 @@ Pending DenseTable::PushPull(std::span<const float> gradient, std::span<float> o
 Pending DenseTable::Done(const DoneOptions& options) {
   return client_->tables().Done(*table_, CallOf(*table_, options));
 }
+Status DenseTable::EndStep(const EndStepOptions& options) {
+  return client_->tables().EndStep(*table_, options.last);
+}
 Pending DenseTable::Push(ConstPieces gradient, const PushOptions& options) {
   return client_->tables().Push(*table_, CallOf(gradient, {}, options));
 }
@@ -204,6 +207,9 @@ Pending SparseTable::PushPull(std::span<const RowKey> keys, std::span<const floa
 }
 Pending SparseTable::Done(const DoneOptions& options) {
   return client_->tables().Done(*table_, CallOf(*table_, options));
+}
+Status SparseTable::EndStep(const EndStepOptions& options) {
+  return client_->tables().EndStep(*table_, options.last);
 }
 Pending SparseTable::Contribute(std::span<const RowKey> keys, std::span<const float> rows,
                                 const ContributeOptions& options) {
@@ -259,6 +265,7 @@ std::vector<uint64_t> Client::live_incarnations() const {
 }
 
 Result<Client::Traffic> Client::traffic() const { return impl_->control().Traffic(); }
+Result<std::vector<uint64_t>> Client::staleness() const { return impl_->control().Staleness(); }
 
 DenseTable Client::DenseHandle(wire::TableInfo info) const {
   DenseTable table;

@@ -16,6 +16,8 @@ class ClientObserver {
   // The core has taken a round as closed on every shard thread.
   virtual void OnRoundAcknowledged(Incarnation incarnation, TableId table, Round round,
                                    const Status& outcome) = 0;
+  // This worker's clock in a bounded table begins there, not at 0: it has joined later.
+  virtual void OnClockBegins(Incarnation, TableId, Round /*start*/) {}
   // The core has accepted the answer to a pull (part): a slot's position. `to` is where a value of that
   // answer goes, in the caller's memory; null: nowhere.
   virtual void OnRead(SlotId slot, Incarnation incarnation, TableId table, Position position,

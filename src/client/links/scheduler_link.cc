@@ -77,6 +77,7 @@ void SchedulerLink::Heartbeat(int64_t now_us) {
   message.version = state_->version;
   message.barrier_count = barrier_count();
   message.stats = listener_.Stats();
+  message.staleness = listener_.Staleness();
   Send(message);
 }
 

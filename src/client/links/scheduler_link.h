@@ -30,6 +30,7 @@ class SchedulerLink {
     // This worker can't go on: refused, or retired.
     virtual void OnRefused(Status why, int64_t now_us) = 0;
     virtual wire::NodeStats Stats() const = 0;
+    virtual std::vector<uint64_t> Staleness() const { return {}; }  // as in heartbeats
   };
 
   SchedulerLink(const ClientCoreOptions& options, Network& network, BufferPool& pool, Listener& listener);

@@ -198,7 +198,7 @@ void ShardLink::End(Frame it, const Status& outcome, const wire::FrameHeader& an
 ShardLink::Listener::Answer ShardLink::AnswerOf(const Outgoing& frame, const wire::FrameHeader& answer) {
   const uint64_t asked_under = frame.frame->header().state_version;
   const uint64_t said = answer.state_version;
-  return {answer.flags, StateVersion{said == 0 ? asked_under : said}};
+  return {answer.flags, StateVersion{said == 0 ? asked_under : said}, Round{answer.round}};
 }
 
 // Values are covered by the checksum where they cross a network.
@@ -309,6 +309,9 @@ void ShardLink::OnMessage(const wire::InFrame& frame, int64_t now_us) {
     case wire::FrameType::kPullReply:
       if (it->second.kind == Request::Kind::kPull) OnValuesReply(it, frame, now_us);
       break;
+    case wire::FrameType::kClockReply:
+      if (it->second.kind == Request::Kind::kClock) End(it, Status::Ok(), frame.header, now_us);
+      break;
     case wire::FrameType::kError: OnError(it, frame, now_us); break;
     default: break;
   }
@@ -405,7 +408,8 @@ void ShardLink::OnError(Frame it, const wire::InFrame& frame, int64_t now_us) {
   if (kind == Request::Kind::kPull) return End(it, status, frame.header, now_us);
   // A round of a dropped table is over. Any other error has closed no round and used up no number:
   // the others would wait for this part for ever, and nothing behind it could be applied.
-  if (IsRound(kind) && status.code() == Code::kNotFound) return End(it, status, frame.header, now_us);
+  const bool may_be_gone = IsRound(kind) || kind == Request::Kind::kClock;
+  if (may_be_gone && status.code() == Code::kNotFound) return End(it, status, frame.header, now_us);
   const char* what =
       kind == Request::Kind::kPush ? " can't take a numbered push" : " can't take a contribution";
   listener_.OnLinkFatal(status.With(Describe() + what), now_us);

@@ -43,6 +43,7 @@ class ShardLink final : private PeerLink::User {
     struct Answer {
       uint16_t flags = 0;       // FrameFlag
       StateVersion made_under;  // the state that the shard had when it made the answer, at least
+      Round round;
     };
     virtual Verdict OnValues(const Outgoing& frame, const Answer& answer, const wire::ValuesView& values) = 0;
     virtual void OnApplied(SlotId slot, Seq seq) = 0;

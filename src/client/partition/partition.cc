@@ -172,7 +172,9 @@ Request PullOf(const PartitionInput& input, Drafts drafts, BufferPool& pool) {
   request.kind = Request::Kind::kPull;
   request.table = input.table->id;
   Envelope envelope{.type = wire::FrameType::kPull};
-  if (input.table->spec.mode == Mode::kSync) envelope.flags = wire::kFlagSyncPull;
+  const TableSpec& spec = input.table->spec;
+  const bool bounded = spec.staleness != kUnbounded && input.pull_column == 0;
+  if (spec.mode == Mode::kSync || bounded) envelope.flags = wire::kFlagSyncPull;
   if (input.when_assigned) envelope.flags |= wire::kFlagAssigned;
   for (Draft& draft : drafts) AddPart(request, input, envelope, std::move(draft), pool);
   return request;
@@ -254,6 +256,22 @@ Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool) {
         envelope.flags |= flags;
         AddPart(request, input, envelope, std::move((*drafts)[next]), pool);
       }
+    }
+  }
+  return request;
+}
+
+Request PrepareClock(const wire::ClusterState& state, TableId table, bool last, BufferPool& pool) {
+  Request request;
+  request.kind = Request::Kind::kClock;
+  request.table = table;
+  for (const wire::ServerInfo& server : state.servers) {
+    for (uint32_t thread = 0; thread < server.threads; ++thread) {
+      ShardPart part;
+      part.server = static_cast<uint16_t>(server.index);
+      part.thread = static_cast<uint16_t>(thread);
+      part.frame = wire::EncodeClock(table, state.version, last, pool);
+      request.parts.push_back(std::move(part));
     }
   }
   return request;

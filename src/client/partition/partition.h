@@ -80,6 +80,9 @@ Result<Request> PreparePush(const PartitionInput& input, BufferPool& pool, const
 // in the second phase: bare dones. The round is set by the core when it is sent.
 Result<Request> PrepareRound(const PartitionInput& input, BufferPool& pool);
 Result<Request> PreparePull(const PartitionInput& input, BufferPool& pool);
+// Bounded table: this worker's clock, for every shard thread. `last`: no step follows. The clock itself is
+// set by the core when it is sent.
+Request PrepareClock(const wire::ClusterState& state, TableId table, bool last, BufferPool& pool);
 // Sparse: asks every shard thread for the keys of its rows, which are added to `keys` as they come.
 Result<Request> PrepareKeys(const PartitionInput& input, std::vector<RowKey>* keys, BufferPool& pool);
 

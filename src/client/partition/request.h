@@ -42,7 +42,8 @@ struct ShardPart {
 // alive until `done` is called.
 struct Request {
   // kContribute and kDecide are the two phases of a round (docs/internals/consistency.md, rules 33 to 35).
-  enum class Kind { kPush, kRound, kPull, kContribute, kDecide };
+  // kClock: tells every shard thread how many steps of a bounded table are over (rule 56); the core's own.
+  enum class Kind { kPush, kRound, kPull, kContribute, kDecide, kClock };
   Kind kind = Kind::kPush;
   TableId table;
   uint64_t bytes = 0;  // payload, counted against max_unacked_bytes (kPush)

@@ -71,6 +71,12 @@ class ClientCore {
   // A push and the pull behind it. Where both have the same parts, a part's pull goes right behind its
   // push: the server reads what it has just written, and answers flow while the rest is still sent.
   virtual void SubmitInTurns(Request push, Request pull, int64_t now_us) = 0;
+  // Bounded tables: this worker's step is over, every push of it submitted. `last`: no step follows. Others
+  // hear of it when the pushes are acknowledged.
+  virtual void EndStep(TableId table, bool last, int64_t now_us) = 0;
+  // Steps that it has ended, from where it began.
+  virtual Round clock(TableId table) const = 0;
+  virtual std::vector<uint64_t> staleness() const = 0;  // of all reads so far: Clocks::staleness
   virtual bool has_room() const = 0;
   virtual void Barrier(int64_t deadline_us, Done done, int64_t now_us) = 0;
   // Done with the job: waits until everything is acknowledged, then leaves the view.

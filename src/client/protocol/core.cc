@@ -133,6 +133,11 @@ void Core::SubmitInTurns(Request push, Request pull, int64_t now_us) {
   Submit(std::move(pull), now_us);
 }
 
+void Core::EndStep(TableId table, bool last, int64_t now_us) {
+  if (Closed().ok()) requests_.EndStep(table, last, now_us);
+  Settle(now_us);
+}
+
 void Core::Barrier(int64_t deadline_us, Done done, int64_t now_us) {
   if (Status s = Closed(); !s.ok()) {
     completions_.Add([done = std::move(done), s] { done(s); });

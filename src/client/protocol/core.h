@@ -43,6 +43,9 @@ class Core final : public ClientCore, private SchedulerLink::Listener, private S
   void DropTable(const std::string& name, int64_t deadline_us, Done done, int64_t now_us) override;
   void Submit(Request request, int64_t now_us) override;
   void SubmitInTurns(Request push, Request pull, int64_t now_us) override;
+  void EndStep(TableId table, bool last, int64_t now_us) override;
+  Round clock(TableId table) const override { return requests_.clocks().Of(table); }
+  std::vector<uint64_t> staleness() const override { return Staleness(); }
   bool has_room() const override { return requests_.bound().has_room(); }
   void Barrier(int64_t deadline_us, Done done, int64_t now_us) override;
   void Leave(int64_t deadline_us, Done done, int64_t now_us) override;
@@ -64,6 +67,7 @@ class Core final : public ClientCore, private SchedulerLink::Listener, private S
   void OnReply(const wire::ControlMessage& message, int64_t now_us) override;
   void OnRefused(Status why, int64_t now_us) override;
   wire::NodeStats Stats() const override;
+  std::vector<uint64_t> Staleness() const override { return requests_.clocks().staleness(); }
   // ShardLink::Listener
   ShardLink::Verdict OnValues(const Outgoing& frame, const Answer& answer,
                               const wire::ValuesView& values) override;

@@ -63,7 +63,7 @@ Status Requests::Check(const Request& request, const Status& closed) {
       CAIRN_CHECK(entry.slot < book_.size());
     sync |= (part.frame->header().flags & wire::kFlagSyncPull) != 0;
   }
-  if (sync && turns_.Of(request.table) == nullptr) {
+  if (sync && Bounded(request.table) == nullptr && turns_.Of(request.table) == nullptr) {
     return {Code::kNotFound, "table " + std::to_string(request.table.value) + " was dropped"};
   }
   return IsRound(request.kind) ? turns_.CheckTurn(request) : Status::Ok();
@@ -82,7 +82,56 @@ uint64_t Requests::Admit(Request request, const Status& closed, int64_t now_us) 
   const uint16_t flags = record.request.parts[0].frame->header().flags;
   record.parks = IsRound(record.request.kind) || (flags & wire::kFlagSyncPull) != 0;
   record.when_assigned = (flags & wire::kFlagAssigned) != 0;
-  return table_.Add(std::move(record));
+  const TableId table = record.request.table;
+  const Request::Kind kind = record.request.kind;
+  const bool bounded = Bounded(table) != nullptr;
+  if (bounded && record.parks) record.round = clocks_.Of(table);
+  const uint64_t id = table_.Add(std::move(record));
+  if (bounded && kind == Request::Kind::kPush) clocks_.OnPush(table, id);
+  return id;
+}
+
+const wire::TableInfo* Requests::Bounded(TableId table) const {
+  const std::shared_ptr<const wire::ClusterState> state = scheduler_.state();
+  const wire::TableInfo* info = state == nullptr ? nullptr : state->FindTable(table);
+  return info == nullptr || info->spec.staleness == kUnbounded ? nullptr : info;
+}
+
+void Requests::EndStep(TableId table, bool last, int64_t now_us) {
+  if (Bounded(table) == nullptr) return;
+  clocks_.EndStep(table, table_.next_id(), last);
+  if (clocks_.TakeQuestion(table, false)) SendClock({table, Round{0}}, now_us);
+  TellClocks(now_us);
+}
+
+void Requests::TellClocks(int64_t now_us) {
+  while (const auto due = clocks_.TakeDue()) SendClock(*due, now_us);
+}
+
+void Requests::SendClock(const Clocks::Due& clock, int64_t now_us) {
+  const std::shared_ptr<const wire::ClusterState> state = scheduler_.state();
+  if (state->FindTable(clock.table) == nullptr) return clocks_.Forget(clock.table);
+  RequestRecord record;
+  record.request = PrepareClock(*state, clock.table, clock.last, pool_);
+  record.request.deadline_us = std::numeric_limits<int64_t>::max();
+  record.begun_us = now_us;
+  const uint64_t id = table_.Add(std::move(record));
+  Release(id, clock.clock, now_us);
+}
+
+void Requests::FollowClocks(bool new_map, int64_t now_us) {
+  if (!turns_.in_view()) return;
+  const std::shared_ptr<const wire::ClusterState> state = scheduler_.state();
+  for (const wire::TableInfo& info : state->tables) {
+    if (info.spec.staleness != kUnbounded && clocks_.TakeQuestion(info.id, turns_.JoinedAfter(info)))
+      SendClock({info.id, Round{0}}, now_us);
+  }
+  if (!new_map || CAIRN_BUG(kClockNotRepeated)) return;
+  for (const Clocks::Due& told : clocks_.told()) SendClock(told, now_us);
+}
+
+void Requests::ForgetPush(const RequestRecord& record, uint64_t id) {
+  if (record.request.kind == Request::Kind::kPush) clocks_.OnPushEnded(record.request.table, id);
 }
 
 void Requests::Submit(Request request, const Status& closed, int64_t now_us) {
@@ -94,7 +143,7 @@ void Requests::Submit(Request request, const Status& closed, int64_t now_us) {
   sender_.SetSubmitting(id);
   if (kind == Request::Kind::kDecide) {
     Release(id, turns_.Of(table)->Decide(id), now_us);
-  } else if (table_.At(id).parks) {
+  } else if (table_.At(id).parks && Bounded(table) == nullptr) {
     turns_.Of(table)->Add(id, kind, joined);
     ReleaseRounds(table, now_us);
   } else {
@@ -143,7 +192,7 @@ void Requests::Hold(uint64_t id, int64_t now_us) {
 }
 
 void Requests::ReleaseHeld(int64_t now_us) {
-  for (uint64_t id = bound_.Next(); id != 0; id = bound_.Next()) Release(id, Round{0}, now_us);
+  for (uint64_t id = bound_.Next(); id != 0; id = bound_.Next()) Release(id, table_.At(id).round, now_us);
 }
 
 void Requests::ReleaseRounds(TableId table, int64_t now_us) {
@@ -190,6 +239,11 @@ void Requests::OnFrameEnd(const Outgoing& frame, const Status& outcome,
   state.id = 0;
   if (state.marks) coverage_.NoteMark(record, state, answer.made_under);
   if (record.outcome.ok()) record.outcome = outcome;
+  const bool asked = frame.kind == Request::Kind::kClock && record.round == Round{0};
+  if (asked && outcome.ok() && clocks_.BeginAt(record.request.table, answer.round) && observer_ != nullptr)
+    observer_->OnClockBegins(scheduler_.incarnation(), record.request.table, answer.round);
+  if (frame.kind == Request::Kind::kPull && record.parks && outcome.ok() && Bounded(record.request.table))
+    clocks_.OnRead(record.round, answer.round);
   if (--record.unanswered == 0) return Finish(frame.request, now_us);
   if (CAIRN_BUG(kNextRoundEarly) && rerouting_.reroutes() == 0 && frame.kind == Request::Kind::kRound) {
     if (TableOrder* order = turns_.Of(record.request.table); order != nullptr) {
@@ -210,8 +264,20 @@ void Requests::OnNewState(std::shared_ptr<const wire::ClusterState> state, const
 }
 
 void Requests::FollowMap(int64_t now_us) {
+  const StateVersion map = rerouting_.map_version();
   rerouting_.FollowMap(now_us);
   for (uint64_t id : coverage_.TakeAnswered()) Finish(id, now_us);
+  const bool new_map = map != StateVersion{0} && map != rerouting_.map_version();
+  if (new_map) EndClocksOfGone(now_us);
+  FollowClocks(new_map, now_us);
+}
+
+// The last frame of one may have been for a server that is gone.
+void Requests::EndClocksOfGone(int64_t now_us) {
+  std::vector<uint64_t> ended;
+  for (const auto& [id, record] : table_)
+    if (record.request.kind == Request::Kind::kClock && record.unanswered == 0) ended.push_back(id);
+  for (uint64_t id : ended) Finish(id, now_us);
 }
 
 void Requests::Finish(uint64_t id, int64_t now_us) {
@@ -220,11 +286,14 @@ void Requests::Finish(uint64_t id, int64_t now_us) {
   if (!record.ended && record.request.info != nullptr && record.outcome.ok())
     *record.request.info = record.reports.Info();
   table_.TellCaller(record, record.outcome);
+  ForgetPush(record, id);
   switch (record.request.kind) {
     case Request::Kind::kPush:
       ++pushes_;
       bound_.Free(record.request.bytes);
-      return ReleaseHeld(now_us);
+      ReleaseHeld(now_us);
+      return TellClocks(now_us);
+    case Request::Kind::kClock: return TellClocks(now_us);
     case Request::Kind::kPull: ++pulls_; return;
     case Request::Kind::kContribute: return FinishContribute(id, record, now_us);
     case Request::Kind::kRound:
@@ -334,7 +403,8 @@ void Requests::EndCall(uint64_t id, const std::string& text, int64_t now_us) {
 void Requests::EndUnsent(uint64_t id, const Status& status, int64_t now_us) {
   const RequestRecord record = table_.Take(id);
   const TableId table = record.request.table;
-  if (record.parks) {
+  ForgetPush(record, id);
+  if (record.parks && Bounded(table) == nullptr) {
     turns_.Of(table)->Remove(id);
     return ReleaseRounds(table, now_us);
   }
@@ -342,10 +412,12 @@ void Requests::EndUnsent(uint64_t id, const Status& status, int64_t now_us) {
   if (record.request.push != 0) {
     for (uint64_t other : bound_.RemovePartsOf(record.request.push)) {
       table_.TellCaller(table_.At(other), status);
+      ForgetPush(table_.At(other), other);
       table_.Erase(other);
     }
   }
   ReleaseHeld(now_us);
+  TellClocks(now_us);
 }
 
 void Requests::EndAll(const Status& why) {
@@ -360,6 +432,7 @@ void Requests::EndAll(const Status& why) {
   table_.Clear();
   bound_.Clear();
   turns_.Clear();
+  clocks_.Clear();
 }
 
 }  // namespace cairn::client

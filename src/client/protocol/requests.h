@@ -16,6 +16,7 @@
 #include "client/links/scheduler_link.h"
 #include "client/links/slot_book.h"
 #include "client/protocol/client_core.h"
+#include "client/protocol/clocks.h"
 #include "client/protocol/completions.h"
 #include "client/protocol/moved_slots_log.h"
 #include "client/protocol/newest_state.h"
@@ -44,6 +45,9 @@ class Requests {
   // False if they can't go in turns; then they are as they were.
   bool SubmitInTurns(Request& push, Request& pull, const Status& closed, int64_t now_us);
 
+  // Of a bounded table. `last`: no step follows.
+  void EndStep(TableId table, bool last, int64_t now_us);
+
   // What ShardLink::Listener hears of frames.
   ShardLink::Verdict OnValues(const Outgoing& frame, const ShardLink::Listener::Answer& answer,
                               const wire::ValuesView& values);
@@ -63,6 +67,7 @@ class Requests {
 
   const RequestTable& table() const { return table_; }
   const PushBound& bound() const { return bound_; }
+  const Clocks& clocks() const { return clocks_; }
   const RoundTurns& turns() const { return turns_; }
   uint64_t reroutes() const { return rerouting_.reroutes(); }
   uint64_t pushes() const { return pushes_; }
@@ -80,6 +85,14 @@ class Requests {
   void FinishRound(uint64_t id, const RequestRecord& record, int64_t now_us);
   void FinishContribute(uint64_t id, const RequestRecord& record, int64_t now_us);
   void SkipRound(TableId table, int64_t now_us);
+  // Null unless it is there and bounded.
+  const wire::TableInfo* Bounded(TableId table) const;
+  void ForgetPush(const RequestRecord& record, uint64_t id);
+  void TellClocks(int64_t now_us);
+  void SendClock(const Clocks::Due& clock, int64_t now_us);
+  void EndClocksOfGone(int64_t now_us);
+  // Those who joined later ask where to begin; shard threads that are new are told what others have heard.
+  void FollowClocks(bool new_map, int64_t now_us);
   void CheckDeadlines(int64_t now_us);
   void EndCall(uint64_t id, const std::string& text, int64_t now_us);
   void EndUnsent(uint64_t id, const Status& status, int64_t now_us);
@@ -93,6 +106,7 @@ class Requests {
   RequestTable table_;
   PushBound bound_;
   RoundTurns turns_;
+  Clocks clocks_;
   PartSender sender_;
   RoundCoverage coverage_;
   MovedSlotsLog moved_slots_log_;

@@ -37,6 +37,8 @@ class Rerouting {
   bool IsOlderMap(StateVersion made) const { return made < map_version_; }
   // Nothing of the request has been sent.
   void FitToMap(RequestRecord& record) const;
+  // Of the newest state with another map than the one before; 0: none has come.
+  StateVersion map_version() const { return map_version_; }
   // How often frames were moved.
   uint64_t reroutes() const { return reroutes_; }
 

@@ -21,6 +21,8 @@ class RoundTurns {
 
   // Whether this worker has come into a view: rounds have numbers from then on.
   bool in_view() const { return joined_ != nullptr; }
+  // The table was there before this worker: the others may be far on. Requires in_view().
+  bool JoinedAfter(const wire::TableInfo& table) const { return table.created_view < self_.join_view; }
   // Null if there is no such table, or this worker is in no view yet.
   TableOrder* Of(TableId table);
   // Of the next round that is submitted; 0 where Of gives null.

@@ -30,8 +30,12 @@ std::string WaitingWords::WhatOf(const RequestRecord& record) const {
     case Request::Kind::kContribute:
       return record.sent ? "round " + std::to_string(record.round.value) + " of " + name
                          : "a round of " + name;
+    case Request::Kind::kClock: return "a step of " + name;
     case Request::Kind::kPull: break;
   }
+  const wire::TableInfo* info = scheduler_.state()->FindTable(record.request.table);
+  if (record.parks && info != nullptr && info->spec.staleness != kUnbounded)
+    return "a pull of " + name + " in step " + std::to_string(record.round.value);
   const bool after = record.parks && record.sent && record.round.value > 0;
   return "a pull of " + name + (after ? " after round " + std::to_string(record.round.value - 1) : "");
 }

@@ -120,6 +120,18 @@ Result<Client::Traffic> ControlVerbs::Traffic() {
   return *traffic;
 }
 
+Result<std::vector<uint64_t>> ControlVerbs::Staleness() {
+  auto staleness = std::make_shared<std::vector<uint64_t>>();
+  const Status asked = BlockingCall(
+      [this, staleness](int64_t, const ClientCore::Done& done) {
+        *staleness = loop_.core().staleness();
+        done(Status::Ok());
+      },
+      0);
+  if (!asked.ok()) return asked;
+  return std::move(*staleness);
+}
+
 Pending ControlVerbs::BeginBarrier() {
   waits_.NoteCaller();
   auto state = std::make_shared<PendingState>(true);

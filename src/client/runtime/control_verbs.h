@@ -32,6 +32,7 @@ class ControlVerbs {
   Status DropTable(const std::string& name);
   Result<uint64_t> NextRound(const wire::TableInfo& table);
   Result<Client::Traffic> Traffic();
+  Result<std::vector<uint64_t>> Staleness();
   Pending BeginBarrier();
   Status Leave();
 

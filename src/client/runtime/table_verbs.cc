@@ -108,6 +108,21 @@ Result<std::vector<RowKey>> TableVerbs::Keys(const TableHandle& table, const Tab
   return keys;
 }
 
+Status TableVerbs::EndStep(const TableHandle& table, bool last) {
+  const wire::TableInfo& info = table.info;
+  if (info.spec.staleness == kUnbounded)
+    return {
+        Code::kInvalidArgument,
+        "table \"" + info.spec.name + "\" has no bound of staleness: only the steps of a bounded table end"};
+  PendingState unused(true);
+  return hand_over_.Begin(
+      [this, id = info.id, last] {
+        loop_.core().EndStep(id, last, LoopSide::NowUs());
+        loop_.Publish();
+      },
+      unused);
+}
+
 Pending TableVerbs::Done(const TableHandle& table, const TableCall& call) { return Round(table, call, {}); }
 
 Pending TableVerbs::PushPull(const std::shared_ptr<const TableHandle>& table, const TableCall& call) {

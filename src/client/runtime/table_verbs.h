@@ -44,6 +44,8 @@ class TableVerbs final : private client::TableCalls::Driver {
   };
   Pending Round(const TableHandle& table, const TableCall& call, const RoundKind& kind);
   Pending Contribute(const TableHandle& table, const TableCall& call);
+  // Of a bounded table; behind what this thread has begun before.
+  Status EndStep(const TableHandle& table, bool last);
   Result<std::vector<RowKey>> Keys(const TableHandle& table, const TableCall& call);
 
  private:

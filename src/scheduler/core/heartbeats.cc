@@ -14,7 +14,7 @@ bool Heartbeats::OnHeartbeat(ConnId conn, const wire::Heartbeat& heartbeat, int6
       parts_.teller.Take(id, heartbeat.version) && parts_.tables.any();  // they wait for confirmations
   if (heartbeat.end_confirmed) parts_.farewell.TakeConfirmation(id);
   follows |= parts_.views.Take(id, heartbeat);
-  parts_.loads.Take(id, heartbeat.stats, now_us);
+  parts_.loads.Take(id, heartbeat, now_us);
   if (server) follows |= TakeServersPart(node.rank, heartbeat, now_us);
   parts_.teller.WarnIfAhead(id, (server ? "server " : "worker ") + std::to_string(node.rank),
                             heartbeat.version);

@@ -23,9 +23,11 @@ const LoadReports::Load& LoadReports::Of(Incarnation id) const {
   return node != nullptr ? node->load : kNothing;
 }
 
-void LoadReports::Take(Incarnation id, const wire::NodeStats& stats, int64_t now_us) {
+void LoadReports::Take(Incarnation id, const wire::Heartbeat& heartbeat, int64_t now_us) {
   Node& node = nodes_[id];
+  const wire::NodeStats& stats = heartbeat.stats;
   node.load.stats = stats;
+  node.load.staleness = heartbeat.staleness;
   if (node.rate_base_us == 0) {
     node.rate_base = stats;
     node.rate_base_us = now_us;

@@ -19,6 +19,7 @@ class LoadReports {
   struct Load {
     wire::NodeStats stats;
     double pushes_per_s = 0, pulls_per_s = 0, bytes_per_s = 0;
+    std::vector<uint64_t> staleness;  // workers: as in its heartbeat
   };
   struct HotRowShare {
     uint64_t key = 0;
@@ -26,7 +27,7 @@ class LoadReports {
     uint32_t slot = 0, server = 0;
   };
 
-  void Take(Incarnation node, const wire::NodeStats& stats, int64_t now_us);
+  void Take(Incarnation node, const wire::Heartbeat& heartbeat, int64_t now_us);
   // The part of a heartbeat that only servers have.
   void TakeRows(Incarnation server, const wire::Heartbeat& heartbeat, int64_t now_us);
   void Forget(Incarnation node) { nodes_.erase(node); }

@@ -219,6 +219,8 @@ std::string StatusJson(const StatusSources& from, int64_t now_us) {
                        {"version", from.teller.Holds(worker.incarnation).value},
                        {"barrier_count", from.barriers.Count(worker.incarnation)},
                        {"stats", StatsJson(from.loads.Of(worker.incarnation).stats)}});
+    const std::vector<uint64_t>& staleness = from.loads.Of(worker.incarnation).staleness;
+    if (!staleness.empty()) workers.back()["staleness"] = staleness;
   }
   Json& tables = json["tables"] = Json::array();
   std::map<TableId, std::vector<LoadReports::HotRowShare>> hottest = from.loads.HottestRows(s);

@@ -49,6 +49,14 @@ TEST_F(StatusOf, AServerThatIsSilentAndNeededIsCalledLost) {
   EXPECT_EQ(Now()["servers"][1]["seconds_since_heard"], 6.0);
 }
 
+TEST_F(StatusOf, HowStaleAWorkersReadsAre) {
+  Begin(1, 1);
+  EXPECT_FALSE(Now()["workers"][0].contains("staleness")) << "it reads no bounded table";
+  w0.beat.staleness = {90, 9, 1};
+  c.Beat(w0);
+  EXPECT_EQ(Now()["workers"][0]["staleness"], StatusReport({90, 9, 1}));
+}
+
 TEST_F(StatusOf, WhatAServerSaysOfItself) {
   Begin(1, 1);
   s0.beat.stats.replicated_bytes = 700;

@@ -67,6 +67,10 @@ std::string FlagWords(uint32_t flags) {
   return text.empty() ? "none" : text;
 }
 
+std::string StalenessWord(const TableSpec& spec) {
+  return spec.staleness == kUnbounded ? "unbounded" : std::to_string(spec.staleness);
+}
+
 void AddDifference(const std::string& what, std::string* out) { *out += (out->empty() ? "" : ", ") + what; }
 template <class T>
 void Compare(const char* field, const T& there, const T& asked, std::string* out) {
@@ -238,6 +242,8 @@ Status CheckSpec(const TableSpec& spec, uint32_t slot_count) {
   if (spec.kind == TableKind::kSparse && (spec.dim == 0 || spec.dim > kMaxDim))
     return Bad(spec, "a row of a sparse table has 1 to 2^20 elements, not " + std::to_string(spec.dim));
   if (spec.deterministic && spec.mode != Mode::kSync) return Bad(spec, "deterministic needs mode sync");
+  if (spec.staleness != kUnbounded && spec.mode != Mode::kAsync)
+    return Bad(spec, "staleness is for mode async: in sync every worker reads the same round");
   for (auto check : {CheckOptimizer, CheckFlags, CheckSegments, CheckStorage, CheckInit, CheckWire})
     if (Status status = check(spec); !status.ok()) return status;
   return Status::Ok();
@@ -259,12 +265,15 @@ std::string DescribeDifference(const TableSpec& there, const TableSpec& asked) {
   Compare("wire", there.wire, asked.wire, &out);
   Compare("wire_topk", there.wire_topk, asked.wire_topk, &out);
   Compare("storage", there.storage, asked.storage, &out);
+  Compare("staleness", StalenessWord(there), StalenessWord(asked), &out);
   if (there.segments != asked.segments) AddDifference("segments (a model with other tensors)", &out);
   return out;
 }
 
 std::string Describe(const TableSpec& spec) {
-  std::string text = std::string(Word(spec.kind)) + " " + Word(spec.mode) + " " + Word(spec.optimizer) + ", ";
+  std::string text = std::string(Word(spec.kind)) + " " + Word(spec.mode) + " ";
+  if (spec.staleness != kUnbounded) text += "staleness " + StalenessWord(spec) + " ";
+  text += std::string(Word(spec.optimizer)) + ", ";
   if (spec.kind == TableKind::kDense)
     return text + std::to_string(spec.size) + " " + Word(spec.element) + " elements";
   return text + "rows of " + std::to_string(spec.dim) + " " + Word(spec.element) +

@@ -15,16 +15,21 @@ Status Pulls::OnPull(const Request& request) {
   Status problem = slots_.CheckOwner(pull->entries, header.state_version, context_.name());
   if (problem.ok()) problem = tables_.Find(request.table(), &table);
   if (problem.ok() && table == nullptr) problem = DroppedTable(request.table());
-  const bool sync = request.has(wire::kFlagSyncPull);
+  const bool waits = request.has(wire::kFlagSyncPull);
+  const bool bounded = problem.ok() && table->bounded();
   if (problem.ok()) {
     ++pulls_;
-    if (sync) problem = CheckSync(request, *table, *pull);
+    if (waits && !bounded) problem = CheckSync(request, *table, *pull);
   }
   if (!problem.ok()) {
     outbox_.SendError(request.conn, header, problem);
     return Status::Ok();
   }
-  if (!sync) {
+  if (waits && bounded) {
+    clock_waits_.OnPull(request, *table, *pull);
+    return Status::Ok();
+  }
+  if (!waits) {
     reader_.Send(request.conn, header, *table, {pull->entries, pull->keys, ColumnOf(pull->entries)});
     return Status::Ok();
   }

@@ -9,9 +9,6 @@
 
 namespace cairn::server {
 namespace {
-constexpr int64_t kStalledAfterUs = 2'000'000;
-constexpr size_t kMostLookedAt = 1024;
-
 // This slot does not keep the request waiting.
 bool Reached(const SlotRound& round, const ParkedRequest& request) {
   return round.open() >= request.needed ||
@@ -188,21 +185,15 @@ void RoundWaits::TellWaiting() {
   }
 }
 
-// Requests that have waited longest are looked at first. In a round that stands still thousands may wait.
 std::vector<wire::StalledRound> RoundWaits::stalled() const {
   std::vector<wire::StalledRound> rounds;
-  size_t looked_at = 0;
-  for (const auto& [id, request] : parked_.all()) {
-    const int64_t waited_us = context_.now_us() - request.since_us;
-    if (waited_us < kStalledAfterUs || ++looked_at > kMostLookedAt) break;
+  parked_.ForEachStalled(context_.now_us(), [&](const ParkedRequest& request, int64_t waited_us) {
     const TableState& table = *tables_.Find(TableId{request.header.table});
     const uint32_t local = WaitsAt(table, request);
     const SlotRound& round = table.rounds[local];
-    std::vector<uint32_t> missing = round.MissingRanks(slots_[local].id, table.rounds.marks());
-    const auto count = static_cast<uint32_t>(missing.size());
-    const auto waited_ms = static_cast<uint32_t>(std::min<int64_t>(waited_us / 1000, UINT32_MAX));
-    wire::AddStalled(rounds, {table.info.id, round.open(), waited_ms, count, std::move(missing)});
-  }
+    wire::AddStalled(rounds, Stalled(table.info.id, round.open(), waited_us,
+                                     round.MissingRanks(slots_[local].id, table.rounds.marks())));
+  });
   return rounds;
 }
 

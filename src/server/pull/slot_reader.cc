@@ -102,6 +102,7 @@ void SlotReader::Send(ConnId conn, const wire::FrameHeader& request, TableState&
   }
   wire::DataParts parts = RoundReply(table, request, context_.version());
   if (request.type == wire::FrameType::kPull) parts.type = wire::FrameType::kPullReply;
+  if (reading.clock) parts.round = *reading.clock;
   parts.flags = (request.flags & wire::kFlagValuesChecked) | reading.reply_flags;  // as the asker does it
   parts.entries = entries_;
   parts.owned = std::move(values);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct Reading {
   std::span<const RowKey> keys;
   uint8_t column = 0;
   uint16_t reply_flags = 0;
-  bool every_slot = false;  // the answer says something of all slots here
+  bool every_slot = false;     // the answer says something of all slots here
+  std::optional<Round> clock;  // a bounded table: what every worker has told, in the place of the round
 };
 
 // The column that a pull asks for: all of its entries name the same (the decoder sees to it).

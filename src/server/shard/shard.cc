@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "base/planted.h"
+#include "server/pull/clock_waits.h"
 #include "server/pull/pulls.h"
 #include "server/pull/round_waits.h"
 #include "server/pull/slot_reader.h"
@@ -46,10 +47,11 @@ class ShardImpl final : public Shard, private PrimarySide::Listener {
         gate_(context_, slots_, primary_side_.backups(), outbox_),
         reader_(context_, outbox_, slots_, gate_),
         waits_(context_, outbox_, slots_, tables_, gate_, reader_),
+        clock_waits_(context_, outbox_, tables_, reader_),
         rounds_(context_, outbox_, slots_, tables_, primary_side_, waits_),
         hold_(context_, slots_, tables_),
         pushes_(context_, outbox_, slots_, tables_, primary_side_, gate_),
-        pulls_(context_, outbox_, slots_, tables_, reader_, waits_),
+        pulls_(context_, outbox_, slots_, tables_, reader_, waits_, clock_waits_),
         inspection_(clients_, slots_, tables_, primary_side_, backup_side_, gate_) {}
 
   void OnRegistered(uint32_t server_index, Incarnation incarnation) override;
@@ -69,7 +71,7 @@ class ShardImpl final : public Shard, private PrimarySide::Listener {
   std::vector<wire::SlotLoad> loads() const override { return tables_.loads(); }
   HotReport hot_rows() const override { return tables_.hot_rows(); }
   uint64_t reusable_bytes() const override { return tables_.reusable_bytes(); }
-  std::vector<wire::StalledRound> stalled() const override { return waits_.stalled(); }
+  std::vector<wire::StalledRound> stalled() const override;
   ShardContext::StatePtr passed_state() const override { return connections_.passed_state(); }
   wire::NodeStats stats() const override;
 
@@ -99,6 +101,7 @@ class ShardImpl final : public Shard, private PrimarySide::Listener {
   void OnControl(ConnId conn, const wire::InFrame& frame);
   Status OnRequest(const Request& request);
   void UpdateClients();
+  void AnswerWaiting(const Status& error);
 
   ShardContext context_;
   Outbox outbox_;
@@ -114,6 +117,7 @@ class ShardImpl final : public Shard, private PrimarySide::Listener {
   CommitGate gate_;
   SlotReader reader_;
   RoundWaits waits_;
+  ClockWaits clock_waits_;
   RoundEngine rounds_;
   ViewHold hold_;
   PushAdmission pushes_;
@@ -138,14 +142,18 @@ void ShardImpl::OnState(ShardContext::StatePtr state, int64_t now_us) {
   if (now_us > context_.now_us()) context_.NoteTime(now_us);
   // A request may wait at a slot that moves away; its client finds the new owner.
   if (context_.registered() && roles_.Update())
-    waits_.AnswerAll({Code::kUnavailable, context_.name() + " is no longer the owner of some slots"});
+    AnswerWaiting({Code::kUnavailable, context_.name() + " is no longer the owner of some slots"});
   UpdateClients();
-  for (TableId dropped : tables_.Update(before.get())) waits_.AnswerTable(dropped, DroppedTable(dropped));
+  for (TableId dropped : tables_.Update(before.get())) {
+    waits_.AnswerTable(dropped, DroppedTable(dropped));
+    clock_waits_.AnswerTable(dropped, DroppedTable(dropped));
+  }
   hold_.Update();
   primary_side_.OnState();
   gate_.OnState();
-  if (Status end = context_.EndOfJob(); !end.ok()) return waits_.AnswerAll(end);
+  if (Status end = context_.EndOfJob(); !end.ok()) return AnswerWaiting(end);
   rounds_.OnState();
+  clock_waits_.OnState();
   backup_side_.OnState();
   primary_side_.Flush();
   news_.Raise();
@@ -155,8 +163,15 @@ void ShardImpl::UpdateClients() {
   for (const LiveClient& gone : clients_.Update(context_.state())) {
     if (!CAIRN_BUG(kDeathNotFenced)) slots_.Forget(gone.index);
     waits_.ForgetClient(gone.incarnation);
+    clock_waits_.ForgetClient(gone.incarnation);
     if (context_.observer() != nullptr) context_.observer()->OnRetired(gone.incarnation);
   }
+}
+
+// For good.
+void ShardImpl::AnswerWaiting(const Status& error) {
+  waits_.AnswerAll(error);
+  clock_waits_.AnswerAll(error);
 }
 
 void ShardImpl::OnConnected(ConnId conn, int64_t now_us) {
@@ -208,6 +223,7 @@ Status ShardImpl::OnRequest(const Request& request) {
     case wire::FrameType::kPush: return pushes_.OnPush(request);
     case wire::FrameType::kContribute:
     case wire::FrameType::kDone: return rounds_.OnFrame(request);
+    case wire::FrameType::kClock: clock_waits_.OnClock(request); return Status::Ok();
     case wire::FrameType::kPull: return pulls_.OnPull(request);
     default:
       return {Code::kProtocol, "frame type " + std::to_string(static_cast<int>(request.header().type)) +
@@ -243,12 +259,14 @@ void ShardImpl::OnDisconnect(ConnId conn, int64_t now_us) {
   if (backup_side_.Knows(conn)) return backup_side_.OnDisconnect(conn);
   connections_.Forget(conn);
   waits_.ForgetConnection(conn);
+  clock_waits_.ForgetConnection(conn);
   gate_.Forget(conn);
 }
 
 void ShardImpl::OnTick(int64_t now_us) {
   context_.NoteTime(now_us);
   waits_.TellWaiting();
+  clock_waits_.TellWaiting();
   gate_.TellWaiting();
   roles_.WatchPositions();
   tables_.AgeHotRows();
@@ -261,6 +279,12 @@ uint64_t ShardImpl::MostBodyBytes(const wire::FrameHeader& header) const {
 
 uint64_t ShardImpl::MostAnswerBytes(const wire::FrameHeader& header) const {
   return MostBackupAnswerBytes(header, slots_.slot_count());
+}
+
+std::vector<wire::StalledRound> ShardImpl::stalled() const {
+  std::vector<wire::StalledRound> all = waits_.stalled();
+  for (wire::StalledRound& one : clock_waits_.stalled()) wire::AddStalled(all, std::move(one));
+  return all;
 }
 
 wire::NodeStats ShardImpl::stats() const {

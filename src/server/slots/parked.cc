@@ -1,5 +1,8 @@
 #include "server/slots/parked.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 
 namespace cairn::server {
@@ -98,6 +101,13 @@ std::vector<ParkedRequest> ParkedRequests::TakeTable(TableId table) {
     by_id_.erase(it);
   }
   return taken;
+}
+
+wire::StalledRound Stalled(TableId table, Round awaited, int64_t waited_us,
+                           std::vector<uint32_t> missing_ranks) {
+  const auto count = static_cast<uint32_t>(missing_ranks.size());
+  const auto waited_ms = static_cast<uint32_t>(std::min<int64_t>(waited_us / 1000, UINT32_MAX));
+  return {table, awaited, waited_ms, count, std::move(missing_ranks)};
 }
 
 }  // namespace cairn::server

@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "base/recycled.h"
 #include "cairn/types.h"
+#include "wire/control.h"
 #include "wire/frame.h"
 
 namespace cairn::server {
@@ -56,10 +57,23 @@ class ParkedRequests {
   // All of them, or those of one table, in the order of arrival; they no longer wait.
   std::vector<ParkedRequest> TakeAll();
   std::vector<ParkedRequest> TakeTable(TableId table);
+  // Calls look(request, waited_us) for those that have waited some seconds, the longest first. Where things
+  // stand still thousands may wait: not all are looked at.
+  template <class Look>
+  void ForEachStalled(int64_t now_us, Look look) const {
+    size_t looked_at = 0;
+    for (const auto& [id, request] : by_id_) {
+      const int64_t waited_us = now_us - request.since_us;
+      if (waited_us < kStalledAfterUs || ++looked_at > kMostLookedAt) return;
+      look(request, waited_us);
+    }
+  }
   RecycledMap<ParkedId, ParkedRequest>& all() { return by_id_; }  // in the order of arrival
   const RecycledMap<ParkedId, ParkedRequest>& all() const { return by_id_; }
 
  private:
+  static constexpr int64_t kStalledAfterUs = 2'000'000;
+  static constexpr size_t kMostLookedAt = 1024;
   using Key = std::pair<uint64_t, uint64_t>;  // incarnation, request id
   void Unload(const ParkedRequest& request);
   static Key KeyOf(const wire::FrameHeader& header) { return {header.incarnation, header.request_id}; }
@@ -73,5 +87,9 @@ class ParkedRequests {
   RecycledMap<Incarnation, Load> per_client_;
   ParkedId next_id_ = 1;
 };
+
+// What is said of requests that have waited so long for these workers.
+wire::StalledRound Stalled(TableId table, Round awaited, int64_t waited_us,
+                           std::vector<uint32_t> missing_ranks);
 
 }  // namespace cairn::server

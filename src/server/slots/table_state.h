@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "server/slots/clocks.h"
 #include "server/slots/hot_rows.h"
 #include "server/slots/table_rounds.h"
 #include "table/slot_table.h"
@@ -24,8 +25,10 @@ struct TableState {
   std::vector<std::unique_ptr<table::SlotTable>> rows;  // by local slot; null where it moved away
   HotRows hot;                                          // sparse tables only
   TableRounds rounds;                                   // sync tables only
+  Clocks clocks;                                        // bounded tables only
 
   bool sync() const { return info.spec.mode == Mode::kSync; }
+  bool bounded() const { return info.spec.staleness != kUnbounded; }
   bool sparse() const { return info.spec.kind == TableKind::kSparse; }
 };
 

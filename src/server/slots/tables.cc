@@ -35,6 +35,7 @@ std::vector<TableId> Tables::Update(const wire::ClusterState* before) {
       }
     }
     if (table.sync()) table.rounds.Update(state, table.info, slots_);
+    if (table.bounded()) table.clocks.SetWorkers(state);
   }
   return dropped;
 }
