@@ -116,7 +116,7 @@ TableSpec DenseSpec(const std::string& name, uint64_t size, const std::string& d
                     const std::string& optimizer, uint32_t flags, bool deterministic,
                     const std::string& non_finite, double initial_state,
                     const std::vector<uint64_t>& segments, const InitTuple& init, const std::string& wire,
-                    double wire_topk) {
+                    double wire_topk, uint32_t staleness) {
   TableSpec spec;
   spec.name = name;
   spec.size = size;
@@ -131,13 +131,14 @@ TableSpec DenseSpec(const std::string& name, uint64_t size, const std::string& d
   spec.init = InitOf(init);
   spec.wire = WireOf(wire);
   spec.wire_topk = static_cast<float>(wire_topk);
+  spec.staleness = staleness;
   return spec;
 }
 
 TableSpec SparseSpec(const std::string& name, uint32_t dim, const std::string& dtype, const std::string& mode,
                      const std::string& optimizer, uint32_t flags, bool deterministic,
                      const std::string& non_finite, double initial_state, const InitTuple& init,
-                     const std::string& wire, const std::string& storage) {
+                     const std::string& wire, const std::string& storage, uint32_t staleness) {
   TableSpec spec;
   spec.name = name;
   spec.kind = TableKind::kSparse;
@@ -152,6 +153,7 @@ TableSpec SparseSpec(const std::string& name, uint32_t dim, const std::string& d
   spec.init = InitOf(init);
   spec.wire = WireOf(wire);
   spec.storage = StorageOf(storage);
+  spec.staleness = staleness;
   return spec;
 }
 
@@ -251,11 +253,11 @@ void BindClient(nb::module_& m) {
       .def_static("dense", &DenseSpec, "name"_a, "size"_a, nb::kw_only(), "dtype"_a = "float32",
                   "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
                   "non_finite"_a = "reject", "initial_state"_a = 0.0, "segments"_a = std::vector<uint64_t>(),
-                  "init"_a = zeros, "wire"_a = "plain", "wire_topk"_a = 0.0)
+                  "init"_a = zeros, "wire"_a = "plain", "wire_topk"_a = 0.0, "staleness"_a = kUnbounded)
       .def_static("sparse", &SparseSpec, "name"_a, "dim"_a, nb::kw_only(), "dtype"_a = "float32",
                   "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0, "deterministic"_a = false,
                   "non_finite"_a = "reject", "initial_state"_a = 0.0, "init"_a = zeros, "wire"_a = "plain",
-                  "storage"_a = "float32");
+                  "storage"_a = "float32", "staleness"_a = kUnbounded);
   nb::class_<PyClient>(m, "Client", "A worker's connection to its cluster.")
       .def_prop_ro("rank", [](const PyClient& self) { return self.client().rank(); })
       .def_prop_ro("world_size", [](const PyClient& self) { return self.client().world_size(); })
@@ -274,15 +276,25 @@ void BindClient(nb::module_& m) {
             return std::make_pair(asked->sent, asked->received);
           },
           "Bytes sent and received, as they travelled.")
+      .def(
+          "staleness",
+          [](const PyClient& self) {
+            RefuseInForkedChild();
+            const Result<std::vector<uint64_t>> asked = self.client().staleness();
+            Check(asked.status());
+            return *asked;
+          },
+          "How many reads of bounded tables have seen others 0, 1, 2 … steps behind.")
       .def("live_incarnations", [](const PyClient& self) { return self.client().live_incarnations(); })
       .def("create_dense", CreateDenseBy(&DenseSpec), "name"_a, "size"_a, nb::kw_only(),
            "dtype"_a = "float32", "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0,
            "deterministic"_a = false, "non_finite"_a = "reject", "initial_state"_a = 0.0,
-           "segments"_a = std::vector<uint64_t>(), "init"_a = zeros, "wire"_a = "plain", "wire_topk"_a = 0.0)
+           "segments"_a = std::vector<uint64_t>(), "init"_a = zeros, "wire"_a = "plain", "wire_topk"_a = 0.0,
+           "staleness"_a = kUnbounded)
       .def("create_sparse", CreateSparseBy(&SparseSpec), "name"_a, "dim"_a, nb::kw_only(),
            "dtype"_a = "float32", "mode"_a = "sync", "optimizer"_a = "sgd", "flags"_a = 0,
            "deterministic"_a = false, "non_finite"_a = "reject", "initial_state"_a = 0.0, "init"_a = zeros,
-           "wire"_a = "plain", "storage"_a = "float32")
+           "wire"_a = "plain", "storage"_a = "float32", "staleness"_a = kUnbounded)
       .def("create_tables", &CreateTables, "specs"_a,
            "Many tables at once, in the order of their specs: much faster than one after the other.")
       .def("drop_table", &PyClient::DropTable, "name"_a)

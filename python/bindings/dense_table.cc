@@ -131,6 +131,11 @@ PyPending Done(PyDense& self, const HyperTuple& hyper, double weight, bool weigh
   return Go(std::move(operation), false, [&] { return self.table->Done(options); });
 }
 
+void EndStep(PyDense& self, bool last) {
+  RefuseInForkedChild();
+  Check(self.table->EndStep({.last = last}));
+}
+
 PyPending DonePull(PyDense& self, const Numbers& out_addresses, const Numbers& out_sizes,
                    const HyperTuple& hyper, double weight, bool weighted, bool joined, int op, int column,
                    int64_t timeout_ms, const nb::object& keep) {
@@ -194,6 +199,8 @@ void BindDense(nb::module_& m) {
       .def("done_pull", &DonePull, "out_addresses"_a, "out_sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
            "weight"_a = 1.0, "weighted"_a = false, "joined"_a = false, "op"_a = 0, "column"_a = 0,
            "timeout_ms"_a = 0, "keep"_a = nb::none())
+      .def("end_step", &EndStep, nb::kw_only(), "last"_a = false,
+           "Bounded: this worker's step is over, every push of it begun. Waits for nothing.")
       .def("contribute", &Contribute, "addresses"_a, "sizes"_a, "hyper"_a = kDefaultHyper, nb::kw_only(),
            "weight"_a = 1.0, "weighted"_a = false, "mask"_a = all, "value_scale"_a = 1.0,
            "not_finite"_a = false, "joined"_a = false, "timeout_ms"_a = 0, "keep"_a = nb::none())

@@ -30,6 +30,7 @@ NB_MODULE(_core, m) {
   m.attr("OP_UPDATE") = static_cast<int>(PushOp::kUpdate);
   m.attr("OP_ASSIGN") = static_cast<int>(PushOp::kAssign);
   m.attr("OP_ASSIGN_ONCE") = static_cast<int>(PushOp::kAssignOnce);
+  m.attr("UNBOUNDED") = kUnbounded;  // staleness
   m.attr("STEP_COLUMN") = static_cast<int>(kStepColumn);
   m.def(
       "state_columns",

@@ -112,6 +112,11 @@ PyPending Decide(PySparse& self, const HyperTuple& hyper, double weight, uint64_
   return Go(std::move(operation), false, [&] { return self.table->Decide(options); });
 }
 
+void EndStep(PySparse& self, bool last) {
+  RefuseInForkedChild();
+  Check(self.table->EndStep({.last = last}));
+}
+
 nb::bytes AllKeys(PySparse& self, int64_t timeout_ms) {
   RefuseInForkedChild();
   auto keys = std::make_shared<std::vector<RowKey>>();
@@ -141,6 +146,8 @@ void BindSparse(nb::module_& m) {
            "value_scale"_a = 1.0, "timeout_ms"_a = 0, "keep"_a = nb::none())
       .def("done", &Done, "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false,
            "step"_a = 0, "joined"_a = false, "timeout_ms"_a = 0)
+      .def("end_step", &EndStep, nb::kw_only(), "last"_a = false,
+           "Bounded: this worker's step is over, every push of it begun. Waits for nothing.")
       .def("contribute", &Contribute, "keys_address"_a, "key_count"_a, "rows_address"_a,
            "hyper"_a = kDefaultHyper, nb::kw_only(), "weight"_a = 1.0, "weighted"_a = false, "step"_a = 0,
            "value_scale"_a = 1.0, "not_finite"_a = false, "joined"_a = false, "timeout_ms"_a = 0,

@@ -44,13 +44,14 @@ from .errors import (
     RetiredError,
     UnavailableError,
 )
-from .modes import Async, Sync
+from .modes import Async, BoundedStaleness, Sync
 from .optimizer import DistributedOptimizer, ParametersChangedError
 from .tables import DenseTable, Future, SparseTable, dense_table, sparse_table
 
 __all__ = [
     "AlreadyExistsError",
     "Async",
+    "BoundedStaleness",
     "CancelledError",
     "Context",
     "DeadlineExceededError",

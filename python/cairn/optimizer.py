@@ -24,7 +24,7 @@ from ._train.overlap import Overlap
 from ._train.served_model import ServedModel
 from ._train.steps import Steps
 from .errors import Error, NotFiniteError
-from .modes import Async, Mode, Sync, check_mode
+from .modes import BoundedStaleness, Mode, Sync, check_mode
 
 
 class ParametersChangedError(Error):
@@ -40,7 +40,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         update="worker". Tables of rows have SGD, Adagrad, SparseAdam, RowwiseAdagrad and FTRL.
     model: for the names in messages, for its buffers (BatchNorm: the first worker's are the truth)
         and for parameters that the optimizer does not hold. Optional.
-    mode: cairn.Sync() or cairn.Async().
+    mode: cairn.Sync(), cairn.Async() or cairn.BoundedStaleness(steps).
     update: "server", or "worker": the servers only reduce and each worker updates (Sync only).
     reduce: "mean" of the workers' gradients, weighted by step(samples=n), or their "sum" (Sync).
     root_rank: whose initial weights and state all workers start with.
@@ -63,10 +63,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise ValueError(f'update="worker" sends exact gradients: wire={wire!r} is for update="server", '
                              'use "lz4"')
         self.mode = check_mode(mode)
-        if update == "worker" and isinstance(self.mode, Async):
-            raise ValueError('update="worker" needs Sync(): in Async() there is no common gradient')
-        if reduce == "sum" and isinstance(self.mode, Async):
-            raise ValueError('reduce="sum" is for Sync(): in Async() each gradient is applied by itself')
+        if update == "worker" and not isinstance(self.mode, Sync):
+            raise ValueError('update="worker" needs Sync(): in other modes there is no common gradient')
+        if reduce == "sum" and not isinstance(self.mode, Sync):
+            raise ValueError('reduce="sum" is for Sync(): in other modes each gradient is applied by itself')
+        if overlap and isinstance(self.mode, BoundedStaleness):
+            raise ValueError("overlap=True is for Sync() and Async(): leave it out with BoundedStaleness()")
         self.optimizer = optimizer
         self._updates_here = update == "worker"
         self._reduce = reduce
@@ -211,8 +213,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             )
 
     def _step_async(self, weight: Weight, skips: bool, inverse_scale: float, quiet: bool) -> None:
-        if skips and not self._served.in_step:
-            return
+        if skips and not self._served.in_step and not self._served.bounded:
+            return  # nobody waits for it
         if inverse_scale != 1.0 and not skips:
             for part in self._served.on_servers:
                 for param in part.params:
@@ -274,6 +276,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 self._served.calls.finish()
 
     # Values and state.
+    def staleness(self) -> list[int]:
+        """BoundedStaleness: how many of this worker's reads, in all its tables, have seen others 0, 1, 2 …
+        steps behind. The 33rd number stands for 32 and more."""
+        return context.current().client.staleness()
+
     @torch.no_grad()
     def pull(self) -> None:
         """The newest parameters (and the first worker's buffers) into the model: before evaluating in

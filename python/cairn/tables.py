@@ -20,7 +20,7 @@ from ._runtime import context
 from ._tables import hypers, tensors
 from ._tables.wire_formats import wire_of_rows, wire_of_tensors
 from .errors import DeadlineExceededError, InvalidArgumentError
-from .modes import Async, Sync, check_mode
+from .modes import Async, Sync, check_mode, settings_of_table
 
 Init = float | str | Sequence[Any] | None
 _KINDS = {"zeros": 0, "constant": 1, "uniform": 2, "normal": 2}  # how many numbers each takes
@@ -100,9 +100,7 @@ def _storage(storage: str | torch.dtype) -> str:
 def _mode(mode: Any) -> dict[str, Any]:
     if mode in ("sync", "async"):
         mode = Sync() if mode == "sync" else Async()
-    mode = check_mode(mode)
-    return {"mode": "sync" if isinstance(mode, Sync) else "async",
-            "deterministic": isinstance(mode, Sync) and mode.deterministic}
+    return settings_of_table(check_mode(mode))
 
 
 class _Table:
@@ -132,6 +130,11 @@ class _Table:
     def round(self) -> int:
         """Sync: the number of the round that the next push takes part in."""
         return self._table.round()
+
+    def end_step(self, *, last: bool = False) -> None:
+        """BoundedStaleness: this worker's step is over, every push of it begun. Waits for nothing. last:
+        nobody waits for this worker in this table until it ends another step."""
+        self._table.end_step(last=last)
 
     def drop(self) -> None:
         """Removes the table from the servers, for all workers."""

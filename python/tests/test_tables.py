@@ -370,7 +370,8 @@ def creator(worker, monkeypatch):
 def test_defaults_of_a_new_table(creator):
     cairn.dense_table("w", 4)
     default = {"dtype": "float32", "optimizer": "sgd", "flags": 0, "non_finite": "reject", "initial_state": 0.0,
-               "init": ("zeros", 0.0, 0.0, 0), "mode": "sync", "deterministic": False, "wire": "plain"}
+               "init": ("zeros", 0.0, 0.0, 0), "mode": "sync", "deterministic": False, "wire": "plain",
+               "staleness": cairn._core.UNBOUNDED}
     assert creator.made == {"name": "w", "size": 4, **default}
     cairn.sparse_table("rows", 3)
     assert creator.made == {"name": "rows", "dim": 3, "storage": "float32", **default}
@@ -379,6 +380,7 @@ def test_defaults_of_a_new_table(creator):
 @pytest.mark.parametrize("given, made", [
     ({"mode": "async"}, {"mode": "async", "deterministic": False}),
     ({"mode": cairn.Sync(deterministic=True)}, {"mode": "sync", "deterministic": True}),
+    ({"mode": cairn.BoundedStaleness(2)}, {"mode": "async", "deterministic": False, "staleness": 2}),
     ({"non_finite": "allow"}, {"non_finite": "allow"}),
     ({"dtype": torch.int64}, {"dtype": "int64"}),
     ({"wire": "bf16"}, {"wire": "bf16"}),

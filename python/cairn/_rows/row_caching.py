@@ -14,7 +14,7 @@ import torch
 from .. import _core
 from .._tables.cpu_memory import INTEGERS
 from ..errors import InvalidArgumentError
-from ..modes import Mode, Sync
+from ..modes import Async, Mode, Sync
 from .loaded_rows import LoadedRows
 from .unique_keys import Keys
 
@@ -42,10 +42,12 @@ class Caching:
         return _core.RowCache(self.rows, dim, self.steps) if self.steps else None
 
     def check_mode(self, name: str, mode: Mode) -> None:
-        if self.steps and isinstance(mode, Sync):
+        if self.steps and not isinstance(mode, Async):
+            promised = ("Sync() promises the rows as they are after the last step" if isinstance(mode, Sync)
+                        else "BoundedStaleness() promises rows that are no older than its bound")
             raise InvalidArgumentError(
-                f'table "{name}" has cache_steps={self.steps}, and Sync() promises the rows as they are '
-                "after the last step: use Async(), or leave cache_rows and cache_steps out")
+                f'table "{name}" has cache_steps={self.steps}, and {promised}: use Async(), or leave '
+                "cache_rows and cache_steps out")
 
 
 class CacheStats(NamedTuple):

@@ -13,7 +13,7 @@ from .._runtime import context
 from .._runtime.user_warnings import warn_user
 from .._tables.optimizer_settings import GroupSettings
 from ..errors import Error
-from ..modes import Mode, Sync
+from ..modes import Mode, Sync, settings_of_table
 from .loaded_rows import LoadedRows
 from .row_caching import CachedReading, Caching
 from .unique_keys import Keys, keys_to
@@ -84,9 +84,7 @@ class RowSource:
         if reduce == "sum" and isinstance(mode, Sync):
             flags |= _core.FLAG_REDUCE_SUM
         return _core.TableSpec.sparse(
-            self.name, self.dim, mode="sync" if isinstance(mode, Sync) else "async",
-            optimizer=settings.kind, flags=flags,
-            deterministic=isinstance(mode, Sync) and mode.deterministic,
+            self.name, self.dim, optimizer=settings.kind, flags=flags, **settings_of_table(mode),
             initial_state=settings.initial_state, init=self.init, wire=self.wire,
             storage=self.storage)
 

@@ -55,6 +55,8 @@ def join(*optimizers: Joined) -> Iterator[None]:
         yield
     finally:
         _open_blocks -= 1
+    for one in optimizers:
+        one._served.end_steps()
     _take_part([one for one in optimizers if one._served.in_step])
 
 

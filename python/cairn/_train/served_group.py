@@ -13,7 +13,7 @@ from .._tables.cpu_memory import FLOATS
 from .._tables.optimizer_settings import GroupSettings, Hyper, check_unchanged, hyper_of
 from .._tables.tensor_pieces import TensorPieces, check_type, mask_of
 from .._tables.weight import Weight
-from ..modes import Mode, Sync
+from ..modes import Mode, Sync, settings_of_table
 
 
 class ServedGroup:
@@ -59,10 +59,9 @@ class ServedGroup:
         return _core.TableSpec.dense(
             name,
             segments[-1],
-            mode="sync" if isinstance(mode, Sync) else "async",
             optimizer=self.settings.kind,
             flags=flags,
-            deterministic=isinstance(mode, Sync) and mode.deterministic,
+            **settings_of_table(mode),
             initial_state=self.settings.initial_state,
             segments=segments,
             **wire,
@@ -119,6 +118,18 @@ class ServedGroup:
         targets = self.targets()
         return self.table.push_pull(addresses, self.sizes, targets, self.sizes, hyper, mask=mask,
                                     keep=self.keep(gradients), **weight.options)
+
+    # Bounded: what a step gives, and, when it has been ended, the values.
+    def give(self, gradients: list[torch.Tensor | None], hyper: Hyper) -> _core.Pending | None:
+        assert self.table is not None
+        if all(gradient is None for gradient in gradients):
+            return None
+        addresses, mask = self.send(gradients)
+        return self.table.push(addresses, self.sizes, hyper, mask=mask, keep=self.keep(gradients))
+
+    def read(self) -> _core.Pending:
+        assert self.table is not None
+        return self.table.pull(self.targets(), self.sizes, keep=self.keep())
 
     def done(self, hyper: Hyper, weight: Weight, joined: bool = False) -> _core.Pending:
         """Sync: a step to which this worker has no gradient."""

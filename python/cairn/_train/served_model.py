@@ -114,7 +114,7 @@ class ServedModel(ServedTables):
         if buffers:
             served = ServedTensors(buffers)
             self.buffers = [served]
-            self.make_table(served, "buffers", self.mode)
+            self.make_table(served, "buffers", self.mode if self.sync else Async())
         return integers, others
 
     def _new_buffers(self) -> list[ServedTensors]:

@@ -128,6 +128,13 @@ class ServedRows:
         return self.table.push(keys.data_ptr(), keys.numel(), rows.data_ptr(), hyper, step=self._next,
                                keep=filed, **options)
 
+    # Bounded, as ServedGroup has it; rows are read by the next forward pass.
+    def give(self, gradients: Gradients, hyper: Hyper) -> _core.Pending | None:
+        return self.step(gradients, hyper, Weight(), False)
+
+    def read(self) -> None:
+        return None
+
     def done(self, hyper: Hyper, weight: Weight, joined: bool = False) -> _core.Pending:
         assert self.table is not None
         self._expect(None)

@@ -16,7 +16,7 @@ from .._runtime.context import Context
 from .._tables.cpu_memory import FLOATS
 from .._tables.optimizer_settings import NO_HYPER
 from ..errors import NotFiniteError, UnavailableError
-from ..modes import Async, Mode, Sync
+from ..modes import Async, BoundedStaleness, Mode, Sync
 from .served_buffers import ServedTensors
 from .served_group import ServedGroup
 from .served_parts import ServedParts
@@ -55,6 +55,16 @@ class ServedTables(ServedParts):
     @property
     def sync(self) -> bool:
         return isinstance(self.mode, Sync)
+
+    @property
+    def bounded(self) -> bool:
+        return isinstance(self.mode, BoundedStaleness)
+
+    def end_steps(self) -> None:
+        """Bounded: nobody waits for this worker until its next step."""
+        for table in self.on_servers:
+            if self.bounded and table.table is not None:
+                table.table.end_step(last=True)
 
     @property
     def in_step(self) -> bool:

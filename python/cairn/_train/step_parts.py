@@ -143,6 +143,8 @@ class ServedPart(Part):
         self._table.prepare(self.gradients, self._seen)
 
     def begin(self, terms: Terms) -> Begun:
+        if self._served.bounded:
+            return self._begin_bounded(terms)
         if terms.joined:
             pending = self._leave_out()
         elif terms.not_finite:
@@ -163,6 +165,20 @@ class ServedPart(Part):
         if pending is not None and is_refused(pending):  # of several parts none is: they have been looked at
             raise NotFiniteError(not_finite(self.names, self.gradients))
         return pending
+
+    def _begin_bounded(self, terms: Terms) -> Begun:
+        """The gradient goes, this worker's step is over, and what is read then is within the bound."""
+        given = None if terms.not_finite else self._table.give(self.gradients, self._hyper())
+        if given is not None and is_refused(given):
+            raise NotFiniteError(not_finite(self.names, self.gradients))
+        assert self._table.table is not None
+        self._table.table.end_step()
+        values = self._table.read()
+        if given is not None:
+            self._table.expect(self._calls, given) if values is None else self._calls.expect(given)
+        if values is not None:
+            self._table.expect(self._calls, values)
+        return [pending for pending in (given, values) if pending is not None]
 
     def contribute(self, terms: Terms) -> list[_core.Pending]:
         self._sums = self._contribute(terms)
