@@ -41,7 +41,9 @@ class PushChecker : public Checker {
       const auto push = wire::DecodePush(header, body);
       if (header.type != wire::FrameType::kPush || !push.ok()) continue;
       ForEachPart(push->entries, push->keys, push->values, [&](const auto& entry, auto keys, auto values) {
-        given.parts.emplace_back(entry.slot, DigestOf(keys, values));
+        const uint64_t digest = DigestOf(keys, values);
+        given.parts.emplace_back(entry.slot, digest);
+        ++made_[{given.incarnation, given.table, entry.slot, digest}];
       });
     }
   }
@@ -72,6 +74,12 @@ class PushChecker : public Checker {
     const auto it = sent_.find({given.incarnation, given.table, slot, digest});
     return it == sent_.end() ? kNone : it->second;
   }
+  // How many parts of pushes were made with this content. A part of one element may be like another one: then
+  // nobody can tell which of them has gone.
+  size_t MadeOf(const Given& given, uint32_t slot, uint64_t digest) const {
+    const auto it = made_.find({given.incarnation, given.table, slot, digest});
+    return it == made_.end() ? 0 : it->second;
+  }
   static std::string Words(uint64_t incarnation, uint32_t table, uint32_t slot) {
     return "incarnation " + std::to_string(incarnation) + ": the part for slot " + std::to_string(slot) +
            " of a push to table " + std::to_string(table);
@@ -84,8 +92,10 @@ class PushChecker : public Checker {
            table->second.spec.mode == Mode::kAsync;
   }
 
-  std::map<uint64_t, Given> given_;  // by call
-  std::map<std::tuple<uint64_t, uint32_t, uint32_t, uint64_t>, std::set<uint64_t>> sent_;
+  std::map<uint64_t, Given> given_;                                    // by call
+  using Content = std::tuple<uint64_t, uint32_t, uint32_t, uint64_t>;  // incarnation, table, slot, digest
+  std::map<Content, std::set<uint64_t>> sent_;
+  std::map<Content, size_t> made_;
 };
 
 class WholePush final : public PushChecker {
@@ -109,13 +119,13 @@ class WholePush final : public PushChecker {
   }
   void AtEnd() override {
     for (const Given& given : refused_)
-      if (const size_t gone = Gone(given); gone > 0)
+      if (const size_t gone = Gone(given); gone > 0 && Unmistakable(given))
         Violation(Words(given.incarnation, given.table, given.parts[0].first) +
                   ": its caller was told that it was refused, and " + std::to_string(gone) + " of " +
                   std::to_string(given.parts.size()) + " parts were sent");
     for (const Given& given : unknown_) {
       if (!context_.left.contains(given.incarnation)) continue;  // it could not send the rest
-      if (const size_t gone = Gone(given); gone != given.parts.size())
+      if (const size_t gone = Gone(given); gone != given.parts.size() && Unmistakable(given))
         Violation(Words(given.incarnation, given.table, given.parts[0].first) + ": " + std::to_string(gone) +
                   " of " + std::to_string(given.parts.size()) + " parts were sent, and its client lived on");
     }
@@ -128,14 +138,22 @@ class WholePush final : public PushChecker {
       const auto told = [&, slot = slot](const std::string& what) {
         Violation(Words(given.incarnation, given.table, slot) + " has ended well and " + what);
       };
-      if (numbers.size() != 1) return told("was sent " + std::to_string(numbers.size()) + " times");
-      if (!acknowledged_.contains({given.incarnation, slot, *numbers.begin()}))
-        return told("was not acknowledged");
+      const size_t made = MadeOf(given, slot, digest);
+      if (numbers.empty() || numbers.size() > made)
+        return told("was sent " + std::to_string(numbers.size()) + " times");
+      const auto acknowledged = [&, slot = slot](uint64_t number) {
+        return acknowledged_.contains({given.incarnation, slot, number});
+      };
+      if (std::ranges::none_of(numbers, acknowledged)) return told("was not acknowledged");
     }
   }
   size_t Gone(const Given& given) const {
     return static_cast<size_t>(std::ranges::count_if(
         given.parts, [&](const auto& part) { return !NumbersOf(given, part.first, part.second).empty(); }));
+  }
+  bool Unmistakable(const Given& given) const {
+    return std::ranges::all_of(given.parts,
+                               [&](const auto& part) { return MadeOf(given, part.first, part.second) == 1; });
   }
 
   std::set<std::tuple<uint64_t, uint32_t, uint64_t>> acknowledged_;  // incarnation, slot, number
@@ -158,6 +176,7 @@ class OwnPush final : public PushChecker {
 
  private:
   void Check(const CallEnd& end, const Given& given, uint32_t slot, uint64_t digest) {
+    if (MadeOf(given, slot, digest) != 1) return;
     const std::set<uint64_t>& numbers = NumbersOf(given, slot, digest);
     const auto& positions = context_.positions[{given.incarnation, slot}];
     if (numbers.empty() || *numbers.begin() > positions.size()) return;  // whole-push
